@@ -22,7 +22,6 @@ from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.datasets.make_dataset import make_dataset
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
 from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens
 from transformer_cli.runs.run import Run
@@ -75,14 +74,14 @@ def trained(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> Run:
 
 def rows(translator: Translator, texts: Sequence[ParallelText]) -> Iterator[dict[str, Any]]:
     """Yield the row of each text, translated greedily, and again by the translator's own search if that is another."""
-    greedy, own = SearchSettings(decoding=DecodingConfig()), translator.settings
+    greedy = translator.with_options(**dict(DecodingConfig()))
     for text in texts:
-        for settings in (greedy, own) if own.decoding != greedy.decoding else (own,):
-            judged = judge(translator, text, settings)
+        for each in (greedy, translator) if translator.settings != greedy.settings else (translator,):
+            judged = judge(each, text)
             yield {
                 "split": text.name,
-                "beam_size": settings.decoding.beam_size,
-                "length_penalty": settings.decoding.length_penalty,
+                "beam_size": each.settings.beam_size,
+                "length_penalty": each.settings.length_penalty,
                 **scores(judged, text, translator.run.config.data.target),
                 "machine": machine(),
             }

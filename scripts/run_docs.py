@@ -183,6 +183,8 @@ def failure(command: str, code: int, printed: list[str]) -> str:
 
 def difference(page: list[str], printed: list[str], allowed: int) -> str:
     """Returns the lines that differ, but for what a machine decides, or "" where they are no more than is allowed."""
+    if page == printed:
+        return ""
     left_lines, right_lines = [[line for line in lines if line.strip()] for lines in (page, printed)]
     left, right = [[plain(line) for line in lines] for lines in (left_lines, right_lines)]
     count = 0

@@ -13,7 +13,9 @@ operation that is computed, those of the backward pass too. (torch's own FakeTen
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -50,6 +52,20 @@ class PretendedDevice:
     def __exit__(self, *error: Any) -> None:
         for mode in reversed(self._modes):
             mode.__exit__(*error)
+
+
+@contextmanager
+def pretended_cuda(name: str = "Pretended", capability: tuple[int, int] = (7, 5)) -> Iterator[None]:
+    """During the block torch says that there is one CUDA device of this name, with 1 GB free."""
+    with mock.patch.multiple(
+        torch.cuda,
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        get_device_name=lambda device: name,
+        get_device_capability=lambda device: capability,
+        mem_get_info=lambda device: (10**9, 2 * 10**9),
+    ):
+        yield
 
 
 def is_moved(tensor: Tensor) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from transformer_cli.config.load import load_config as load_config
     from transformer_cli.config.schema import Config as Config
     from transformer_cli.errors import TfmError as TfmError
-    from transformer_cli.evaluation.compare import Terms as Terms
+    from transformer_cli.evaluation.compare import Conditions as Conditions
     from transformer_cli.evaluation.compare import compare as compare
     from transformer_cli.evaluation.compare import compare_recipes as compare_recipes
     from transformer_cli.evaluation.evaluate import evaluate as evaluate
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from transformer_cli.runs.export import export as export
     from transformer_cli.runs.prepare import prepare as prepare
     from transformer_cli.training.trainer import train as train
-    from transformer_cli.translator import Translation as Translation
+    from transformer_cli.translation import Translation as Translation
     from transformer_cli.translator import Translator as Translator
 
 _HOME = {
     "Config": "config.schema",
     "Inspection": "inspection.numbers",
-    "Terms": "evaluation.compare",
+    "Conditions": "evaluation.compare",
     "TfmError": "errors",
-    "Translation": "translator",
+    "Translation": "translation",
     "Translator": "translator",
     "compare": "evaluation.compare",
     "compare_recipes": "evaluation.compare",

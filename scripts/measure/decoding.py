@@ -11,19 +11,20 @@ import torch
 from measure.figures import Figure, Unavailable, alternate, say
 from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
-from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.datasets.dataset import Dataset, find_dataset
-from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.decoding.interface import longest_translation
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import export, write_model
 from transformer_cli.runs.run import find_run
 from transformer_cli.text.vocabulary import EOS, MARKERS, SOS
-from transformer_cli.translator import Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
 
 SENTENCES = 1000
 SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length
-GREEDY = SearchSettings()
-BEAM = SearchSettings(decoding=DecodingConfig(beam_size=4, length_penalty=1.0))
+GREEDY = TranslationSettings()
+BEAM = TranslationSettings(beam_size=4, length_penalty=1.0)
 BATCH_TOKENS = (1024, 2048, 4096, 8192)  # CTranslate2 gets the fastest of these
 
 Way = Callable[[Any, int], list[list[str]]]
@@ -56,7 +57,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
         found = []
         for sentence in sample:
             source = run.codecs.source.encode(sentence)
-            limit = SearchSettings().limit(len(source), run.config.model.max_length)
+            limit = longest_translation(TranslationSettings(), len(source), run.config.model.max_length)
             ids = plain_greedy(plain, [SOS, *source.ids, EOS], sos=SOS, eos=EOS, max_tokens=limit)
             run.codecs.target.text(ids)
             found.append(run.codecs.target.tokens(ids))
@@ -79,7 +80,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
 def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
     """Compare beam search with our greedy search and, where it is installed, with CTranslate2's beam search."""
     say("beam: beam search, greedy search")
-    ways = [partial(translator.with_options(**vars(each)).translations, sentences) for each in (BEAM, GREEDY)]
+    ways = [partial(translator.with_options(**dict(each)).translations, sentences) for each in (BEAM, GREEDY)]
     ways[0]()
     seconds = (1000 / len(sentences) * taken for taken in alternate(ways, rounds=rounds))
     figures = [Figure("beam", "1,000 sentences, beside greedy", "s", *seconds)]
@@ -93,7 +94,7 @@ def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
 def ctranslate2_speed(
     translator: Translator,
     sentences: Sequence[str],
-    settings: SearchSettings = GREEDY,
+    settings: TranslationSettings = GREEDY,
     *,
     section: str = "ctranslate2",
     rounds: int = 5,
@@ -114,7 +115,7 @@ def ctranslate2_speed(
         translate = text_to_text(translator, sentences, settings)
         ways = [fastest(make_engine, translate, threads) for make_engine in engines]
 
-        searching = translator.with_options(**vars(settings))
+        searching = translator.with_options(**dict(settings))
 
         def our_way() -> list[list[str]]:
             torch.set_num_threads(threads)  # CTranslate2 changes OpenMP's number, which both use
@@ -158,7 +159,7 @@ def exported_speed(translator: Translator, sentences: Sequence[str], *, rounds: 
     return figures
 
 
-def text_to_text(translator: Translator, sentences: Sequence[str], settings: SearchSettings) -> Way:
+def text_to_text(translator: Translator, sentences: Sequence[str], settings: TranslationSettings) -> Way:
     """Returns a way to translate with CTranslate2 that cuts text into tokens and puts text together, as we do."""
     codecs = translator.run.codecs
     ids = {token: index for index, token in enumerate(codecs.target.names())}
@@ -193,14 +194,14 @@ def _cut(translator: Translator, sentences: Sequence[str]) -> list[list[str]]:
 
 
 def _translated(
-    engine: Any, words: Sequence[list[str]], size: int, translator: Translator, settings: SearchSettings
+    engine: Any, words: Sequence[list[str]], size: int, translator: Translator, settings: TranslationSettings
 ) -> list[list[str]]:
     options = {
-        "beam_size": settings.decoding.beam_size,
-        "length_penalty": settings.decoding.length_penalty,
+        "beam_size": settings.beam_size,
+        "length_penalty": settings.length_penalty,
         "max_batch_size": size,
         "batch_type": "tokens",
-        "max_decoding_length": SearchSettings(max_tokens=10_000).limit(0, translator.max_length),
+        "max_decoding_length": longest_translation(TranslationSettings(max_tokens=10_000), 0, translator.max_length),
     }
     return [found.hypotheses[0] for found in engine.translate_batch(words, **options)]
 

@@ -35,7 +35,7 @@ class TableDecoder:
         self.rows: list[tuple[int, ...]] = [()] * len(self.sentences)
         self.of = self.sentences  # the sentence of each row
 
-    def read(self, tokens: Tensor) -> Step:
+    def decode_step(self, tokens: Tensor) -> Step:
         self.rows = [(*row, token) for row, token in zip(self.rows, tokens.tolist(), strict=True)]
         self.n_rows.append([len([*rows]) for _, rows in groupby(self.of)])
         logits = torch.tensor([table(sentence, row[1:]) for sentence, row in zip(self.of, self.rows, strict=True)])

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from oracles.small import make_model
-from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.decoding import engine as module
+from transformer_cli.decoding import interface as module
 from transformer_cli.decoding.decoder import TransformerEngine, decode
-from transformer_cli.decoding.interface import Hypothesis
-from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.decoding.interface import Hypothesis, Wanted
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.text.vocabulary import EOS, SOS
@@ -23,8 +22,12 @@ LIMIT = 8
 CLOSE = 1e-5
 
 
-def settings(n_best: int = 1, **decoding: object) -> SearchSettings:
-    return SearchSettings(max_tokens=LIMIT, n_best=n_best, decoding=DecodingConfig.model_validate(decoding))
+def settings(n_best: int = 1, **search: object) -> TranslationSettings:
+    return TranslationSettings.model_validate({"n_best": n_best, **search})
+
+
+def wanted(sentences: Sequence[Sequence[int]], first_key: int = 0, limit: int = LIMIT) -> list[Wanted]:
+    return [Wanted(ids, limit, key) for key, ids in enumerate(sentences, first_key)]
 
 
 WAYS = [
@@ -36,9 +39,9 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_scoring_the_ids_gives_the_log_probability_of_decoding(way: SearchSettings) -> None:
+def test_scoring_the_ids_gives_the_log_probability_of_decoding(way: TranslationSettings) -> None:
     model = make_model()
-    found = decode([model], SENTENCES, way)
+    found = decode([model], wanted(SENTENCES), way)
     ended = [
         (source, each)
         for source, row in zip(SENTENCES, found, strict=True)
@@ -49,7 +52,7 @@ def test_scoring_the_ids_gives_the_log_probability_of_decoding(way: SearchSettin
     split = EncodedSplit(Side.of([source for source, _ in ended]), Side.of([each.tokens for _, each in ended]))
     losses = sentence_losses(model, split, np.arange(len(ended)))
     assert [each.log_prob for _, each in ended] == pytest.approx((-losses.nll).tolist(), abs=1e-4)
-    alpha = way.decoding.length_penalty
+    alpha = way.length_penalty
     for _, each in ended:
         assert each.score == pytest.approx(each.log_prob / (len(each.tokens) + 1) ** alpha)
 
@@ -60,18 +63,18 @@ def assert_same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_sentence_finds_the_same_alone_and_in_a_batch(way: SearchSettings) -> None:
-    together = decode([make_model()], SENTENCES, way)
+def test_a_sentence_finds_the_same_alone_and_in_a_batch(way: TranslationSettings) -> None:
+    together = decode([make_model()], wanted(SENTENCES), way)
     for key, (source, expected) in enumerate(zip(SENTENCES, together, strict=True)):
-        assert_same(decode([make_model()], [source], way, keys=[key])[0], expected)
+        assert_same(decode([make_model()], wanted([source], key), way)[0], expected)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_batches_of_few_hypotheses_give_the_same(way: SearchSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    together = decode([make_model()], SENTENCES, way)
+def test_search_in_smaller_batches_finds_the_same(way: TranslationSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = decode([make_model()], wanted(SENTENCES), way)
     monkeypatch.setattr(module, "MOST_ROWS", 7)
     engine = TransformerEngine([make_model()])
-    batches = list(engine.translate(SENTENCES, way, prefix=[], keys=range(len(SENTENCES))))
+    batches = list(engine.translate(wanted(SENTENCES), way))
     assert len(batches) > 1
     for row, found in [pair for rows, several in batches for pair in zip(rows, several, strict=True)]:
         assert_same(found, together[row])
@@ -79,9 +82,9 @@ def test_batches_of_few_hypotheses_give_the_same(way: SearchSettings, monkeypatc
 
 def test_an_ensemble_predicts_the_mean_of_the_probabilities() -> None:
     models = [make_model(seed) for seed in (8, 9)]
-    found = decode(models, SENTENCES, settings(2, beam_size=2))
+    found = decode(models, wanted(SENTENCES), settings(2, beam_size=2))
     assert [[each.tokens for each in row] for row in found] not in (
-        [[each.tokens for each in row] for row in decode([model], SENTENCES, settings(2, beam_size=2))]
+        [[each.tokens for each in row] for row in decode([model], wanted(SENTENCES), settings(2, beam_size=2))]
         for model in models
     )
     for source, hypothesis in [(ids, each) for ids, row in zip(SENTENCES, found, strict=True) for each in row]:
@@ -92,16 +95,14 @@ def test_an_ensemble_predicts_the_mean_of_the_probabilities() -> None:
         assert hypothesis.log_prob == pytest.approx(expected, abs=1e-4)
 
 
-def test_models_of_different_shapes_stop_at_the_shortest() -> None:
+def test_ensemble_of_different_shapes_stops_at_the_shortest_limit() -> None:
     models = [make_model(), make_model(num_heads=4, max_length=9, d_model=24)]
-    way = SearchSettings(max_tokens=40, decoding=DecodingConfig(beam_size=2))
-    found = decode(models, SENTENCES, way)
-    assert max(len(row[0].tokens) for row in found) <= 7
+    assert TransformerEngine(models).max_length == 9
 
 
 def test_each_hypothesis_of_a_beam_carries_what_it_attended_to() -> None:
     model = make_model()
-    found = decode([model], SENTENCES, settings(3, beam_size=3))
+    found = decode([model], wanted(SENTENCES), settings(3, beam_size=3))
     for source, hypothesis in [(ids, each) for ids, row in zip(SENTENCES, found, strict=True) for each in row]:
         read, target = torch.tensor([[SOS, *source, EOS]]), [SOS, *hypothesis.tokens]
         record = AttentionRecord()
@@ -112,13 +113,13 @@ def test_each_hypothesis_of_a_beam_carries_what_it_attended_to() -> None:
 
 def test_samples_are_keyed_by_line_and_number() -> None:
     way = settings(4, sample=True, temperature=2.0)
-    found = decode([make_model()], [[4, 5, 6]] * 2, way, keys=[3, 7])
+    found = decode([make_model()], [Wanted([4, 5, 6], LIMIT, key) for key in (3, 7)], way)
     assert found[0] != found[1]
-    assert_same(decode([make_model()], [[4, 5, 6]], way, keys=[7])[0], found[1])
+    assert_same(decode([make_model()], wanted([[4, 5, 6]], 7), way)[0], found[1])
     other_seed = settings(4, sample=True, temperature=2.0, seed=1)
-    assert decode([make_model()], [[4, 5, 6]], other_seed, keys=[7])[0] != found[1]
-    fewer = decode([make_model()], [[4, 5, 6]], settings(2, sample=True, temperature=2.0), keys=[7])[0]
+    assert decode([make_model()], wanted([[4, 5, 6]], 7), other_seed)[0] != found[1]
+    fewer = decode([make_model()], wanted([[4, 5, 6]], 7), settings(2, sample=True, temperature=2.0))[0]
     assert {tuple(each.tokens) for each in fewer} <= {tuple(each.tokens) for each in found[1]}
     assert [each.score for each in found[0]] == sorted((each.score for each in found[0]), reverse=True)
-    later_part = decode([make_model()], [[4, 5, 6]], settings(1, sample=True, temperature=2.0), keys=[7 + PARTS])[0]
+    later_part = decode([make_model()], wanted([[4, 5, 6]], 7 + PARTS), settings(1, sample=True, temperature=2.0))[0]
     assert later_part[0].tokens not in [each.tokens for each in found[1]]

@@ -20,7 +20,7 @@ GROUPS = (
     {"datasets", "model"},
     {"documents"},
     {"decoding"},
-    {"runs", "translator"},
+    {"runs", "translation", "translator"},
     {"evaluation", "inspection"},
     {"training", "serve", "importing"},
     {"commands"},

@@ -57,14 +57,14 @@ def compare(
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
     further = options.further_metrics(metrics)
     options.check_text(input_file, *(reference or ()), *(Path(each) for each in systems if Path(each).is_file()))
-    from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
+    from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
 
-    terms = Terms(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
+    conditions = Conditions(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
     found: Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]
     if are_single:
-        found = compare(systems, terms, examples=options.EXAMPLES if examples is None else examples)
+        found = compare(systems, conditions, examples=options.EXAMPLES if examples is None else examples)
     else:
-        found = compare_recipes(recipes, terms)
+        found = compare_recipes(recipes, conditions)
     if not as_json:
         print(comparisons_as_table(found))
         return

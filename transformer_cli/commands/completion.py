@@ -25,7 +25,7 @@ def splits() -> list[str]:
 
 def configs(incomplete: str) -> list[str]:
     """The names of the configs that come with tfm, with the YAML files here; none where a path has begun."""
-    from transformer_cli.config.configfile import shipped_configs
+    from transformer_cli.config.load import shipped_configs
 
     names = [name for name in shipped_configs() if name.startswith(incomplete)]
     files = [str(path) for ending in ("yaml", "yml") for path in Path().glob(f"*.{ending}")]

@@ -48,8 +48,7 @@ def evaluate(
     options.refuse_unwritable(output, output_tokens, read=[input_file, glossary, *(reference or ())])
     options.check_text(input_file, *(reference or ()))
     folders = options.find_runs(named, run)
-    from transformer_cli.config.load import override_decoding
-    from transformer_cli.decoding.settings import SearchSettings
+    from transformer_cli.config.load import translation_settings
     from transformer_cli.documents.glossary import read_glossary
     from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
     from transformer_cli.runs.run import Run
@@ -57,7 +56,7 @@ def evaluate(
 
     first, *others = map(Run.open, folders)
     first = first.into(to)
-    decoding = override_decoding(first.config.decoding, search or (), beam_size=beam_size)
+    chosen = {"glossary": read_glossary(glossary), **({} if beam_size is None else {"beam_size": beam_size})}
     judged = list(
         evaluate(
             first,
@@ -65,10 +64,9 @@ def evaluate(
             splits=split or (),
             files=(input_file, *reference) if input_file and reference else None,
             device=device,
-            settings=SearchSettings(decoding=decoding),
+            settings=translation_settings(first.config.decoding, chosen, search or ()),
             lowercase=lowercase,
             metrics=further,
-            glossary=read_glossary(glossary),
         )
     )
     results = [each.result for each in judged]

@@ -75,13 +75,11 @@ def inspect(
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
     folders = options.find_runs(run)
-    from transformer_cli.config.load import override_decoding
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
     from transformer_cli.translator import Translator
 
     translator = Translator.load(*folders, device=device)
-    decoding = override_decoding(translator.run.config.decoding, search or ())
-    translator = translator.with_options(on_error=on_error, decoding=decoding)
+    translator = translator.with_options(*(search or ()), on_error=on_error)
     inspection = inspect_sentence(translator, sentence)
     maps = inspection.maps(
         [each for each in KINDS if not kind or KindChoice(each) in kind], layer=layer, heads=head or ()

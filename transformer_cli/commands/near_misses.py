@@ -107,7 +107,7 @@ def of_arguments(command: str, taken: Sequence[str], extra: Sequence[str], known
 
 def as_option(word: str, known: Iterable[str]) -> str | None:
     """Returns the option with which an argument was meant, such as `--config demo`, or None."""
-    from transformer_cli.config.configfile import find_config
+    from transformer_cli.config.load import find_config
 
     is_run = word in completion.runs() or Path(word, "run.json").is_file()
     folder = Path(word) if Path(word, "run.json").is_file() else Path("runs", word)

@@ -18,7 +18,8 @@ from transformer_cli.system import progress, terminal
 from transformer_cli.system.files import STANDARD, is_stream, kind_of, written
 
 if TYPE_CHECKING:
-    from transformer_cli.translator import Translation, Translator
+    from transformer_cli.translation import Translation
+    from transformer_cli.translator import Translator
 
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
@@ -86,19 +87,16 @@ def translate(
     if World.from_environment().size > 1:
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
     folders = options.find_runs(run)
-    from transformer_cli.config.load import override_decoding
-    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.documents.glossary import read_glossary
-    from transformer_cli.translator import Options, Translator
+    from transformer_cli.translator import Translator
 
     translator = Translator.load(*folders, device=device).into(to)
-    translator.settings = SearchSettings(
+    translator = translator.with_options(
+        *(search or ()),
+        **({} if beam_size is None else {"beam_size": beam_size}),
         max_tokens=max_tokens,
         n_best=n_best or 1,
         scores=as_json or n_best is not None,  # else only text is printed
-        decoding=override_decoding(translator.run.config.decoding, search or (), beam_size=beam_size),
-    )
-    translator.options = Options(
         keep_unk=keep_unk,
         on_error=on_error,
         prefix=options.as_text(prefix, "--prefix"),
@@ -163,7 +161,7 @@ def _translate(
         if first:
             _say_if_paragraphs(first, where, translator.run.config.data.source)
         if too_long:
-            became = BECAME[translator.options.on_error]
+            became = BECAME[translator.settings.on_error]
             numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
             lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
             log.warning("%s%s %s", where, lines_are, numbers)
@@ -187,8 +185,8 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
     from transformer_cli.system.keyboard import converse
 
     data = translator.run.config.data
-    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.target)
-    what = "One sentence or paragraph" if translator.options.split_sentences else "One sentence"
+    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.into)
+    what = "One sentence or paragraph" if translator.settings.split_sentences else "One sentence"
     log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
 
     def answer(number: int, line: str) -> None:
@@ -259,7 +257,8 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 
     They are the sentences given as arguments, else the lines of the file, else those of standard input.
     """
-    from transformer_cli.text.lines import count_lines, cut_lines, lines_of, refuse_no_text
+    from transformer_cli.text.forms import refuse_no_text
+    from transformer_cli.text.lines import count_lines, cut_lines, lines_of
 
     if sentences:
         lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]

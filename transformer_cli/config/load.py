@@ -1,23 +1,26 @@
 """YAML and `--set` in, a typed config out, and back to YAML. Imports no torch.
 
-A key that the schema does not have is an error, which names the nearest key that it has.
+A shipped config goes by its name alone, such as demo; a file of that name in the current folder goes before it. A key
+that the schema does not have is an error, which names the nearest key that it has.
 """
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from transformer_cli.config.configfile import find_config, read_config_text
-from transformer_cli.config.mistakes import Given, first_mistake
-from transformer_cli.config.schema import Config, DecodingConfig, is_file, leaves
+from transformer_cli.config.mistakes import Given, first_mistake, sentence
+from transformer_cli.config.schema import NAME, Config, DecodingConfig, TranslationSettings, is_file, leaves
 from transformer_cli.config.yamltext import as_line, as_text, parse
-from transformer_cli.errors import ConfigError
-from transformer_cli.system.files import is_stream
+from transformer_cli.errors import ConfigError, FileError
+from transformer_cli.system.files import is_stream, open_to_read
+from transformer_cli.system.reading import decoded
 
-T = TypeVar("T")
+MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
+SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
 
 
 def load_config(
@@ -52,19 +55,56 @@ def load_config(
     return validated(tree, origin, text=text, given=given)
 
 
+def shipped_configs() -> dict[str, Path]:
+    """Returns the name and the file of every config that comes with tfm, in the order of their names."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"), key=lambda path: path.stem)}
+
+
+def find_config(name: str | Path) -> Path:
+    """Returns the file that a config's name stands for, which need not exist."""
+    shipped = SHIPPED / f"{name}.yaml"
+    is_shipped = NAME.fullmatch(str(name)) and shipped.is_file()
+    return shipped if is_shipped and (not os.path.exists(name) or os.path.isdir(name)) else Path(name)
+
+
+def read_config_text(path: Path) -> str:
+    """Returns the text. Raises ConfigError if there is none, in one line that names the file."""
+    try:
+        with open_to_read(path) as file:
+            content = file.read(MOST_BYTES + 1)
+            is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+        if is_pipe and not content:  # --config <(a command that has failed): not the defaults
+            raise ConfigError(f"{path}: a pipe into which nothing was written; check what writes into it")
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{path}: has more than {MOST_BYTES:,} bytes, so it is not a config; name another file")
+        return decoded(content, path)
+    except FileError as error:
+        raise ConfigError(f"{error}; save the file as UTF-8") from None
+    except FileNotFoundError:
+        names = ", ".join(shipped_configs())
+        raise ConfigError(f"{path}: no such config file; those that come with tfm are named {names}") from None
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        inside = path / "config.yaml"  # of a run
+        remedy = f"name {inside}" if isinstance(error, IsADirectoryError) and inside.is_file() else "name another file"
+        raise ConfigError(f"{str(path)!r}: cannot be read: {reason}; {remedy}") from None
+
+
 def parse_config(text: str, path: Path) -> Config:
     """Like `load_config`, for the text that was read from a file."""
     return validated(_in_file(text, path), str(path), text=text)
 
 
-def override_decoding(
-    decoding: DecodingConfig, overrides: Sequence[str] = (), *, beam_size: int | None = None
-) -> DecodingConfig:
-    """Apply overrides such as `decoding.length_penalty=0.6`, and then a beam size of its own, to a run's settings.
+def translation_settings(
+    now: DecodingConfig, named: Mapping[str, object], overrides: Sequence[str] = ()
+) -> TranslationSettings:
+    """Returns how to translate: as now, but for `--set` options, and then for what is named.
 
-    Raises ConfigError, in one line, for a key outside of `decoding`, an unknown key, a wrong type or a wrong value.
+    now: what a run's config says, or settings that are to be changed. overrides: such as `decoding.length_penalty=0.6`.
+    named: settings by the names of their fields; NumPy's numbers are as good as Python's. Raises ConfigError, in one
+    line, for an override outside of `decoding`, an unknown name, a wrong type or a wrong value.
     """
-    tree: dict[str, Any] = {"decoding": decoding.model_dump()}
+    tree: dict[str, Any] = {"decoding": {name: getattr(now, name) for name in DecodingConfig.model_fields}}
     given = [_apply(tree, override) for override in overrides]
     for key, flag in given:
         if key[0] in DecodingConfig.model_fields:
@@ -73,35 +113,28 @@ def override_decoding(
             raise ConfigError(
                 f"{flag}: only decoding.* can be set here; {'.'.join(key)} is what the run was trained with"
             )
-    if beam_size is not None:
-        given.append(_put(tree, "decoding.beam_size", beam_size, f"--beam-size {beam_size}"))
+    further = dict(now)
+    for name, value in named.items():
+        if type(value).__module__ == "numpy" and value.shape == ():  # type: ignore[attr-defined]
+            value = value.item()  # type: ignore[attr-defined]
+        if name in TranslationSettings.model_fields and name not in DecodingConfig.model_fields:
+            further[name] = value
+        else:
+            given.append(_put(tree, f"decoding.{name}", value, _flag(name, value)))
     last = given[-1][1] if given else "--set"  # where the values do not fit together
-    return validated(tree, last, given=given).decoding
+    decoding = validated(tree, last, given=given).decoding
+    try:
+        return TranslationSettings.model_validate({**further, **dict(decoding)})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise ConfigError(f"{_flag(name, further[name])}: {sentence(first)}") from None
 
 
-def changed_decoding(decoding: DecodingConfig, named: Mapping[str, object]) -> DecodingConfig:
-    """Returns the settings with others in the place of those that are named. Raises ConfigError as `override_decoding`.
-
-    NumPy's numbers are as good as Python's.
-    """
-    values = {name: plain(value) for name, value in named.items()}
-    given = [(("decoding", name), f"{name}={value!r}") for name, value in values.items()]
-    return validated({"decoding": {**decoding.model_dump(), **values}}, "decoding", given=given).decoding
-
-
-def plain(value: Any) -> Any:
-    """Returns a number of NumPy as one of Python, and anything else as it is."""
-    return value.item() if type(value).__module__ == "numpy" and value.shape == () else value
-
-
-def checked(kind: type[T], values: Mapping[str, object]) -> T:
-    """Returns a dataclass with these values. Raises ConfigError for one that is not of its field's type."""
-    for name, hint in get_type_hints(kind).items():
-        try:
-            TypeAdapter(hint).validate_python(values[name], strict=True)
-        except ValidationError as error:
-            raise ConfigError(f"{name}: {error.errors()[0]['msg']}, not {values[name]!r}") from None
-    return kind(**values)
+def _flag(name: str, value: object) -> str:
+    """Returns how a setting of a translation would be written on the command line, or in Python if it has no option."""
+    has_option = name == "beam_size" or name not in DecodingConfig.model_fields
+    return f"--{name.replace('_', '-')} {value}" if has_option else f"{name}={value!r}"
 
 
 def dump_config(config: Config) -> str:

@@ -63,9 +63,9 @@ def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequ
     Unknown keys come before the keys that are missing for them. A mistake stands in the last option that is about its
     key, else in a line of the text, which comes from `origin`.
     """
-    first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
+    first, *others = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     location = tuple(part for part in first["loc"] if part not in FORMS)
-    sentence = _sentence(first, location) + (f" (and {len(others)} more)" if others else "")
+    mistake = sentence(first, location) + (f" (and {len(others)} more)" if others else "")
     is_of_several = first["type"] == "value_error"  # values that do not fit together
     if location[-1:] == ("[key]",):  # the name of a split
         location, is_of_several = location[:-1], False
@@ -74,12 +74,13 @@ def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequ
     for key, option in reversed(given):
         is_below = key[: len(location)] == location and not is_of_several
         if is_below or location[: len(key)] == key:
-            return f"{option}: {sentence}"
+            return f"{option}: {mistake}"
     line = line_of(compose(text), location)
-    return f"{origin}: line {line}: {sentence}" if line else f"{origin}: {sentence}"
+    return f"{origin}: line {line}: {mistake}" if line else f"{origin}: {mistake}"
 
 
-def _sentence(mistake: Mapping[str, Any], location: Location) -> str:
+def sentence(mistake: Mapping[str, Any], location: Location = ()) -> str:
+    """Returns what is wrong with a setting. location: where it stands in a config (): nothing names it here."""
     kind, given, context = mistake["type"], mistake["input"], mistake.get("ctx", {})
     if kind in ("extra_forbidden", "invalid_key"):
         return f"{_dotted(location)}: unknown key{_nearest(location)}"
@@ -96,7 +97,7 @@ def _sentence(mistake: Mapping[str, Any], location: Location) -> str:
     first = f"{_dotted(location)}.{_known(location)[0]}"
     must = MUST.get(kind, "be another kind of value").format(**context, first=first).replace("'", "")
     quotes = "; put quotes around it" if kind in ("string_type", "path_type") and isinstance(given, float | int) else ""
-    return f"{subject} must {must}, not {_shown(given)}{quotes}"
+    return f"{subject} must {must}, not {_shown(given)}{quotes}".strip()
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The typed config tree: every key, its type, its default, what it shapes, and which values fit together.
+"""The typed config tree: every key, its type, its default, what it decides, and which values fit together.
 
 The docstring under a field is its description, from which `tfm config` and configs/multi30k.yaml are written. Reads no
 file; imports no torch.
@@ -10,7 +10,19 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -32,6 +44,14 @@ def _text(pattern: str, otherwise: str) -> Any:
     return AfterValidator(check)
 
 
+def _text_or_ids(value: object) -> str | tuple[int, ...]:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple) and all(type(each) is int for each in value):
+        return tuple(value)
+    raise ValueError(f"must be text, or ids of tokens, not {value!r}")
+
+
 _NAMES = "use up to 100 letters, digits, '.', '_' and '-'"
 RunName = Annotated[str, _text(rf"(?!latest$){NAME.pattern}", f"cannot name a run; {_NAMES}, and not 'latest'")]
 SplitName = Annotated[str, _text(NAME.pattern, f"cannot name a split; {_NAMES}")]
@@ -44,11 +64,13 @@ Device = Annotated[
 ]
 Place = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
+OnError = Literal["stop", "blank", "copy", "truncate"]
+"""What becomes of a line that is too long: an error, an empty line, the line itself, or its beginning's translation"""
 LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en")}  # of corpora that are not the user's
 
 
-class Shapes(Enum):
-    """What a setting shapes, and with that where it may be another one.
+class Decides(Enum):
+    """What a setting decides, and with that where it may be another one.
 
     A section says it for its fields; a field that differs has its own in its annotation.
     """
@@ -58,24 +80,24 @@ class Shapes(Enum):
     MODEL = "the weights: their number and shapes, and what is computed with them"
     TRAINING = "the course of training: a run keeps it"
     PLACE = "nothing: it says where something is. A resumed run knows files and vectors again that were moved"
-    NOTHING = "nothing that must stay: a resumed run takes the new value"
+    FREE = "nothing that must stay: a resumed run takes the new value"
 
 
 class Section(BaseModel):
     """Strict and frozen: unknown keys and values of another type are errors, and nothing changes after loading."""
 
-    shapes: ClassVar[Shapes]
-    """what its fields shape, except for those that say otherwise"""
+    decides: ClassVar[Decides]
+    """what its fields decide, except for those that say otherwise"""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
 
-    def __init_subclass__(cls, *, shapes: Shapes) -> None:
-        cls.shapes = shapes
+    def __init_subclass__(cls, *, decides: Decides) -> None:
+        cls.decides = decides
 
 
-class FilePair(Section, shapes=Shapes.PLACE):
+class FilePair(Section, decides=Decides.PLACE):
     """The two sides of a text of your own: plain UTF-8, .gz, .bz2 or .xz, one sentence per line."""
 
     source: Annotated[Path, Field(strict=False)]
@@ -101,7 +123,7 @@ Column = Annotated[
 ]
 
 
-class HeldOutConfig(Section, shapes=Shapes.DATASET):
+class HeldOutConfig(Section, decides=Decides.DATASET):
     """Held-out splits that are made from the training text: which pairs, a hash of their source sentences decides."""
 
     valid: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
@@ -110,14 +132,14 @@ class HeldOutConfig(Section, shapes=Shapes.DATASET):
     """likewise for test"""
 
 
-class CaptionsConfig(Section, shapes=Shapes.DATASET):
+class CaptionsConfig(Section, decides=Decides.DATASET):
     """Size of the embedded corpus."""
 
     sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
     """how many training pairs are used, counted from the first"""
 
 
-class SubwordsConfig(Section, shapes=Shapes.CODEC):
+class SubwordsConfig(Section, decides=Decides.CODEC):
     """How subwords are learned from the training split."""
 
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
@@ -129,35 +151,35 @@ class SubwordsConfig(Section, shapes=Shapes.CODEC):
     """what is one token wherever it stands, such as [">>fra<<", ">>spa<<"], with which a source says its target"""
 
 
-class DataConfig(Section, shapes=Shapes.DATASET):
-    """Everything that shapes a dataset. Different settings make different datasets, side by side."""
+class DataConfig(Section, decides=Decides.DATASET):
+    """Everything that decides a dataset. Different settings make different datasets, side by side."""
 
     corpus: Literal["multi30k", "files", "captions", "imported"] = "multi30k"
     """downloaded, or read from a folder; your own; embedded, which needs no network; or an imported model's, which is
     not here"""
-    source: Annotated[Language, Shapes.CODEC] = "de"
+    source: Annotated[Language, Decides.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
-    target: Annotated[Language, Shapes.CODEC] = "en"
+    target: Annotated[Language, Decides.CODEC] = "en"
     """the language to translate into, as a spaCy code"""
     to: Language | None = None
     """of a model of several targets, the one that each line asks for which has no token of its own (null: none)"""
-    tokens: Annotated[Literal["words", "subwords"], Shapes.CODEC] = "words"
+    tokens: Annotated[Literal["words", "subwords"], Decides.CODEC] = "words"
     """spaCy's words, or pieces of words learned by SentencePiece, with which any text can be written"""
     subwords: SubwordsConfig = SubwordsConfig()
     """with tokens: subwords, how they are learned"""
-    lowercase: Annotated[bool | None, Shapes.CODEC] = None
+    lowercase: Annotated[bool | None, Decides.CODEC] = None
     """lower-case the text; translations come out so, and are scored so (null: words true, subwords false)"""
-    min_freq: Annotated[Positive, Shapes.CODEC] = 2
+    min_freq: Annotated[Positive, Decides.CODEC] = 2
     """with tokens: words, a word seen less often in the training split becomes <unk>"""
-    max_words: Annotated[Positive | None, Shapes.CODEC] = None
+    max_words: Annotated[Positive | None, Decides.CODEC] = None
     """with tokens: words, keep only this many of the most frequent words; the others become <unk> (null: all)"""
-    joint_vocabulary: Annotated[bool, Shapes.CODEC] = False
+    joint_vocabulary: Annotated[bool, Decides.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
-    codec: Annotated[Place | None, Shapes.PLACE] = None
+    codec: Annotated[Place | None, Decides.PLACE] = None
     """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
     skip_empty: bool = False
     """leave out pairs with an empty side, and count them, instead of stopping at the first"""
-    files: Annotated[dict[SplitName, Texts] | None, Shapes.PLACE] = None
+    files: Annotated[dict[SplitName, Texts] | None, Decides.PLACE] = None
     """with corpus: files, the text for train, for valid and for each test set, under its name: the two files of its
     sides, a TMX, TSV, CSV or JSON lines file, or a list of these: {train: [{source: a.en, target: a.fr}, b.tmx, c.tsv],
     valid: {…}, any_test_name: {…}}"""
@@ -172,7 +194,7 @@ class DataConfig(Section, shapes=Shapes.DATASET):
     """splits that have no files of their own"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, how much of it"""
-    fingerprint: Annotated[Fingerprint | None, Shapes.TRAINING] = None
+    fingerprint: Annotated[Fingerprint | None, Decides.TRAINING] = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
 
     @property
@@ -199,7 +221,7 @@ class DataConfig(Section, shapes=Shapes.DATASET):
     @property
     def of_codecs(self) -> dict[str, Any]:
         """The settings that codecs are made and loaded with, by their dotted keys; only those that are in use."""
-        values = self.model_dump(mode="json", include=fields_that_shape(DataConfig, Shapes.CODEC))
+        values = self.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
         unused = ("data.subwords.",) if self.tokens == "words" else ("data.min_freq", "data.max_words")
         used = {key: value for key, value in leaves(values, "data.") if not key.startswith(unused)}
         return {**used, "data.lowercase": self.lowercased}
@@ -245,13 +267,13 @@ class DataConfig(Section, shapes=Shapes.DATASET):
         return self
 
 
-class VectorsConfig(Section, shapes=Shapes.TRAINING):
+class VectorsConfig(Section, decides=Decides.TRAINING):
     """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
 
-    source: Annotated[Place | None, Shapes.PLACE] = None
+    source: Annotated[Place | None, Decides.PLACE] = None
     """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
     name such as glove-wiki-gigaword-100"""
-    target: Annotated[Place | None, Shapes.PLACE] = None
+    target: Annotated[Place | None, Decides.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
     """keep the vectors as they are; words without a vector still learn"""
@@ -263,7 +285,7 @@ class VectorsConfig(Section, shapes=Shapes.TRAINING):
         return self
 
 
-class ModelConfig(Section, shapes=Shapes.MODEL):
+class ModelConfig(Section, decides=Decides.MODEL):
     """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
 
     d_model: Width = 256
@@ -297,13 +319,13 @@ class ModelConfig(Section, shapes=Shapes.MODEL):
     """which of the source embedding, the target embedding and the output projection share one matrix"""
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
-    dropout: Annotated[Fraction, Shapes.TRAINING] = 0.1
+    dropout: Annotated[Fraction, Decides.TRAINING] = 0.1
     """dropout on embeddings and on each sublayer's output"""
-    attention_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
+    attention_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
     """dropout on attention weights (null: the same as dropout)"""
-    feed_forward_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
+    feed_forward_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
     """dropout inside the feed-forward network, after its activation (null: the same as dropout)"""
-    embedding_init: Annotated[Literal["xavier", "normal"], Shapes.TRAINING] = "xavier"
+    embedding_init: Annotated[Literal["xavier", "normal"], Decides.TRAINING] = "xavier"
     """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
     vectors: VectorsConfig = VectorsConfig()
     """pretrained vectors with which the embeddings begin, instead of random ones; usual with scale_embeddings: false,
@@ -343,14 +365,14 @@ class ModelConfig(Section, shapes=Shapes.MODEL):
         return self
 
 
-class TrainingConfig(Section, shapes=Shapes.TRAINING):
+class TrainingConfig(Section, decides=Decides.TRAINING):
     """How a run is trained (section 5)."""
 
-    epochs: Annotated[Positive, Shapes.NOTHING] = 10
+    epochs: Annotated[Positive, Decides.FREE] = 10
     """passes over the training split"""
-    steps: Annotated[Positive | None, Shapes.NOTHING] = None
+    steps: Annotated[Positive | None, Decides.FREE] = None
     """optimiser steps after which training ends, whatever `epochs` says (null: after the epochs)"""
-    validate_every: Annotated[Positive | None, Shapes.NOTHING] = None
+    validate_every: Annotated[Positive | None, Decides.FREE] = None
     """steps from one validation to the next (null: one at the end of each epoch); the last step is always followed by
     one"""
     batch_size: Positive = 128
@@ -380,29 +402,29 @@ class TrainingConfig(Section, shapes=Shapes.TRAINING):
     """share of each target's probability spread over the vocabulary (section 5.4)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """largest norm that the whole gradient may have (null: no clipping)"""
-    patience: Annotated[Positive | None, Shapes.NOTHING] = None
+    patience: Annotated[Positive | None, Decides.FREE] = None
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
-    initialize_from: Annotated[Place | None, Shapes.PLACE] = None
+    initialize_from: Annotated[Place | None, Decides.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
     a matrix that another part shares with one of them"""
-    save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Shapes.NOTHING] = 10
+    save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Decides.FREE] = 10
     """minutes between saves: the most that a kill can lose"""
-    tensorboard: Annotated[bool, Shapes.NOTHING] = False
+    tensorboard: Annotated[bool, Decides.FREE] = False
     """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
     seed: Seed = 0
     """seed of initialisation, batches and dropout"""
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Shapes.NOTHING] = "auto"
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Decides.FREE] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
-    device: Annotated[Device, Shapes.NOTHING] = "auto"
+    device: Annotated[Device, Decides.FREE] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
     """on the CPU: shares of a batch that a process computes side by side, each by one thread; they decide the last
     digits of the weights (null: as many as the process has cores, at most 8, when the run begins)"""
-    num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Shapes.NOTHING] = None
+    num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Decides.FREE] = None
     """CPU threads (null: torch's choice); those beyond the lanes do nothing in training"""
 
     @property
@@ -426,7 +448,7 @@ class TrainingConfig(Section, shapes=Shapes.TRAINING):
         return self
 
 
-class DecodingConfig(Section, shapes=Shapes.NOTHING):
+class DecodingConfig(Section, decides=Decides.FREE):
     """How a translation is searched for; the defaults are greedy search. A run keeps it, and --set overrides it."""
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -459,8 +481,51 @@ class DecodingConfig(Section, shapes=Shapes.NOTHING):
         return self
 
 
-class Config(Section, shapes=Shapes.NOTHING):
-    """Everything that shapes a run."""
+class TranslationSettings(DecodingConfig, decides=Decides.FREE):
+    """How text is translated: how is searched, as a run's config says, and what text goes in and comes out.
+
+    The command line, the server and `Translator.with_options` name these fields.
+    """
+
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """the longest translation in tokens, <eos> not counted (null: 2 × source + 10)"""
+    n_best: Annotated[int, Field(ge=1)] = 1
+    """translations of each sentence: the best ones of the beam, or this many samples"""
+    scores: bool = True
+    """whether log-probabilities are wanted; if only text is, a greedy search leaves them NaN where that saves time"""
+    attention: bool = True
+    """whether what each token attended to is wanted; if not, an exported model says it only of an unknown word"""
+    keep_unk: bool = False
+    """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""
+    on_error: OnError = "stop"
+    """what becomes of a line that is too long"""
+    prefix: Annotated[str | tuple[int, ...], PlainValidator(_text_or_ids)] = ""
+    """what every translation begins with, except that of a line without a letter: text, or ids"""
+    split_sentences: bool = False
+    """translate the sentences of a line one by one, with the white space that stands between them"""
+    hold: bool = True
+    """whether placeholders and addresses pass untouched"""
+    hold_pattern: str = ""
+    """a regular expression for what else does"""
+    glossary: dict[str, str] = Field(default_factory=dict)
+    """translations of words and phrases: as in the files of `documents.glossary`"""
+
+    @property
+    def rows_of_each(self) -> int:
+        """How many hypotheses of a sentence are decoded side by side."""
+        return self.n_best if self.sample else self.beam_size
+
+    @field_validator("n_best")
+    @classmethod
+    def _beam_holds_them(cls, n_best: int, others: ValidationInfo) -> int:
+        beam_size = others.data.get("beam_size", 1)
+        if not others.data.get("sample") and n_best > beam_size:
+            raise ValueError(f"a beam of {beam_size} does not hold so many; add --beam-size {n_best}")
+        return n_best
+
+
+class Config(Section, decides=Decides.FREE):
+    """Everything that decides a run."""
 
     name: RunName | None = None
     """the run's folder under runs/ (null: named after corpus and languages, such as multi30k or captions.de-en)"""
@@ -508,8 +573,8 @@ class Config(Section, shapes=Shapes.NOTHING):
         return self
 
 
-def fields_that_shape(section: type[Section], *kinds: Shapes) -> dict[str, Any]:
-    """Returns the fields of a section that shape one of `kinds`, as model_dump's `include` takes them.
+def fields_that_decide(section: type[Section], *kinds: Decides) -> dict[str, Any]:
+    """Returns the fields of a section that decide one of `kinds`, as model_dump's `include` takes them.
 
     A field that is a section itself is a mapping of such fields, and is absent if there are none.
     """
@@ -517,15 +582,15 @@ def fields_that_shape(section: type[Section], *kinds: Shapes) -> dict[str, Any]:
     for name, field in section.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
-            found |= {name: below} if (below := fields_that_shape(inner, *kinds)) else {}
-        elif next((mark for mark in field.metadata if isinstance(mark, Shapes)), section.shapes) in kinds:
+            found |= {name: below} if (below := fields_that_decide(inner, *kinds)) else {}
+        elif next((mark for mark in field.metadata if isinstance(mark, Decides)), section.decides) in kinds:
             found[name] = True
     return found
 
 
-def keys_that_shape(section: type[Section], *kinds: Shapes) -> set[str]:
-    """Returns the dotted keys, counted from the section, of the fields that shape one of `kinds`."""
-    return {key for key, _ in leaves(fields_that_shape(section, *kinds))}
+def keys_that_decide(section: type[Section], *kinds: Decides) -> set[str]:
+    """Returns the dotted keys, counted from the section, of the fields that decide one of `kinds`."""
+    return {key for key, _ in leaves(fields_that_decide(section, *kinds))}
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -34,7 +34,7 @@ LOOKED_AT = 500  # characters of a side, by which its language is known
 CHUNK = 10_000  # pairs that are compared with those before at once
 THRESHOLDS = [LEARNED_FROM, MOST_TIMES, SLACK, *UNLIKELY.values(), LOOKED_AT]
 
-_MARKUP = re.compile(
+MARKUP = re.compile(
     r"</?[A-Za-z][^<>]*>|<!--|&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});|\{\\|\{\{|\}\}|\[\[|\]\]"
 )
 _NO_WORD = re.compile(r"[\W_]+")
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 RULES: dict[str, Callable[[str, str], bool]] = {
     "empty": lambda source, target: not source.strip() or not target.strip(),
     "copies": lambda source, target: normalized(source).casefold() == normalized(target).casefold() != "",
-    "markup": lambda *pair: any(_MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in pair),
+    "markup": lambda *pair: any(MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in pair),
 }
 
 
@@ -160,7 +160,7 @@ def _wrong_language(data: DataConfig) -> Callable[[str, str], bool] | None:
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     known = {label for label in identifier.labels if len(label) == 2}  # no dialects, which names are taken for
     identifier.set_languages(known)
-    source, target = ({"nb": "no"}.get(code := main_code(each), code) for each in (data.source, data.target))
+    source, target = ({"nb": "no"}.get(code := main_code(each), code) for each in (data.source, data.into))
     if unknown := [code for code in (source, target) if code not in known]:
         log.info("text in %s is not checked for its language: py3langid does not know it", " and ".join(unknown))
 

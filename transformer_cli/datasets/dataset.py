@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.schema import DataConfig, Shapes, fields_that_shape
+from transformer_cli.config.schema import DataConfig, Decides, fields_that_decide
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256
 from transformer_cli.system.sums import check_file, read_checked_json
@@ -208,7 +208,7 @@ def shaping_settings(data: DataConfig) -> dict[str, Any]:
 
     So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
     """
-    shaping = fields_that_shape(DataConfig, Shapes.DATASET, Shapes.CODEC)
+    shaping = fields_that_decide(DataConfig, Decides.DATASET, Decides.CODEC)
     values = data.model_dump(mode="json", include={**shaping, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}

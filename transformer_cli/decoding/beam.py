@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.interface import Hypothesis, Rules, StepDecoder, score
+from transformer_cli.decoding.interface import NEG_INF, Hypothesis, Rules, StepDecoder, score
 
 FEW = 64  # up to so many largest logits, taking one after the other is faster on a CPU
 IN_CACHE = 64  # rows of logits whose intermediate results stay in a processor's cache
-NOTHING = float("-inf")
 
 
 def beam_search(decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: int) -> list[list[Hypothesis]]:
@@ -30,14 +29,14 @@ def beam_search(decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: i
     """
     live, finished = begin(rules), Finished(rules, beam_size, n_best)
     for length in range(1, int(rules.max_tokens.max()) + 1):
-        step = decoder.read(live.newest)
+        step = decoder.decode_step(live.newest)
         finished.most_attended.append(step.attended)
         places = _ranked(*_continuations(step.logits, live, rules, beam_size), live, length, finished, rules)
         is_last = rules.max_tokens[live.sentences, None] == length
         is_finished = places.is_new & ((places.tokens == rules.eos) | is_last)
         finished.add(live, places, is_finished)
         goes_on = places.is_new & ~is_finished
-        goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NOTHING))
+        goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NEG_INF))
         if not goes_on.any():
             break
         live = continued(decoder, live, places, goes_on)
@@ -96,7 +95,7 @@ class Finished:
 
     def __init__(self, rules: Rules, beam_size: int, n_best: int) -> None:
         shape, device = (len(rules.max_tokens), beam_size), rules.max_tokens.device
-        self.scores = torch.full(shape, NOTHING, device=device)  # the best first
+        self.scores = torch.full(shape, NEG_INF, device=device)  # the best first
         self._numbers = torch.full(shape, -1, device=device)  # in the order in which they were finished
         self._rules = rules
         self._n_best = n_best
@@ -113,7 +112,7 @@ class Finished:
         new = torch.full_like(self._numbers[live.sentences], -1)
         new[is_finished] = torch.arange(len(log_probs), device=new.device) + len(self._done)
         self._done += zip(tokens.tolist(), chosen_by.tolist(), log_probs.tolist(), strict=True)
-        scores = torch.cat((self.scores[live.sentences], places.scores.masked_fill(~is_finished, NOTHING)), dim=1)
+        scores = torch.cat((self.scores[live.sentences], places.scores.masked_fill(~is_finished, NEG_INF)), dim=1)
         numbers = torch.cat((self._numbers[live.sentences], new), dim=1)
         scores, order = scores.sort(dim=1, descending=True, stable=True)
         beam_size = self.scores.shape[1]
@@ -149,9 +148,9 @@ class Finished:
 def begin(rules: Rules) -> Live:
     """One hypothesis of each sentence, which has read nothing yet."""
     sentences = torch.arange(len(rules.max_tokens), device=rules.max_tokens.device)
-    newest, nothing = torch.full_like(sentences, rules.sos), sentences.new_empty(len(sentences), 0)
+    newest, no_tokens = torch.full_like(sentences, rules.sos), sentences.new_empty(len(sentences), 0)
     is_row = torch.ones_like(sentences[:, None], dtype=torch.bool)
-    return Live(sentences, is_row, torch.zeros_like(sentences, dtype=torch.float32), newest, nothing, nothing)
+    return Live(sentences, is_row, torch.zeros_like(sentences, dtype=torch.float32), newest, no_tokens, no_tokens)
 
 
 def _continuations(logits: Tensor, live: Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
@@ -161,8 +160,7 @@ def _continuations(logits: Tensor, live: Live, rules: Rules, beam_size: int) -> 
     """
     logits = logits.float()
     log_totals = torch.cat([block.logsumexp(dim=1) for block in logits.split(IN_CACHE)])
-    logits.index_fill_(1, rules.never, NOTHING)
-    rules.constraints.restrict(logits, live.tokens)
+    rules.restrict(logits, live.tokens)
     largest, ids = _largest(logits, min(beam_size, logits.shape[1]))
     return live.log_probs[:, None] + (largest - log_totals[:, None]), ids
 
@@ -181,16 +179,16 @@ def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     for place in range(count):
         ids[place] = left.argmax(axis=1)
         largest[place] = left[rows, ids[place]]
-        left[rows, ids[place]] = NOTHING
+        left[rows, ids[place]] = NEG_INF
     return torch.from_numpy(largest).T, torch.from_numpy(ids).T
 
 
 def _ranked(log_probs: Tensor, tokens: Tensor, live: Live, length: int, finished: Finished, rules: Rules) -> Places:
     """Give the places of each sentence to the best among its continuations, (rows, n), and what it has finished."""
-    log_probs = live.by_sentence(log_probs, NOTHING)
-    held = finished.scores[live.sentences]
-    scores = torch.cat((held, log_probs / length**rules.length_penalty), dim=1)
-    order = scores.argsort(dim=1, descending=True, stable=True)[:, : held.shape[1]]
+    log_probs = live.by_sentence(log_probs, NEG_INF)
+    of_finished = finished.scores[live.sentences]
+    scores = torch.cat((of_finished, log_probs / length**rules.length_penalty), dim=1)
+    order = scores.argsort(dim=1, descending=True, stable=True)[:, : of_finished.shape[1]]
     return places_of(order, scores, log_probs, tokens, live)
 
 
@@ -205,7 +203,7 @@ def places_of(order: Tensor, scores: Tensor, log_probs: Tensor, tokens: Tensor, 
     # With beam 3 and two live ones: 0 1 2 continue the first, 3 4 5 the second.
     which = (order - beam_size).clamp(min=0)
     rows = (live.is_row.flatten().cumsum(0) - 1).view_as(live.is_row).gather(1, which // n_each)
-    is_new = (order >= beam_size) & (scores > NOTHING)
+    is_new = (order >= beam_size) & (scores > NEG_INF)
     return Places(is_new, rows, live.by_sentence(tokens, 0).gather(1, which), log_probs.gather(1, which), scores)
 
 

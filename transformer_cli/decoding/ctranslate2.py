@@ -23,10 +23,17 @@ from typing import TYPE_CHECKING, Any
 from transformer_cli.compute.devices import parse_device, saturates_int8
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import count_threads
-from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing, score
-from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.config.schema import DecodingConfig, TranslationSettings
+from transformer_cli.decoding.interface import (
+    BATCH_POSITIONS,
+    BeforeStep,
+    Hypothesis,
+    SearchResult,
+    Wanted,
+    longest_first,
+    no_check,
+    score,
+)
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 from transformer_cli.text.vocabulary import UNK, UNWRITTEN
 
@@ -53,7 +60,7 @@ def import_ctranslate2() -> ModuleType:
 
 
 class CTranslate2Engine:
-    """An `engine.Engine` for a folder in CTranslate2's format."""
+    """An `interface.Engine` for a folder in CTranslate2's format."""
 
     def __init__(
         self, folder: Path, device: str, *, positions: int, source: Sequence[str], target: Sequence[str]
@@ -85,46 +92,38 @@ class CTranslate2Engine:
             "attention of single heads; name the run that it was made from"
         )
 
-    def precision(self, decoding: DecodingConfig) -> str:
+    def precision(self, settings: DecodingConfig) -> str:
         return self.computes_in
 
-    def refuse(self, settings: SearchSettings) -> None:
+    def refuse(self, settings: TranslationSettings) -> None:
         """See `Engine`: what CTranslate2 cannot do as tfm does."""
-        if settings.decoding.sample:
+        if settings.sample:
             raise ConfigError(
                 f"{self._folder}: an exported model draws no samples: CTranslate2's random numbers would depend on the "
                 f"lines around each line; set decoding.sample to false, or name the run that it was made from"
             )
 
     def translate(
-        self,
-        sentences: Sequence[Ids],
-        settings: SearchSettings,
-        *,
-        prefix: Ids,
-        keys: Sequence[int],
-        terms: Sequence[RequiredTerms] = (),
-        before_step: BeforeStep = nothing,
-    ) -> Iterator[Translated]:
+        self, sentences: Sequence[Wanted], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+    ) -> Iterator[SearchResult]:
         """See `Engine`; CTranslate2 takes its steps by itself."""
-        limits = [settings.limit(len(ids), self.max_length) for ids in sentences]
-        decoding, begin = settings.decoding, _names(self._target, prefix)
-        is_greedy = decoding.beam_size == 1
-        alpha = 0.0 if is_greedy else decoding.length_penalty  # a greedy search has nothing to compare
-        is_constrained = bool(prefix or decoding.no_repeat_ngram)
+        ids, limits, prefix = [each.ids for each in sentences], [each.limit for each in sentences], sentences[0].prefix
+        is_greedy = settings.beam_size == 1
+        alpha = 0.0 if is_greedy else settings.length_penalty  # a greedy search has nothing to compare
+        is_constrained = bool(prefix or settings.no_repeat_ngram)
         is_scored = settings.scores or not is_greedy
 
         def search(rows: Sequence[int]) -> Begun:
             """Begin to search for the translations of rows, and for what their first tokens attend to."""
             before_step()
-            texts = [_names(self._source, sentences[row]) for row in rows]
+            texts = [_names(self._source, ids[row]) for row in rows]
             results = self._translator.translate_batch(
                 texts,
-                [begin] * len(rows) if prefix else None,
-                beam_size=decoding.beam_size,
-                num_hypotheses=decoding.beam_size if is_constrained else settings.n_best,  # their order may change
+                [_names(self._target, prefix)] * len(rows) if prefix else None,
+                beam_size=settings.beam_size,
+                num_hypotheses=settings.beam_size if is_constrained else settings.n_best,  # their order may change
                 length_penalty=alpha,
-                no_repeat_ngram_size=decoding.no_repeat_ngram,
+                no_repeat_ngram_size=settings.no_repeat_ngram,
                 suppress_sequences=[[self._target[index]] for index in UNWRITTEN],
                 max_input_length=0,
                 max_decoding_length=max(limits[row] for row in rows),
@@ -136,42 +135,40 @@ class CTranslate2Engine:
             is_first_wrong = settings.attention and not is_greedy and len(rows) > 1
             return [results, self._first_steps(texts) if is_first_wrong else []]
 
-        positions = BATCH_POSITIONS * FULL_BEAM // max(FULL_BEAM, decoding.beam_size)
-        batches = longest_first(sentences, positions, decoding.beam_size)
+        positions = BATCH_POSITIONS * FULL_BEAM // max(FULL_BEAM, settings.beam_size)
+        batches = longest_first(ids, positions, settings.beam_size)
         for rows, (results, first_steps) in self._in_turn(search, batches):
             longest = max(limits[row] for row in rows)
             found = []
-            with room_for(partial(_too_large, len(rows), decoding.beam_size)):
+            with room_for(partial(_too_large, len(rows), settings.beam_size)):
                 for row, result in zip(rows, results, strict=True):
                     found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
-                first = {
+                first_position = {
                     row: _most_attended(step.result().attention[0][0])
                     for row, step in zip(rows, first_steps, strict=False)
                 }
             unsure = [at for at, (_, each) in enumerate(found) if is_constrained or math.isnan(each.log_prob)]
             if is_scored and unsure:
                 changed = [found[at] for at in unsure]
-                log_probs = self.log_probs([sentences[row] for row, _ in changed], [each.tokens for _, each in changed])
+                log_probs = self.log_probs([ids[row] for row, _ in changed], [each.tokens for _, each in changed])
                 for at, values in zip(unsure, log_probs, strict=True):
                     row, each = found[at]
                     found[at] = row, replace(each, log_prob=sum(values[: _steps(each.tokens, limits[row])]))
             several: dict[int, list[Hypothesis]] = {row: [] for row in rows}
             for row, each in found:
-                attended = [first[row], *each.attended[1:]] if row in first and each.attended else each.attended
-                value = score(each.log_prob, _steps(each.tokens, limits[row]), decoding.length_penalty)
+                attended = each.attended
+                if row in first_position and attended:
+                    attended = [first_position[row], *attended[1:]]
+                value = score(each.log_prob, _steps(each.tokens, limits[row]), settings.length_penalty)
                 several[row].append(replace(each, attended=attended, score=value))
             best = {row: sorted(several[row], key=lambda each: -each.score)[: settings.n_best] for row in rows}
             if not settings.attention:  # an unknown word is copied from where it attended to
                 unknown = [row for row, those in best.items() if any(UNK in each.tokens for each in those)]
-                again = self.translate(
-                    [sentences[row] for row in unknown],
-                    replace(settings, attention=True),
-                    prefix=prefix,
-                    keys=[keys[row] for row in unknown],
-                    before_step=before_step,
-                )
-                for places, those in again:
-                    best.update((unknown[place], each) for place, each in zip(places, those, strict=True))
+                if unknown:
+                    attending = settings.model_copy(update={"attention": True})
+                    again = self.translate([sentences[row] for row in unknown], attending, before_step=before_step)
+                    for places, those in again:
+                        best.update((unknown[place], each) for place, each in zip(places, those, strict=True))
             yield rows, list(best.values())
 
     def log_probs(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:

@@ -12,15 +12,23 @@ from torch import Tensor, nn
 from transformer_cli.compute.devices import Precision, autocast, choose_precision, device_name
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import SideBySide
-from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.datasets.batching import pad_ids
 from transformer_cli.decoding.beam import beam_search
-from transformer_cli.decoding.constraints import Constraints
-from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, Rules, Step, StepDecoder, nothing
+from transformer_cli.decoding.interface import (
+    BATCH_POSITIONS,
+    BeforeStep,
+    Hypothesis,
+    Rules,
+    SearchResult,
+    Step,
+    StepDecoder,
+    Wanted,
+    longest_first,
+    no_check,
+)
 from transformer_cli.decoding.sampling import sample, uniform_numbers
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.decoding.terms import beam_search_with_terms
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.cache import Cache
@@ -28,10 +36,11 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITTEN
 
 LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
+LEAST_BEAM = 5  # places of a search with terms
 
 
 class TransformerEngine:
-    """An `engine.Engine` of one Transformer, or of several as an ensemble, in torch: it can do everything.
+    """An `interface.Engine` of one Transformer, or of several as an ensemble, in torch: it can do everything.
 
     On the CPU, each of the caller's torch threads decodes a batch of its own. The products of a decoding step are
     small: if one were split between threads, these would mostly wait.
@@ -53,36 +62,41 @@ class TransformerEngine:
             module.bfloat16()
         return copies
 
-    def precision(self, decoding: DecodingConfig) -> Precision:
-        return choose_precision(decoding.precision, self._device)
+    def precision(self, settings: DecodingConfig) -> Precision:
+        return choose_precision(settings.precision, self._device)
 
-    def refuse(self, settings: SearchSettings) -> None:
+    def refuse(self, settings: TranslationSettings) -> None:
         """See `Engine`: ours can do everything."""
 
     def translate(
-        self,
-        sentences: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        *,
-        prefix: Sequence[int],
-        keys: Sequence[int],
-        terms: Sequence[RequiredTerms] = (),
-        before_step: BeforeStep = nothing,
-    ) -> Iterator[Translated]:
-        positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
-        batches = longest_first(sentences, positions, settings.rows_of_each)
-        precision = self.precision(settings.decoding)
+        self, sentences: Sequence[Wanted], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+    ) -> Iterator[SearchResult]:
+        precision = self.precision(settings)
         models = self.models if precision == "float32" else self._of_bfloat16
+        batches = self._batches(sentences, settings)
 
-        def decode_batch(rows: Sequence[int]) -> list[list[Hypothesis]]:
-            ids, numbers = [sentences[row] for row in rows], [keys[row] for row in rows]
-            own = [terms[row] for row in rows] if terms else ()
+        def decode_batch(batch: tuple[Sequence[int], TranslationSettings]) -> SearchResult:
+            rows, settings = batch
             with autocast(self._device, precision):  # holds for one thread
-                return decode(models, ids, settings, prefix=prefix, keys=numbers, terms=own, before_step=before_step)
+                return rows, decode(models, [sentences[row] for row in rows], settings, before_step=before_step)
 
         n_workers = min(torch.get_num_threads() if self.is_on_cpu else 1, len(batches)) or 1
         with SideBySide(n_workers) as workers:
-            yield from zip(batches, workers.run(decode_batch, batches), strict=True)
+            yield from workers.run(decode_batch, batches)
+
+    def _batches(
+        self, sentences: Sequence[Wanted], settings: TranslationSettings
+    ) -> list[tuple[Sequence[int], TranslationSettings]]:
+        """Returns the rows of each batch, and how to search for them: those that have terms by themselves."""
+        positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
+        with_terms = [row for row, each in enumerate(sentences) if each.terms]
+        others = [row for row, each in enumerate(sentences) if not each.terms]
+        wider = settings.model_copy(update={"beam_size": max(settings.beam_size, LEAST_BEAM)})
+        return [
+            ([rows[place] for place in places], way)
+            for rows, way in ((others, settings), (with_terms, wider))
+            for places in longest_first([sentences[row].ids for row in rows], positions, way.rows_of_each)
+        ]
 
 
 def longest_of(models: Sequence[Transformer]) -> int | None:
@@ -93,68 +107,63 @@ def longest_of(models: Sequence[Transformer]) -> int | None:
 @torch.inference_mode()
 def decode(
     models: Sequence[Transformer],
-    sentences: Sequence[Sequence[int]],
-    settings: SearchSettings,
+    sentences: Sequence[Wanted],
+    settings: TranslationSettings,
     *,
-    prefix: Sequence[int] = (),
-    keys: Sequence[int] | None = None,
-    terms: Sequence[RequiredTerms] = (),
-    before_step: BeforeStep = nothing,
+    before_step: BeforeStep = no_check,
 ) -> list[list[Hypothesis]]:
     """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
 
     A sentence that has fewer translations gets fewer. models: one, or several of the same vocabularies and on the same
-    device, which predict the mean of their probabilities. sentences: ids without <sos> and <eos>, at least one per
-    sentence, and no more than any model has positions for. prefix: ids with which each translation has to begin. keys:
-    for each sentence the number that its samples are keyed by (None: 0, 1, …). terms: what each has to write, in beam
-    search. before_step: is called before each step.
+    device, which predict the mean of their probabilities. sentences: all of them have terms, or none has. before_step:
+    is called before each step.
 
     Raises MemoryShortage, and what before_step raises, which so ends the search.
     """
-    decoding, device, longest = settings.decoding, next(models[0].parameters()).device, longest_of(models)
-    more = [each.n_tokens for each in terms] or [0] * len(sentences)
-    limits = [settings.limit(len(ids), longest, more=n) for ids, n in zip(sentences, more, strict=True)]
-    with room_for(partial(_too_large, sentences, limits, settings)):
-        decoder = TransformerDecoder(models, pad_ids(sentences).to(device), before_step)
+    device, terms = next(models[0].parameters()).device, [each.terms for each in sentences if each.terms]
+    with room_for(partial(_too_large, sentences, settings)):
+        decoder = TransformerDecoder(models, pad_ids([each.ids for each in sentences]).to(device), before_step)
         rules = Rules(
-            max_tokens=torch.tensor(limits, device=device),
+            max_tokens=torch.tensor([each.limit for each in sentences], device=device),
             sos=SOS,
             eos=EOS,
-            never=torch.tensor(UNWRITTEN, device=device),
-            constraints=Constraints(decoding.no_repeat_ngram, prefix),
-            length_penalty=decoding.length_penalty,
+            unwritable_ids=torch.tensor(UNWRITTEN, device=device),
+            no_repeat_ngram=settings.no_repeat_ngram,
+            prefix=sentences[0].prefix,
+            length_penalty=settings.length_penalty,
         )
-        if decoding.sample:
-            return _samples(decoder, rules, range(len(sentences)) if keys is None else keys, settings)
+        if settings.sample:
+            return _samples(decoder, rules, sentences, settings)
         if terms:
-            return beam_search_with_terms(decoder, rules, terms, beam_size=decoding.beam_size, n_best=settings.n_best)
-        if decoding.beam_size == 1:
+            return beam_search_with_terms(decoder, rules, terms, beam_size=settings.beam_size, n_best=settings.n_best)
+        if settings.beam_size == 1:
             return [[each] for each in greedy(decoder, rules)]
-        return beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
+        return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best)
 
 
-def _too_large(sentences: Sequence[Sequence[int]], limits: Sequence[int], settings: SearchSettings) -> str:
+def _too_large(sentences: Sequence[Wanted], settings: TranslationSettings) -> str:
+    longest, limit = max(len(each.ids) for each in sentences), max(each.limit for each in sentences)
     return (
-        f"translating {len(sentences)} sentences of up to {max(map(len, sentences))} tokens into up to {max(limits)}, "
+        f"translating {len(sentences)} sentences of up to {longest} tokens into up to {limit}, "
         f"with {settings.rows_of_each} hypotheses each, does not fit in memory; use a smaller beam, or split long "
         "sentences"
     )
 
 
 def _samples(
-    decoder: StepDecoder, rules: Rules, keys: Sequence[int], settings: SearchSettings
+    decoder: StepDecoder, rules: Rules, sentences: Sequence[Wanted], settings: TranslationSettings
 ) -> list[list[Hypothesis]]:
     """Draw n_best samples of each sentence: its rows."""
-    decoding, count = settings.decoding, settings.n_best
-    limits = rules.max_tokens
+    count, limits = settings.n_best, rules.max_tokens
     rules = replace(rules, max_tokens=limits.repeat_interleave(count))
-    decoder.select(torch.arange(len(keys), device=limits.device).repeat_interleave(count))  # 0 0 0 1 1 1 for count 3
-    seeds = [(decoding.seed, number, key) for key in keys for number in range(count)]  # the key last: it may be long
+    decoder.select(torch.arange(len(limits), device=limits.device).repeat_interleave(count))  # 0 0 0 1 1 1 for count 3
+    # the key comes last: it may be long
+    seeds = [(settings.seed, number, each.key) for each in sentences for number in range(count)]
     uniform = uniform_numbers(seeds, int(limits.max())).to(limits.device)
     found = sample(
-        decoder, rules, uniform, temperature=decoding.temperature, top_k=decoding.top_k, top_p=decoding.top_p
+        decoder, rules, uniform, temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p
     )
-    groups = [found[first : first + count] for first in range(0, len(found), count)]
+    groups = [found[start : start + count] for start in range(0, len(found), count)]
     return [sorted(group, key=lambda each: -each.score) for group in groups]
 
 
@@ -165,17 +174,17 @@ class TransformerDecoder:
     what it attends to: the mean of the models' attention, each over its heads.
     """
 
-    def __init__(self, models: Sequence[Transformer], source: Tensor, before_step: BeforeStep = nothing) -> None:
+    def __init__(self, models: Sequence[Transformer], source: Tensor, before_step: BeforeStep = no_check) -> None:
         """Encodes source by each model: int64 (sentences, source), from <sos> to <eos>, padded at the end.
 
-        before_step: is called before each `read`, and ends a search by raising.
+        before_step: is called before each step, and ends a search by raising.
         """
         self._models = models
         self._before_step = before_step
         self._caches = [model.start(source) for model in models]
         self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
 
-    def read(self, tokens: Tensor) -> Step:
+    def decode_step(self, tokens: Tensor) -> Step:
         self._before_step()
         logits, attention = zip(*map(partial(_read, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads

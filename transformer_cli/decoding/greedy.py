@@ -29,12 +29,10 @@ def one_at_a_time(decoder: StepDecoder, rules: Rules, choose: Choose) -> list[Hy
     alive = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
     newest = torch.full((n_rows,), rules.sos, device=device)
     for position in range(longest):
-        step = decoder.read(newest)
+        step = decoder.decode_step(newest)
         logits = step.logits.float()
         log_total = logits.logsumexp(dim=1)
-        logits.index_fill_(1, rules.never, float("-inf"))
-        if rules.constraints:
-            rules.constraints.restrict(logits, tokens[alive, :position])
+        rules.restrict(logits, tokens[alive, :position])
         newest = choose(logits, alive, position)
         log_probs[alive] += logits.gather(1, newest[:, None])[:, 0] - log_total
         tokens[alive, position], attended[alive, position] = newest, step.attended

@@ -1,25 +1,158 @@
-"""What every search for a translation works with: a decoder that is run step by step, and the hypotheses it yields.
+"""What translates ids, and how a search and a decoder, which is run step by step, work together.
 
-Knows token ids and positions. Knows no text, no files and no class of model: any object with these methods can be
-searched. A row is one hypothesis in the making. Rows of a sentence are neighbours: one in greedy search, up to
-`beam_size` in beam search, where sentences may have different numbers of them.
+Three things stand here. An `Engine` translates many sentences at once: tfm's own models in decoder.py, CTranslate2 in
+ctranslate2.py. A search of ours works with any `StepDecoder`, keeps `Rules`, and finds `Hypothesis`es.
+
+Knows token ids, positions and lengths. Knows no text, no files and no class of model; imports no torch. A row is one
+hypothesis in the making. Rows of a sentence are neighbours: one in greedy search, up to `beam_size` in beam search,
+where sentences may have different numbers of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from transformer_cli.decoding.constraints import Constraints
+import numpy as np
+
+from transformer_cli.config.schema import DecodingConfig, TranslationSettings
+from transformer_cli.text.lengths import groups_by_length
+from transformer_cli.text.vocabulary import MARKERS
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from transformer_cli.model.transformer import Transformer
+
+BATCH_POSITIONS = 2048  # padded source positions that one thread of a CPU decodes together
+MOST_ROWS = 1024  # hypotheses that are decoded together
+NEG_INF = float("-inf")  # the logit of what may not be written
 
 BeforeStep = Callable[[], object]
 """What is called before each step of a search, and ends it by raising: a server looks whether anybody still waits"""
 
 
-def nothing() -> None:
-    """Do nothing before a step."""
+def no_check() -> None:
+    """The `BeforeStep` of a search that always goes on."""
+
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RequiredTerms:
+    """What a translation has to write."""
+
+    phrases: tuple[tuple[Ids, ...], ...]
+    """for each term, ids that each would do: at least one of them, once for each term"""
+    positions: tuple[frozenset[int], ...] = ()
+    """for each term the source positions of which it is the translation: it begins where one of them is attended to, or
+    where the translation would end; () for anywhere"""
+    continuing: frozenset[int] = frozenset()
+    """ids that go on with a word: a term is not written if one of them follows it"""
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens the terms take at least."""
+        return sum(min(map(len, each)) for each in self.phrases)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A sentence that waits for its translation."""
+
+    ids: Sequence[int]
+    """without <sos> and <eos>, at least one, and no more than there are positions for"""
+    limit: int
+    """how many tokens its translation may have, at least 1, <eos> not counted"""
+    key: int = 0
+    """what its samples are drawn by, together with the seed"""
+    prefix: Ids = ()
+    """ids that its translation begins with: the same for all sentences that are given together"""
+    terms: RequiredTerms | None = None
+    """what its translation has to write, in a beam search of an engine that `writes_terms`"""
+
+
+def longest_translation(
+    settings: TranslationSettings, source_tokens: int, max_length: int | None, *, more: int = 0
+) -> int:
+    """Returns how many tokens the translation of a sentence of `source_tokens` tokens may have.
+
+    max_length: how many positions the model has (None: no limit). more: the tokens of terms, which may take more room
+    than what stands in their place.
+    """
+    wanted = more + (2 * source_tokens + 10 if settings.max_tokens is None else settings.max_tokens)
+    return wanted if max_length is None else min(wanted, max_length - MARKERS)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A decoded row."""
+
+    tokens: list[int]
+    """without <sos> and <eos>"""
+    attended: list[int]
+    """one per token: the source position that was attended to most in the step that chose it, <sos> being position 0"""
+    log_prob: float
+    """sum of the log-probabilities of the tokens, and of <eos> if it was reached; NaN if it was not wanted"""
+    score: float
+    """what hypotheses of a sentence are compared by: log_prob / length^α, <eos> counted if it was reached"""
+
+
+SearchResult = tuple[Sequence[int], Sequence[list[Hypothesis]]]
+"""Rows of sentences, and the n best translations of each, the best score first; fewer, if there are no more."""
+
+
+def score(log_prob: float, length: int, length_penalty: float) -> float:
+    """Returns log_prob / length^α, as CTranslate2, fairseq and Marian score hypotheses.
+
+    length: how many log-probabilities were added up, <eos> counted, at least 1. length_penalty: α; 0 leaves log_prob.
+    """
+    return log_prob / length**length_penalty
+
+
+class Engine(Protocol):
+    """Translates ids into ids."""
+
+    device: str
+    """what it computes on: cpu, NVIDIA H200"""
+    is_on_cpu: bool
+    writes_terms: bool
+    """whether its beam search can be given terms"""
+
+    @property
+    def models(self) -> "Sequence[Transformer]":
+        """What can be looked into: one model, or those of an ensemble. Raises ConfigError if they are none of ours."""
+
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
+
+    def precision(self, settings: DecodingConfig) -> str:
+        """Returns the type in which matrices are multiplied, such as bfloat16, or int8_float32 of an exported model."""
+
+    def refuse(self, settings: TranslationSettings) -> None:
+        """Raises ConfigError for what this engine cannot do: callers ask before they read or translate anything."""
+
+    def translate(
+        self, sentences: Sequence[Wanted], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+    ) -> Iterator[SearchResult]:
+        """Yields batches as they are done, in any order, while others are translated; each row comes once.
+
+        before_step: is called before each step of a batch, where the engine takes steps one by one. Raises ConfigError
+        or MemoryShortage, and what before_step raises.
+        """
+
+
+def longest_first(sentences: Sequence[Sized], positions: int, rows_of_each: int = 1) -> list[list[int]]:
+    """Returns the rows of batches of sentences of similar length.
+
+    A batch has at most `positions` padded positions, and MOST_ROWS hypotheses, if each sentence has rows_of_each. The
+    longest come first, so that batches that are decoded side by side end at about the same time.
+    """
+    lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
+    most = max(1, MOST_ROWS // rows_of_each)
+    groups = groups_by_length(lengths, positions)[::-1]
+    return [group[start : start + most].tolist() for group in groups for start in range(0, len(group), most)]
 
 
 @dataclass(frozen=True)
@@ -38,7 +171,7 @@ class Step:
 class StepDecoder(Protocol):
     """A batch of sentences being decoded, one step at a time. It owns what has been computed so far (the cache)."""
 
-    def read(self, tokens: "Tensor") -> Step:
+    def decode_step(self, tokens: "Tensor") -> Step:
         """Read the newest token of each row, int64 (rows,): <sos> in the first call."""
 
     def select(self, rows: "Tensor") -> None:
@@ -59,52 +192,36 @@ class Rules:
     """int64 (sentences,): how many tokens each sentence's translation may have, at least 1, <eos> not counted"""
     sos: int
     eos: int
-    never: "Tensor"
+    unwritable_ids: "Tensor"
     """int64: ids that are never chosen"""
-    constraints: Constraints = Constraints()
-    """what depends on the tokens so far"""
+    no_repeat_ngram: int = 0
+    """the length of sequences that may not occur twice in a translation (0: all may)"""
+    prefix: Sequence[int] = ()
+    """ids that each translation begins with, even if it has a sequence twice"""
     length_penalty: float = 1.0
     """α of the scores"""
 
+    def restrict(self, logits: "Tensor", tokens: "Tensor") -> None:
+        """Set the logits (rows, vocabulary) of all tokens that may not follow to -inf, in place.
 
-Phrase = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class RequiredTerms:
-    """What a translation has to write."""
-
-    phrases: tuple[tuple[Phrase, ...], ...]
-    """for each term, ids that each would do: at least one of them, once for each term"""
-    places: tuple[frozenset[int], ...] = ()
-    """for each term the source positions of which it is the translation: it begins where one of them is attended to, or
-    where the translation would end; () for anywhere"""
-    continuing: frozenset[int] = frozenset()
-    """ids that go on with a word: a term is not written if one of them follows it"""
-
-    @property
-    def n_tokens(self) -> int:
-        """How many tokens the terms take at least."""
-        return sum(min(map(len, each)) for each in self.phrases)
+        tokens int64 (rows, length): the tokens so far. After the prefix <eos> always may follow.
+        """
+        logits.index_fill_(1, self.unwritable_ids, NEG_INF)
+        position = tokens.shape[1]
+        if position < len(self.prefix):
+            forced = logits[:, self.prefix[position]].clone()
+            logits.fill_(NEG_INF)
+            logits[:, self.prefix[position]] = forced
+        elif 0 < self.no_repeat_ngram <= position:
+            logits[_completing_ngrams(tokens, self.no_repeat_ngram)] = NEG_INF
 
 
-def score(log_prob: float, length: int, length_penalty: float) -> float:
-    """Returns log_prob / length^α, as CTranslate2, fairseq and Marian score hypotheses.
+def _completing_ngrams(tokens: "Tensor", size: int) -> "tuple[Tensor, Tensor]":
+    """Returns rows and ids, both int64 (n,): ids[i] after rows[i] of tokens make an n-gram that this row has already.
 
-    length: how many log-probabilities were added up, <eos> counted, at least 1. length_penalty: α; 0 leaves log_prob.
+    For example, after 7 8 9 7 8 with size 3: the last two tokens, 7 8, stood before a 9, so 9 would be one.
     """
-    return log_prob / length**length_penalty
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A decoded row."""
-
-    tokens: list[int]
-    """without <sos> and <eos>"""
-    attended: list[int]
-    """one per token: the source position that was attended to most in the step that chose it, <sos> being position 0"""
-    log_prob: float
-    """sum of the log-probabilities of the tokens, and of <eos> if it was reached; NaN if it was not wanted"""
-    score: float
-    """what hypotheses of a sentence are compared by: log_prob / length^α, <eos> counted if it was reached"""
+    seen = tokens.unfold(1, size, 1)  # (rows, n-grams, size)
+    newest = tokens[:, None, tokens.shape[1] - size + 1 :]  # (rows, 1, size - 1)
+    rows, which = (seen[:, :, :-1] == newest).all(dim=2).nonzero(as_tuple=True)
+    return rows, seen[rows, which, -1]

@@ -4,7 +4,8 @@ Constrained decoding with dynamic beam allocation (Post and Vilar 2018; vectoris
 continuations of each hypothesis come those with the next token of a term that it lacks. The places of a sentence are
 dealt out in turns: to the best of those to which least is missing, to the best of those to which one token more is
 missing, and so on, then to the second best of each. None ends before it has all of its terms, unless it is as long as
-it may be. Knows ids. Knows no words and no model; of what beam.py has, only the ranking is another one.
+it may be. All else is as in beam.py, whose parts are used; only the places are dealt out in another way. Knows ids.
+Knows no words and no model.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.beam import NOTHING, Finished, Live, Places, begin, continued, places_of
-from transformer_cli.decoding.interface import Hypothesis, Phrase, RequiredTerms, Rules, Step, StepDecoder
+from transformer_cli.decoding.beam import Finished, Live, Places, begin, continued, places_of
+from transformer_cli.decoding.interface import NEG_INF, Hypothesis, Ids, RequiredTerms, Rules, Step, StepDecoder
 
 BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
 
@@ -27,7 +28,7 @@ def beam_search_with_terms(
     of_rows = [_States(each) for each in terms]
     now = [0] * len(terms)  # the state of each row
     for length in range(1, int(rules.max_tokens.max()) + 1):
-        step = decoder.read(live.newest)
+        step = decoder.decode_step(live.newest)
         finished.most_attended.append(step.attended)
         log_probs, tokens = _continuations(step, live, rules, of_rows, now, beam_size)
         left = [
@@ -40,11 +41,11 @@ def beam_search_with_terms(
         is_finished = places.is_new & ((places.tokens == rules.eos) | is_last)
         # at the limit, what lacks terms counts only if nothing lacks fewer
         fewest = missing.masked_fill(~is_finished, int(missing.max()) + 1).amin(dim=1)
-        fewest = fewest.masked_fill(finished.scores[live.sentences, 0] > NOTHING, 0)
+        fewest = fewest.masked_fill(finished.scores[live.sentences, 0] > NEG_INF, 0)
         is_finished &= missing <= fewest[:, None]
         finished.add(live, places, is_finished)
         goes_on = places.is_new & ~is_last & (places.tokens != rules.eos)
-        goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NOTHING))
+        goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NEG_INF))
         if not goes_on.any():
             break
         live = continued(decoder, live, places, goes_on)
@@ -60,11 +61,10 @@ def _continuations(
     """Returns log-probabilities and tokens, (rows, n): of the likeliest tokens, then of those that terms go on with."""
     log_probs = step.logits.float().log_softmax(dim=1)
     device = log_probs.device
-    log_probs.index_fill_(1, rules.never, NOTHING)
-    rules.constraints.restrict(log_probs, live.tokens)
+    rules.restrict(log_probs, live.tokens)
     is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
     lacks = [of.left[state] > 0 for of, state in zip(of_rows, now, strict=True)]
-    log_probs[torch.tensor(lacks, device=device), rules.eos] = NOTHING
+    log_probs[torch.tensor(lacks, device=device), rules.eos] = NEG_INF
     best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
     wanted = [
         of.wanted_at(state, None if ends else position)
@@ -73,8 +73,8 @@ def _continuations(
     width = max(map(len, wanted))
     padded = [[*each, *[rules.eos] * (width - len(each))] for each in wanted]
     further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(wanted), width)
-    values = log_probs.gather(1, further).masked_fill(further == rules.eos, NOTHING)
-    values = values.masked_fill((further[:, :, None] == ids[:, None]).any(dim=2), NOTHING)
+    values = log_probs.gather(1, further).masked_fill(further == rules.eos, NEG_INF)
+    values = values.masked_fill((further[:, :, None] == ids[:, None]).any(dim=2), NEG_INF)
     return torch.cat((best, values), dim=1) + live.log_probs[:, None], torch.cat((ids, further), dim=1)
 
 
@@ -86,19 +86,19 @@ def _ranked(
     For example, with scores and missing tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three places go to -3, -4, -1,
     and five to -3, -4, -1, -5, -2.
     """
-    log_probs = live.by_sentence(log_probs, NOTHING)
-    held = finished.scores[live.sentences]
-    scores = torch.cat((held, log_probs / length**rules.length_penalty), dim=1)
-    lacking = torch.cat((torch.zeros_like(held, dtype=torch.int64), live.by_sentence(missing, 0)), dim=1)
-    lacking = lacking.masked_fill(scores == NOTHING, int(missing.max()) + 1)  # what is impossible comes last
+    log_probs = live.by_sentence(log_probs, NEG_INF)
+    of_finished = finished.scores[live.sentences]
+    scores = torch.cat((of_finished, log_probs / length**rules.length_penalty), dim=1)
+    lacking = torch.cat((torch.zeros_like(of_finished, dtype=torch.int64), live.by_sentence(missing, 0)), dim=1)
+    lacking = lacking.masked_fill(scores == NEG_INF, int(missing.max()) + 1)  # what is impossible comes last
     best = scores.argsort(dim=1, descending=True, stable=True)
     order = best.gather(1, lacking.gather(1, best).argsort(dim=1, stable=True))  # by what is missing, then by score
     ranked = lacking.gather(1, order)
     place = torch.arange(order.shape[1], device=order.device).expand_as(order)
     is_first = torch.cat((torch.ones_like(ranked[:, :1], dtype=torch.bool), ranked[:, 1:] != ranked[:, :-1]), dim=1)
     turn = place - (place * is_first).cummax(dim=1).values  # how many better ones miss as much
-    turn = turn.masked_fill(scores.gather(1, order) == NOTHING, order.shape[1])
-    order = order.gather(1, turn.argsort(dim=1, stable=True))[:, : held.shape[1]]
+    turn = turn.masked_fill(scores.gather(1, order) == NEG_INF, order.shape[1])
+    order = order.gather(1, turn.argsort(dim=1, stable=True))[:, : of_finished.shape[1]]
     return places_of(order, scores, log_probs, tokens, live), lacking.gather(1, order)
 
 
@@ -107,7 +107,7 @@ class _State(NamedTuple):
 
     written: int = 0
     """the terms that it has, as bits"""
-    path: Phrase = ()
+    path: Ids = ()
     """its last tokens, as far as a phrase begins with them"""
     newest: int = -1
     """the term that `path` is a phrase of; it is taken back if the word, or a longer phrase, goes on"""
@@ -140,16 +140,16 @@ class _States:
         """Returns the ids that lead towards a term where a position is attended to (None: where all would end)."""
         if self._going[number]:
             return self._going[number]
-        places = self._terms.places
+        positions = self._terms.positions
         return sorted(
             {
                 phrase[0]
                 for phrase, term in self._open(self._states[number].written)
-                if position is None or not places or position in places[term]
+                if position is None or not positions or position in positions[term]
             }
         )
 
-    def _open(self, written: int) -> list[tuple[Phrase, int]]:
+    def _open(self, written: int) -> list[tuple[Ids, int]]:
         """Returns the phrases of all terms that are not written, each with its term."""
         terms = enumerate(self._terms.phrases)
         return [(phrase, term) for term, phrases in terms if not written >> term & 1 for phrase in phrases]

@@ -5,17 +5,16 @@ References are scored as they were written: they never pass through the vocabula
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.schema import DataConfig, DecodingConfig, TranslationSettings
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of, sentence_losses
 from transformer_cli.evaluation.metrics import (
@@ -23,6 +22,7 @@ from transformer_cli.evaluation.metrics import (
     Interval,
     TextScore,
     bleu_of_tokens,
+    further_metrics,
     score_text,
     warn_of_form,
 )
@@ -32,7 +32,8 @@ from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lengths import Rows
 from transformer_cli.text.lines import out_of_step, read_lines
 from transformer_cli.text.words import nearest_tokenizer
-from transformer_cli.translator import Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)
 
@@ -99,10 +100,9 @@ def evaluate(
     splits: Sequence[str] = (),
     files: Sequence[Path] | None = None,
     device: str = "auto",
-    settings: SearchSettings | None = None,
+    settings: TranslationSettings | None = None,
     lowercase: bool = False,
-    metrics: Sequence[str] = (),
-    glossary: Mapping[str, str] | None = None,
+    metrics: str | Sequence[str] = (),
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> Iterator[Judged]:
@@ -110,26 +110,28 @@ def evaluate(
 
     run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. others:
     further runs, which make an ensemble with it. files: sentences, and one or several files of their references;
-    losses are those of the first. settings: how to search (None: as the run's config says). lowercase: score without
-    case; a lower-cased run is scored so anyway. metrics: which of "chrf++" and "ter" to find, too. glossary: see
-    `translator.Options`.
+    losses are those of the first. settings: how to translate (None: as the run's config says); too long lines are cut.
+    lowercase: score without case; a lower-cased run is scored so anyway. metrics: which of "chrf++" and "ter" to find,
+    too.
     Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
+    metrics = further_metrics(metrics)
     opened, *ensemble = (
         each if isinstance(each, Run) else Run.open(find_run(each, runs_dir)) for each in (run, *others)
     )
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, device, others=ensemble)
-    settings = settings or translator.settings
-    translator = translator.with_options(glossary=dict(glossary or {}))
+    if settings:
+        translator = translator.with_options(**dict(settings))
+    search = translator.settings.model_dump(mode="json", include=set(DecodingConfig.model_fields))
     for text in texts:
-        judged = judge(translator, text, settings, lowercase=lowercase, metrics=metrics)
+        judged = judge(translator, text, lowercase=lowercase, metrics=metrics)
         led_to_it = {
             "checkpoint": translator.checkpoints[0],
             "others": [str(each.folder) for each in ensemble],
-            "decoding": settings.decoding.model_dump(mode="json"),
-            "precision": translator.engine.precision(settings.decoding),
+            "decoding": search,
+            "precision": translator.engine.precision(translator.settings),
             "files": [str(path) for path in files] if files else None,
         }
         names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
@@ -147,14 +149,13 @@ def evaluate(
 def judge(
     translator: Translator,
     text: ParallelText,
-    settings: SearchSettings | None = None,
     *,
     lowercase: bool = False,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
 ) -> Judged:
     """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
 
-    settings, lowercase, metrics: as in `evaluate`.
+    lowercase, metrics: as in `evaluate`.
     """
     started = time.monotonic()
     codecs, data = translator.run.codecs, translator.run.config.data
@@ -163,9 +164,7 @@ def judge(
     sources = [codecs.source.encode(line) for line in text.sources]
     references = [codecs.target.encode(line) for line in text.references[0]]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
-    searching = translator.with_options(on_error="truncate")
-    searching.settings = settings or translator.settings
-    translations = searching.translate_encoded(text.sources, sources)
+    translations = translator.with_options(on_error="truncate").translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
     scored = np.flatnonzero(is_judged(split)).tolist()  # a blank pair would only widen the intervals
     texts = [translations[row].text for row in scored]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from transformer_cli.config.configfile import MOST_BYTES
+from transformer_cli.config.load import MOST_BYTES
 from transformer_cli.config.yamltext import parse, scalar_pairs
 from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from transformer_cli.config.load import changed_decoding
 from transformer_cli.documents.held import Holder, Span
 from transformer_cli.documents.long_lines import readable
 from transformer_cli.documents.markup import Document
@@ -16,7 +15,8 @@ from transformer_cli.serve.languages import AUTO, Directions
 from transformer_cli.serve.questions import Limits, TranslateQuestion, refuse_beyond
 from transformer_cli.serve.waiting import SPLIT, Lines, Workers
 from transformer_cli.text.lines import TOO_LONG, is_too_long
-from transformer_cli.translator import PARTS, Translation, Translator, whole
+from transformer_cli.translation import Translation, whole
+from transformer_cli.translator import PARTS, Translator
 
 _Line = tuple[str, Sequence[Span], Sequence[Translation]]
 """A line, where its sentences are, and their translations"""
@@ -100,7 +100,7 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
     if asked.format not in (None, "", "text", "html"):
         raise DataError(f"{asked.format[:50]} format is not supported")
     if asked.split:
-        spans_of = _split(lines, source, translator.options.holder, are_blocks=bool(documents))
+        spans_of = _split(lines, source, translator.wording.holder, are_blocks=bool(documents))
         refuse_beyond(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
@@ -109,15 +109,15 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
 
 def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
     """Have the sentences of a request translated, of which there is at least one. Raises Busy."""
-    settings = replace(parsed.translator.settings, scores=False, attention=bool(parsed.documents))
-    most = parsed.asked.alternatives
-    if most:
-        decoding = settings.decoding
-        if not decoding.sample:
-            decoding = changed_decoding(decoding, {"beam_size": max(decoding.beam_size, most + 1)})
-        settings = replace(settings, n_best=most + 1, decoding=decoding)
+    settings, n_best = parsed.translator.settings, 1 + (parsed.asked.alternatives or 0)
+    translator = parsed.translator.with_options(
+        scores=False,
+        attention=bool(parsed.documents),
+        n_best=n_best,
+        beam_size=settings.beam_size if settings.sample else max(settings.beam_size, n_best),
+    )
     keys = [row + n * PARTS for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
-    return workers.add(Lines(parsed.translator, parsed.sentences, settings, keys, parsed.asked.split))
+    return workers.add(Lines(translator, parsed.sentences, keys, parsed.asked.split))
 
 
 def _split(lines: Sequence[str], language: str, holder: Holder, *, are_blocks: bool) -> list[list[Span]]:

@@ -21,11 +21,11 @@ from typing import Any
 
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.decoding.interface import BeforeStep
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.documents.long_lines import Line
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.serve.questions import Limits
-from transformer_cli.translator import PARTS, Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import PARTS, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
@@ -78,7 +78,6 @@ class Lines(Job):
 
     translator: Translator
     lines: Sequence[str]
-    settings: SearchSettings
     keys: Sequence[int]
     """the number of each line in its request, from 0, and of sentences as PARTS says"""
     are_sentences: bool = False
@@ -89,14 +88,14 @@ class Lines(Job):
     """the translations by the index of their line"""
 
     def __post_init__(self) -> None:
-        self.costs = [1 + len(line) * self.settings.rows_of_each for line in self.lines]
+        self.costs = [1 + len(line) * self.translator.settings.rows_of_each for line in self.lines]
         self.n_left, self.cost_left = len(self.lines), sum(self.costs)
         self.time = self.arrived + self.cost_left / PACE
 
     def goes_with(self, other: "Lines") -> bool:
         """Whether both can be translated together. Samples depend on a line's number, which is that in its request."""
-        is_alike = self.translator is other.translator and self.settings == other.settings
-        return self is other or (is_alike and not self.settings.decoding.sample)
+        one, two = self.translator, other.translator
+        return self is other or (one.engine is two.engine and one.settings == two.settings and not one.settings.sample)
 
 
 _Slice = tuple[Lines, range]  # lines of a job, by their indices, that a worker has taken
@@ -246,7 +245,6 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> N
     translations = iter(
         job.translator.calling(check).translate_lines(
             [line for _, _, lines in read for line in lines],
-            job.settings,
             keys=[job.keys[index] for job, indices, _ in read for index in indices],
         )
     )
@@ -258,8 +256,8 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> N
 
 def _read(job: Lines, indices: range, limits: Limits) -> list[Line] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
-    long_lines = job.translator.long_lines(SPLIT)
-    most = max(1, min(limits.tokens, limits.hypotheses // job.settings.rows_of_each))
+    long_lines = job.translator.wording.long_lines(SPLIT)
+    most = max(1, min(limits.tokens, limits.hypotheses // job.translator.settings.rows_of_each))
     read: list[Line] = []
     for index in indices:
         if job.future.done():

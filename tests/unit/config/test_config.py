@@ -8,9 +8,15 @@ import pytest
 
 from tables import read_table
 from transformer_cli.config.commented import as_commented_yaml
-from transformer_cli.config.configfile import shipped_configs
-from transformer_cli.config.load import differences, dump_config, load_config, override_decoding, settings_by_key
-from transformer_cli.config.schema import Config, DecodingConfig, Shapes, keys_that_shape
+from transformer_cli.config.load import (
+    differences,
+    dump_config,
+    load_config,
+    settings_by_key,
+    shipped_configs,
+    translation_settings,
+)
+from transformer_cli.config.schema import Config, Decides, DecodingConfig, TranslationSettings, keys_that_decide
 from transformer_cli.config.yamltext import as_line, as_text, parse
 from transformer_cli.errors import ConfigError
 
@@ -225,9 +231,9 @@ def test_set_wins_over_the_file_and_the_last_over_the_first(path: Path) -> None:
 
 
 def test_settings_say_once_what_they_shape() -> None:
-    marked = {kind: keys_that_shape(Config, kind) for kind in Shapes}
+    marked = {kind: keys_that_decide(Config, kind) for kind in Decides}
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
-    assert marked[Shapes.PLACE] == {
+    assert marked[Decides.PLACE] == {
         "data.files",
         "data.codec",
         "model.vectors.source",
@@ -245,10 +251,10 @@ def test_settings_say_once_what_they_shape() -> None:
         "num_threads",
         "precision",
     )
-    free = {key for key in marked[Shapes.NOTHING] if not key.startswith("decoding.")}
+    free = {key for key in marked[Decides.FREE] if not key.startswith("decoding.")}
     assert free == {"name", *(f"training.{key}" for key in resumed)}
-    assert not any(key.startswith("decoding.") for kind in Shapes if kind != Shapes.NOTHING for key in marked[kind])
-    assert {key.partition(".")[0] for key in marked[Shapes.DATASET] | marked[Shapes.CODEC]} == {"data"}
+    assert not any(key.startswith("decoding.") for kind in Decides if kind != Decides.FREE for key in marked[kind])
+    assert {key.partition(".")[0] for key in marked[Decides.DATASET] | marked[Decides.CODEC]} == {"data"}
 
 
 # What does not
@@ -343,13 +349,15 @@ def test_differences_see_files_come_and_go(path: Path, tmp_path: Path) -> None:
 # A trained run's decoding section
 
 
-def test_override_decoding_goes_key_by_key_and_last_by_beam_size() -> None:
+def test_translation_settings_take_overrides_key_by_key_and_last_what_is_named() -> None:
     kept = DecodingConfig(beam_size=5, length_penalty=0.6)
-    assert override_decoding(kept) == kept
+    assert translation_settings(kept, {}) == TranslationSettings(beam_size=5, length_penalty=0.6)
     overrides = ["decoding.length_penalty=1", " decoding.no_repeat_ngram = 3", "decoding.beam_size=2"]
-    assert override_decoding(kept, overrides[:2]) == DecodingConfig(beam_size=5, no_repeat_ngram=3)
-    assert override_decoding(kept, overrides).beam_size == 2
-    assert override_decoding(kept, overrides, beam_size=4) == DecodingConfig(beam_size=4, no_repeat_ngram=3)
+    assert translation_settings(kept, {}, overrides[:2]) == TranslationSettings(beam_size=5, no_repeat_ngram=3)
+    assert translation_settings(kept, {}, overrides).beam_size == 2
+    named = translation_settings(kept, {"beam_size": 4, "n_best": 3}, overrides)
+    assert named == TranslationSettings(beam_size=4, n_best=3, no_repeat_ngram=3)
+    assert translation_settings(named, {"prefix": "the"}) == named.model_copy(update={"prefix": "the"})
 
 
 @pytest.mark.parametrize(
@@ -357,33 +365,34 @@ def test_override_decoding_goes_key_by_key_and_last_by_beam_size() -> None:
     [
         ("decoding.beam_size=0", "decoding.beam_size: must be at least 1, not 0"),
         ("decoding.sample=maybe", "decoding.sample: must be true or false, not maybe"),
+        ("decoding.n_best=4", "decoding.n_best: unknown key; known here: beam_size, length_penalty, no_repeat_ngram, "),
         ("decoding.beam_siz=4", "decoding.beam_siz: unknown key; did you mean beam_size?"),
         ("beam_size=4", "unknown key; did you mean decoding.beam_size?"),
         ("training.epochs=3", "only decoding.* can be set here; training.epochs is what the run was trained with"),
         ("decoding=4", "decoding: must be a section with keys below it, such as decoding.beam_size, not 4"),
     ],
 )
-def test_override_decoding_of_other_settings_is_an_error(override: str, message: str) -> None:
+def test_translation_settings_refuse_other_overrides(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        override_decoding(DecodingConfig(), ["decoding.top_k=3", override])
-    assert str(caught.value) == f"--set {override}: {message}"
+        translation_settings(DecodingConfig(), {}, ["decoding.top_k=3", override])
+    assert str(caught.value).startswith(f"--set {override}: {message}")
 
 
 CLASH = "decoding: sample: true draws tokens at random, but a beam of 5 "
 
 
 @pytest.mark.parametrize(
-    ("kept", "overrides", "beam_size", "message"),
+    ("kept", "overrides", "named", "message"),
     [
-        ({"beam_size": 5}, ["decoding.sample=true"], None, f"--set decoding.sample=true: {CLASH}"),
-        ({"sample": True}, ["decoding.top_k=3", "decoding.beam_size=5"], None, f"--set decoding.beam_size=5: {CLASH}"),
-        ({"sample": True}, ["decoding.top_k=3"], 5, f"--beam-size 5: {CLASH}"),
-        ({}, ["decoding.top_k=3"], 0, "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
+        ({"beam_size": 5}, ["decoding.sample=true"], {}, f"--set decoding.sample=true: {CLASH}"),
+        ({"sample": True}, ["decoding.top_k=3", "decoding.beam_size=5"], {}, f"--set decoding.beam_size=5: {CLASH}"),
+        ({"sample": True}, ["decoding.top_k=3"], {"beam_size": 5}, f"--beam-size 5: {CLASH}"),
+        ({}, ["decoding.top_k=3"], {"beam_size": 0}, "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
     ],
 )
-def test_override_decoding_clash_is_named_by_what_was_given(
-    kept: dict[str, Any], overrides: list[str], beam_size: int | None, message: str
+def test_translation_settings_name_a_clash_by_what_was_given(
+    kept: dict[str, Any], overrides: list[str], named: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        override_decoding(DecodingConfig(**kept), overrides, beam_size=beam_size)
+        translation_settings(DecodingConfig(**kept), named, overrides)
     assert str(caught.value).startswith(message)

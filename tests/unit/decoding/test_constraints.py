@@ -9,7 +9,6 @@ from hypothesis import strategies as some
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, table
 from transformer_cli.decoding.beam import beam_search
-from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Hypothesis, Rules
 from transformer_cli.decoding.sampling import sample, uniform_numbers
@@ -32,8 +31,9 @@ searches = pytest.mark.parametrize("search", SEARCHES, ids=["greedy", "beam", "s
 a_prefix = some.lists(some.sampled_from([A, B, C]), max_size=5)
 
 
-def rules(limit: int, constraints: Constraints) -> Rules:
-    return Rules(torch.full((len(SENTENCES),), limit), SOS, EOS, torch.tensor([SOS]), constraints, 0.8)
+def rules(limit: int, no_repeat_ngram: int = 0, prefix: Sequence[int] = ()) -> Rules:
+    max_tokens = torch.full((len(SENTENCES),), limit)
+    return Rules(max_tokens, SOS, EOS, torch.tensor([SOS]), no_repeat_ngram, prefix, length_penalty=0.8)
 
 
 def found_by(search: Search, rules: Rules) -> list[Hypothesis]:
@@ -46,15 +46,15 @@ def ngrams(tokens: Sequence[int], size: int) -> list[tuple[int, ...]]:
 
 @searches
 @given(size=some.integers(1, 4))
-def test_no_ngram_twice(search: Search, size: int) -> None:
-    for found in found_by(search, rules(9, Constraints(no_repeat_ngram=size))):
+def test_no_repeat_ngram_writes_no_ngram_twice(search: Search, size: int) -> None:
+    for found in found_by(search, rules(9, size)):
         assert len(set(ngrams(found.tokens, size))) == len(ngrams(found.tokens, size))
         assert found.log_prob > float("-inf")
 
 
-def test_without_the_rule_ngrams_do_occur_twice() -> None:
+def test_no_repeat_ngram_switched_off_lets_ngrams_occur_twice() -> None:
     for search in SEARCHES:
-        all_pairs = [ngrams(found.tokens, 2) for found in found_by(search, rules(9, Constraints()))]
+        all_pairs = [ngrams(found.tokens, 2) for found in found_by(search, rules(9))]
         assert any(len(set(pairs)) < len(pairs) for pairs in all_pairs)
 
 
@@ -64,7 +64,7 @@ def test_without_the_rule_ngrams_do_occur_twice() -> None:
 def test_a_translation_begins_with_its_prefix_whatever_else_is_forbidden(
     search: Search, prefix: list[int], ngram: int
 ) -> None:
-    for found in search(rules(5, Constraints(ngram, prefix))):
+    for found in search(rules(5, ngram, prefix)):
         assert found
         assert all(each.tokens[: len(prefix)] == prefix for each in found)
 
@@ -72,7 +72,7 @@ def test_a_translation_begins_with_its_prefix_whatever_else_is_forbidden(
 @searches
 def test_the_prefix_counts_in_the_log_probability(search: Search) -> None:
     prefix = [C, C, A]
-    for sentence, (found,) in enumerate(search(rules(3, Constraints(prefix=prefix)))):
+    for sentence, (found,) in enumerate(search(rules(3, prefix=prefix))):
         steps = [torch.tensor(table(sentence, tuple(prefix[:at]))).log_softmax(dim=0)[prefix[at]] for at in range(3)]
         assert found.tokens == prefix
         assert found.log_prob == pytest.approx(sum(step.item() for step in steps), abs=1e-5)

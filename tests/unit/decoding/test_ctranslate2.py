@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -16,14 +15,12 @@ from oracles.small import make_model as make_untrained
 from oracles.variants import VARIANTS
 from transformer_cli.compute import devices
 from transformer_cli.compute.threads import count_threads
-from transformer_cli.config.schema import DecodingConfig, ModelConfig
+from transformer_cli.config.schema import ModelConfig, TranslationSettings
 from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.decoding import engine as module
+from transformer_cli.decoding import interface as module
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.decoder import TransformerEngine
-from transformer_cli.decoding.engine import Engine
-from transformer_cli.decoding.interface import Hypothesis
-from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.decoding.interface import Engine, Hypothesis, Wanted, longest_translation
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
@@ -64,12 +61,12 @@ def opened(tmp_path: Path) -> Open:
 
 
 def translate(
-    engine: Engine, settings: SearchSettings = SearchSettings(), prefix: Sequence[int] = (), **options: Any
+    engine: Engine, settings: TranslationSettings = TranslationSettings(), prefix: Sequence[int] = ()
 ) -> list[list[Hypothesis]]:
-    keys = range(len(SENTENCES))
-    batches = list(engine.translate(SENTENCES, settings, prefix=prefix, keys=keys, **options))
-    found = [pair for rows, several in batches for pair in zip(rows, several, strict=True)]
-    assert sorted(row for row, _ in found) == list(keys)
+    limits = [longest_translation(settings, len(ids), engine.max_length) for ids in SENTENCES]
+    wanted = [Wanted(ids, limit, prefix=tuple(prefix)) for ids, limit in zip(SENTENCES, limits, strict=True)]
+    found = [pair for rows, several in engine.translate(wanted, settings) for pair in zip(rows, several, strict=True)]
+    assert sorted(row for row, _ in found) == list(range(len(SENTENCES)))
     return [several for _, several in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -84,8 +81,8 @@ class Recorder:
         return getattr(self._translator, name)
 
 
-def search(**decoding: Any) -> SearchSettings:
-    return SearchSettings(decoding=DecodingConfig(**decoding))
+def search(**named: Any) -> TranslationSettings:
+    return TranslationSettings(**named)
 
 
 def assert_same(found: list[list[Hypothesis]], ours: list[list[Hypothesis]]) -> None:
@@ -140,16 +137,18 @@ def test_export_unused_weight_is_refused(opened: Open) -> None:
 @pytest.mark.parametrize(
     ("settings", "prefix"),
     [
-        (SearchSettings(max_tokens=3), []),
-        (SearchSettings(max_tokens=1), []),
+        (TranslationSettings(max_tokens=3), []),
+        (TranslationSettings(max_tokens=1), []),
         (search(no_repeat_ngram=2), []),
         (search(no_repeat_ngram=1), [5, 5]),
         (search(length_penalty=0.6), [7]),
-        (replace(search(length_penalty=0.0), max_tokens=4), [7, 5, 9]),
-        (SearchSettings(max_tokens=2), [7, 5]),
+        (search(length_penalty=0.0, max_tokens=4), [7, 5, 9]),
+        (TranslationSettings(max_tokens=2), [7, 5]),
     ],
 )
-def test_each_option_of_greedy_search_does_the_same(settings: SearchSettings, prefix: list[int], opened: Open) -> None:
+def test_each_option_of_greedy_search_does_the_same(
+    settings: TranslationSettings, prefix: list[int], opened: Open
+) -> None:
     model = make_model()
     assert_same(translate(opened(model), settings, prefix), translate(TransformerEngine([model]), settings, prefix))
 
@@ -162,7 +161,7 @@ def test_a_greedy_translation_beyond_its_limit_is_cut_and_not_searched_for_again
     library = engine._translator
     monkeypatch.setattr(engine, "_translator", Recorder(library, begun))
     found = translate(engine)
-    limits = [SearchSettings().limit(len(ids), model.config.max_length) for ids in SENTENCES]
+    limits = [longest_translation(TranslationSettings(), len(ids), model.config.max_length) for ids in SENTENCES]
     cut = [len(each.tokens) == limit < max(limits) for (each,), limit in zip(found, limits, strict=True)]
     assert any(cut)
     assert begun == ["translate_batch", "score_batch"]
@@ -177,7 +176,7 @@ def test_without_scores_the_same_tokens_are_found_and_no_score_is_wrong(
     settings, begun = search(**options), list[str]()
     scored = translate(engine, settings, prefix)
     monkeypatch.setattr(engine, "_translator", Recorder(engine._translator, begun))
-    found = translate(engine, replace(settings, scores=False), prefix)
+    found = translate(engine, settings.model_copy(update={"scores": False}), prefix)
     assert [(one.tokens, one.attended) for (one,) in found] == [(one.tokens, one.attended) for (one,) in scored]
     assert [one.log_prob for (one,) in found if not math.isnan(one.log_prob)] == pytest.approx(
         [other.log_prob for (one,), (other,) in zip(found, scored, strict=True) if not math.isnan(one.log_prob)]
@@ -188,7 +187,7 @@ def test_without_scores_the_same_tokens_are_found_and_no_score_is_wrong(
 
 def test_a_batch_comes_before_the_others_are_done(opened: Open) -> None:
     engine, sentences = opened(make_model()), SENTENCES * 100
-    batches = engine.translate(sentences, SearchSettings(), prefix=[], keys=range(len(sentences)))
+    batches = engine.translate([Wanted(ids, 9) for ids in sentences], TranslationSettings())
     rows, found = next(iter(batches))
     assert 0 < len(rows) == len(found) < len(sentences)
 
@@ -198,13 +197,13 @@ def test_a_batch_comes_before_the_others_are_done(opened: Open) -> None:
 def test_a_beam_keeps_limits_and_says_the_models_own_log_probabilities(
     options: dict[str, Any], prefix: list[int], opened: Open
 ) -> None:
-    model, settings = make_model(), replace(search(beam_size=4, **options), n_best=3)
+    model, settings = make_model(), search(beam_size=4, n_best=3, **options)
     found, ours = translate(opened(model), settings, prefix), translate(TransformerEngine([model]), settings, prefix)
     rows = [(row, each) for row, several in enumerate(found) for each in several]
     split = EncodedSplit(Side.of([SENTENCES[row] for row, _ in rows]), Side.of([each.tokens for _, each in rows]))
     losses = sentence_losses(model, split, torch.arange(len(rows)).numpy())
     for (row, each), nll in zip(rows, losses.nll, strict=True):
-        limit = settings.limit(len(SENTENCES[row]), model.config.max_length)
+        limit = longest_translation(settings, len(SENTENCES[row]), model.config.max_length)
         assert each.tokens[: len(prefix)] == prefix
         assert len(each.tokens) <= limit
         if len(each.tokens) < limit:
@@ -220,7 +219,7 @@ def test_a_beam_keeps_limits_and_says_the_models_own_log_probabilities(
 def test_what_a_search_may_not_write_is_not_written_and_nothing_may_be_written(opened: Open) -> None:
     model = make_model()
     model.output.bias[[PAD, SOS]] = 50.0
-    never = translate(opened(model), replace(search(beam_size=5), n_best=5))
+    never = translate(opened(model), search(beam_size=5, n_best=5))
     assert not {PAD, SOS} & {index for several in never for each in several for index in each.tokens}
     model.output.bias[EOS] = 100.0
     assert_same(translate(opened(model)), [[Hypothesis([], [], 0.0, 0.0)]] * len(SENTENCES))
@@ -238,7 +237,7 @@ def test_without_attention_the_same_is_found_and_an_unknown_word_has_it(options:
     model = make_model()
     model.output.bias[UNK] = 1.5
     engine, settings = opened(model), search(**options)
-    whole, found = translate(engine, settings), translate(engine, replace(settings, attention=False))
+    whole, found = translate(engine, settings), translate(engine, settings.model_copy(update={"attention": False}))
     assert [one.tokens for (one,) in found] == [one.tokens for (one,) in whole]
     has_unknown = [UNK in one.tokens for (one,) in whole]
     assert 0 < sum(has_unknown) < len(has_unknown)
@@ -257,7 +256,7 @@ def test_only_a_few_batches_have_begun_and_none_begins_when_nobody_waits(
         if len(begun) == 7:
             raise InterruptedError
 
-    batches = engine.translate(SENTENCES, SearchSettings(), prefix=[], keys=range(60), before_step=check)
+    batches = engine.translate([Wanted(ids, 9) for ids in SENTENCES], TranslationSettings(), before_step=check)
     next(batches)
     assert len(begun) <= 2 * count_threads()
     with pytest.raises(InterruptedError):

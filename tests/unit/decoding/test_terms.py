@@ -22,7 +22,7 @@ class Scripted:
         self.table = 2 * torch.randn(n_sentences, N, N, generator=torch.Generator().manual_seed(seed))
         self.rows = torch.arange(n_sentences)
 
-    def read(self, tokens: Tensor) -> Step:
+    def decode_step(self, tokens: Tensor) -> Step:
         return Step(self.table[self.rows, tokens].clone(), torch.ones_like(tokens))
 
     def select(self, rows: Tensor) -> None:

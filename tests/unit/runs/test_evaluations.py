@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.runs.provenance import append_result, last_result
 from transformer_cli.runs.run import Run
@@ -56,7 +55,7 @@ def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
 def test_evaluate_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
     folder = workspace / "runs/tiny"
     other = shutil.copytree(folder, workspace / "runs/other")
-    settings = SearchSettings(decoding=DecodingConfig(beam_size=2))
+    settings = TranslationSettings(beam_size=2)
     (judged,) = evaluate(folder, others=[other], settings=settings, data_dir=workspace / "data")
     last = kept(folder)[-1]
     assert (last["others"], last["decoding"]["beam_size"]) == ([str(other)], 2)

@@ -142,7 +142,7 @@ def test_no_request_is_lost_while_runs_are_opened_anew(
     assert forks.end() == 143
 
 
-def test_what_takes_too_long_at_the_end_is_told_so(forks: Forks, project: Path, tmp_path: Path) -> None:
+def test_serve_ended_by_a_signal_tells_what_has_no_answer(forks: Forks, project: Path, tmp_path: Path) -> None:
     soon = (
         f"{SLOW.replace('sleep(1)', 'sleep(2)')}from transformer_cli.serve import server; server.ENDING_SECONDS = 0.3"
     )

@@ -130,7 +130,7 @@ def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch:
     assert statuses == {503, 200}
 
 
-def test_what_can_be_got_has_a_head_and_may_have_a_body(served: Running) -> None:
+def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> None:
     for path in ("/", "/health"):
         request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         head, _, body = raw(served.url, request.encode()).partition(b"\r\n\r\n")
@@ -179,7 +179,7 @@ def test_more_connections_than_there_may_be_are_refused_for_now(
         assert small.post("/translate", **ASKED).status == 200
 
 
-def test_what_is_not_there_is_said_in_json(served: Running) -> None:
+def test_unknown_address_or_method_is_an_error_in_json(served: Running) -> None:
     for path, body, status, error in (
         ("/suggest", b"", 404, "Not Found"),
         ("/translate", None, 405, "Method Not Allowed"),
@@ -246,7 +246,7 @@ def test_a_slow_body_is_given_up(single: Translator) -> None:
         assert received.startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_key_opens(single: Translator) -> None:
+def test_api_key_is_needed_where_text_is_asked_about(single: Translator) -> None:
     with running(single, api_key="schlüssel") as closed:
         assert closed.ask("/health").status == closed.ask("/languages").status == closed.ask("/").status == 200
         for address in ("/translate", "/inspect/steps", "/detect"):
@@ -376,7 +376,7 @@ def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, cap
     ]
 
 
-def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_text_writes_sentences_and_translations(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="transformer_cli")
     with running(single, log_text=True) as talkative:
         found = talkative.post("/translate", **ASKED).body["translatedText"]

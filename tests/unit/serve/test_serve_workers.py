@@ -4,20 +4,18 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.documents.long_lines import Line
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.serve import waiting
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.waiting import Busy, Call, Lines, Workers
-from transformer_cli.translator import Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
 
@@ -64,19 +62,17 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return seen
 
 
-def translating(
-    them: Workers, translator: Translator, lines: Sequence[str], settings: SearchSettings
-) -> "Future[list[Translation]]":
-    return them.add(Lines(translator, lines, settings, range(len(lines))))
+def translating(them: Workers, translator: Translator, lines: Sequence[str]) -> "Future[list[Translation]]":
+    return them.add(Lines(translator, lines, range(len(lines))))
 
 
 def texts(translations: Sequence[Translation]) -> list[str]:
     return [translation.text for translation in translations]
 
 
-def test_what_waits_is_translated_together_and_each_gets_its_own(single: Translator, batches: list[list[str]]) -> None:
+def test_workers_translate_together_what_waits(single: Translator, batches: list[list[str]]) -> None:
     with started() as them, held(them):
-        futures = [translating(them, single, LINES[n:], single.settings) for n in range(len(LINES))]
+        futures = [translating(them, single, LINES[n:]) for n in range(len(LINES))]
     assert [texts(future.result()) for future in futures] == [single.translate(LINES[n:]) for n in range(len(LINES))]
     assert sorted(batches[0]) == sorted(line for n in range(len(LINES)) for line in LINES[n:])
 
@@ -84,7 +80,7 @@ def test_what_waits_is_translated_together_and_each_gets_its_own(single: Transla
 def test_a_worker_waits_a_moment_for_others_where_several_ask(single: Translator, batches: list[list[str]]) -> None:
     with started(2, Limits(window_seconds=1.0)) as them:
         with held(them):  # the other worker is busy
-            futures = [translating(them, single, [line], single.settings) for line in LINES]
+            futures = [translating(them, single, [line]) for line in LINES]
             wait(futures)
         assert [sorted(batch) for batch in batches] == [sorted(LINES)]
 
@@ -92,18 +88,18 @@ def test_a_worker_waits_a_moment_for_others_where_several_ask(single: Translator
 def test_a_worker_waits_for_nobody_where_one_client_asks(single: Translator, batches: list[list[str]]) -> None:
     with started(limits=Limits(window_seconds=60.0)) as them:
         for line in LINES:
-            translating(them, single, [line], single.settings).result()
+            translating(them, single, [line]).result()
     assert batches == [[line] for line in LINES]
 
 
-def test_a_long_job_lets_others_pass(
+def test_workers_let_others_pass_a_long_job(
     single: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 4)
     long = [f"Satz {n}" for n in range(20)]
     with started() as them, held(them):
-        first = translating(them, single, long, single.settings)
-        other = translating(them, single, LINES[:1], single.settings)
+        first = translating(them, single, long)
+        other = translating(them, single, LINES[:1])
     assert (len(first.result()), len(other.result())) == (20, 1)
     assert batches[:2] == [[*LINES[:1], *long[:3]], long[3:7]]
 
@@ -112,40 +108,39 @@ def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
     single: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_COST", 8)
-    wide = replace(single.settings, decoding=DecodingConfig(beam_size=4))
+    wide = single.with_options(beam_size=4)
     with started() as them, held(them):
-        futures = [translating(them, single, ["Ja", "Nein"] * 2, each) for each in (single.settings, wide)]
+        futures = [translating(them, each, ["Ja", "Nein"] * 2) for each in (single, wide)]
     wait(futures)
     assert batches == [["Ja", "Nein"]] * 2 + [[each] for each in ["Ja", "Nein"] * 2]  # 3 + 5; 9 and 17
 
 
 def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(single: Translator) -> None:
     limits = Limits(waiting_cost=40)
-    wide = replace(single.settings, decoding=DecodingConfig(beam_size=4))
+    wide = single.with_options(beam_size=4)
     with started(limits=limits) as them:
         with held(them):
             assert them.n_waiting == 1
-            one, other = (translating(them, single, ["Hund"], each) for each in (single.settings, wide))  # 5 + 17
+            one, other = (translating(them, each, ["Hund"]) for each in (single, wide))  # 5 + 17
             assert them.n_waiting == 3
             with pytest.raises(Busy):
-                translating(them, single, ["Hund 1"], wide)  # 25
+                translating(them, wide, ["Hund 1"])  # 25
             assert them.n_waiting == 3
         assert len(one.result()) == len(other.result()) == 1
     assert them.n_waiting == 0
 
 
-def test_only_what_is_searched_for_alike_goes_together(single: Translator, batches: list[list[str]]) -> None:
-    wider = replace(single.settings, decoding=DecodingConfig(beam_size=2))
-    sampled = replace(single.settings, decoding=DecodingConfig(sample=True))
+def test_workers_batch_only_what_is_searched_for_alike(single: Translator, batches: list[list[str]]) -> None:
+    alike, wider, sampled = (single.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
     with started() as them, held(them):
         futures = [
-            translating(them, single, [line], settings)
-            for line, settings in [
-                ("eins", single.settings),
+            translating(them, each, [line])
+            for line, each in [
+                ("eins", single),
                 ("drei", wider),
                 ("vier", sampled),
                 ("fünf", sampled),
-                ("sechs", single.settings),
+                ("sechs", alike),
             ]
         ]
     wait(futures)
@@ -154,8 +149,8 @@ def test_only_what_is_searched_for_alike_goes_together(single: Translator, batch
 
 def test_a_line_that_is_too_long_fails_only_its_own_job(single: Translator) -> None:
     with started() as them, held(them):
-        wrong = translating(them, single, ["gut", "Hund " * 20], single.settings)
-        right = translating(them, single, LINES, single.settings)
+        wrong = translating(them, single, ["gut", "Hund " * 20])
+        right = translating(them, single, LINES)
     with pytest.raises(DataError, match=r"line 2: 20 tokens, .*; split the sentence$"):
         wrong.result()
     assert texts(right.result()) == single.translate(LINES)
@@ -181,17 +176,17 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
         futures.append(
             them.add(Call(lambda check: single.calling(check).translate(LINES)))
             if is_call
-            else translating(them, single, LINES, single.settings)
+            else translating(them, single, LINES)
         )
     assert n_steps == 2
 
 
-def test_no_more_waits_than_may(single: Translator) -> None:
+def test_workers_refuse_more_than_may_wait(single: Translator) -> None:
     with started(limits=Limits(waiting=5)) as them, held(them):
-        first = translating(them, single, LINES[:3], single.settings)
+        first = translating(them, single, LINES[:3])
         with pytest.raises(Busy):
-            translating(them, single, LINES[:2], single.settings)
-        last = translating(them, single, LINES[:1], single.settings)
+            translating(them, single, LINES[:2])
+        last = translating(them, single, LINES[:1])
         with pytest.raises(Busy):
             them.add(Call(lambda check: 0))
         assert first.cancel()
@@ -199,15 +194,17 @@ def test_no_more_waits_than_may(single: Translator) -> None:
     assert len(last.result()) == 1
 
 
-def test_what_is_cancelled_or_has_failed_no_longer_waits(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_do_not_count_what_is_cancelled_or_has_failed(
+    single: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 2)
     with started(limits=Limits(waiting=5)) as them:
         with held(them):
             for _ in range(3):
-                gone = [translating(them, single, LINES[:2], single.settings) for _ in range(2)]
+                gone = [translating(them, single, LINES[:2]) for _ in range(2)]
                 assert all(each.cancel() for each in gone)
-            failing = translating(them, single, ["Hund " * 20, *LINES[:3]], single.settings)
+            failing = translating(them, single, ["Hund " * 20, *LINES[:3]])
         with pytest.raises(DataError, match="line 1"):
             failing.result()
-        all_lines = translating(them, single, LINES, single.settings)
+        all_lines = translating(them, single, LINES)
         assert texts(all_lines.result()) == single.translate(LINES)

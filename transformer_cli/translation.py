@@ -1,0 +1,316 @@
+"""What a model reads of a line, and the translation that is made of what it writes: the way to ids and back to text.
+
+Knows codecs, glossaries and what is held out of a text; no engine, no run and no file.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import accumulate
+from typing import Any
+
+from transformer_cli.config.schema import TranslationSettings
+from transformer_cli.decoding.interface import Hypothesis, Ids, RequiredTerms, Wanted, longest_translation
+from transformer_cli.documents.amounts import missing_numbers
+from transformer_cli.documents.glossary import Glossary, Term, forms, linked, replaced, term_spans
+from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back, token_spans, word_links
+from transformer_cli.documents.long_lines import REMEDY, Line, LongLines
+from transformer_cli.documents.sentences import join
+from transformer_cli.errors import DataError
+from transformer_cli.text.codec import Codec, Codecs
+from transformer_cli.text.lines import TOO_LONG, is_too_long
+from transformer_cli.text.reading import Held, ends, is_spaceless, is_word, upper
+from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
+
+EMPTY = Hypothesis([], [], 0.0, 0.0)  # of a sentence that is not searched for: no search finds it
+MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
+TOKENS_OF_WORD = 1  # of words that are searched for; names have more, and a search for them costs 3 chrF
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What is read of a line, or of a part of one, and what is put back into its translation."""
+
+    line: Line
+    terms: Sequence[Term]
+    """of the glossary, in what is read"""
+    wanted: Wanted | None
+    """what is searched for; None if nothing is read"""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated sentence."""
+
+    source: str
+    """the sentence as it was given"""
+    source_tokens: list[str]
+    """the tokens that the encoder reads: all of them, or those that are left if the sentence was cut"""
+    text: str
+    """plain text, unknown words replaced"""
+    tokens: list[str]
+    """the decoder's own tokens, `<unk>` kept; if the line was copied, its words"""
+    log_prob: float
+    """log-probability of the tokens; may be NaN without `TranslationSettings.scores`"""
+    score: float
+    """what the translations of a sentence are compared by: log_prob / length^α, <eos> counted"""
+    source_ids: list[int]
+    """the ids of the source tokens, without <sos> and <eos>"""
+    ids: list[int]
+    """the ids of the decoder's tokens, without <sos> and <eos>"""
+    alignment: list[int]
+    """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most;
+    perhaps empty without `TranslationSettings.attention`"""
+    alternatives: list["Translation"] = field(default_factory=list)
+    """the other ones of the n best, the best first; empty unless `TranslationSettings.n_best` asks for several"""
+    was_too_long: bool = False
+    """whether the line was too long, so that `TranslationSettings.on_error` says what the text is"""
+    held: list[Link] = field(default_factory=list)
+    """where what passed untouched stands in the sentence and in the text, in the latter's order"""
+    terms: list[tuple[Span, Span | None]] = field(default_factory=list)
+    """where each term of the glossary stands in the sentence, and its translation in the text (None: it does not)"""
+    start: int = 0
+    """where the sentence begins in its line, if that was split"""
+    sentences: list["Translation"] | None = None
+    """those of the line's sentences, if it was split; then log_prob is their sum and score their mean"""
+
+    @property
+    def tokens_on_one_line(self) -> str:
+        """The tokens with a space between two of them; the space that a subword may begin with is written "▁"."""
+        return " ".join(token.replace(" ", "▁") for token in self.tokens)
+
+    @property
+    def marks(self) -> dict[str, list[Any]]:
+        """As JSON: what was held, the terms, and the numbers of the source that the text lacks; spans are lists."""
+        return {
+            "held": [{"source": list(source), "translation": list(place)} for source, place in self.held],
+            "terms": [{"source": list(source), "translation": place and list(place)} for source, place in self.terms],
+            "missing_numbers": list(map(list, missing_numbers(self.source, self.text))),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Wording:
+    """The way from text to ids, and back, of one run and one way to translate; `with_settings` makes others of it."""
+
+    codecs: Codecs
+    language: str
+    """the source's code"""
+    max_length: int | None
+    """the most positions that a sentence may take (None: no limit)"""
+    writes_terms: bool
+    """whether a beam search can be given terms"""
+    settings: TranslationSettings
+    glossary: Glossary = field(default_factory=lambda: Glossary({}))
+    """that of the settings"""
+    continuing: frozenset[int] = frozenset()
+    """ids that go on with a word, if there are terms to write"""
+
+    def with_settings(self, settings: TranslationSettings) -> "Wording":
+        """Returns the same way with other settings.
+
+        Raises ConfigError if hold_pattern is no pattern, DataError for an entry of the glossary that is none.
+        """
+        glossary = self.glossary if settings.glossary == self.settings.glossary else Glossary(settings.glossary)
+        is_needed = settings.glossary and self.writes_terms and not self.continuing
+        continuing = _continuing(self.codecs.target) if is_needed else self.continuing
+        other = replace(self, settings=settings, glossary=glossary, continuing=continuing)
+        _ = other.holder
+        return other
+
+    @cached_property
+    def holder(self) -> Holder:
+        """What finds all that passes untouched."""
+        return Holder(self.settings.hold, self.settings.hold_pattern)
+
+    @cached_property
+    def prefix(self) -> Ids:
+        """The ids with which all translations begin. Raises DataError if the model cannot write them."""
+        given, target = self.settings.prefix, self.codecs.target
+        if not isinstance(given, str):
+            for place, index in enumerate(given, start=1):
+                is_end = index == EOS and place < len(given)  # <eos> may be the last one
+                if index in UNWRITTEN or is_end or not 0 <= index < len(target):
+                    raise DataError(f"prefix: {index} is not the id of a token that the model can write")
+            return given
+        text = given.strip()
+        if not text:
+            return ()
+        if is_too_long(text):
+            raise DataError(f"--prefix has {TOO_LONG}; shorten it")
+        prefix = target.encode_as_it_is(text)
+        for token, index in zip(prefix.tokens, prefix.ids, strict=True):
+            if index == UNK:
+                raise DataError(
+                    f"--prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
+                )
+        return tuple(prefix.ids)
+
+    def long_lines(self, remedy: str = REMEDY) -> LongLines:
+        """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
+        return LongLines(self.codecs.source, self.max_length, self.settings.on_error, self.holder, remedy)
+
+    def limit(self, source_tokens: int, *, more: int = 0) -> int:
+        """See `longest_translation`."""
+        return longest_translation(self.settings, source_tokens, self.max_length, more=more)
+
+    def read(self, text: str) -> Line:
+        """Returns a line as it is translated. Raises DataError if it is too long, or its translation for the prefix."""
+        long_lines = self.long_lines()
+        line = long_lines.split(text, self.language) if self.settings.split_sentences else long_lines.line(text)
+        if line.read and len(self.prefix) > (limit := self.limit(len(line.read))):
+            raise DataError(
+                f"--prefix has {len(self.prefix)} tokens, but the translation may have {limit}; shorten it, or raise "
+                "--max-tokens as far as the model's positions allow"
+            )
+        return line
+
+    def sentence(self, line: Line, key: int) -> Sentence:
+        """Returns what is searched for where a line is read that is not split. key: what samples are drawn by."""
+        read, source = line.read, self.codecs.source
+        terms = self.glossary.find(read.reading.text, any_case=read.reading.in_capitals or source.lowercase)
+        if not read:
+            return Sentence(line, terms, None)
+        required = None if EOS in self.prefix[-1:] else self._required(line, terms)  # nothing follows <eos>
+        limit = self.limit(len(read), more=required.n_tokens if required else 0)
+        return Sentence(line, terms, Wanted(read.ids, limit, key, self.prefix, required))
+
+    def _required(self, line: Line, terms: Sequence[Term]) -> RequiredTerms | None:
+        """Returns what the search has to write for a line with these terms; None where that is nothing."""
+        if not self.writes_terms or self.settings.sample:
+            return None
+        spelled = [(each.span, ids) for each in terms if (ids := self._spelled(each))][:MOST_TERMS]
+        if not spelled:
+            return None
+        spans = token_spans(line.read.reading.text, line.read.tokens)
+        positions = [  # position 0 is <sos>
+            frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in spelled
+        ]
+        return RequiredTerms(tuple(ids for _, ids in spelled), tuple(positions), self.continuing)
+
+    def _spelled(self, term: Term) -> tuple[tuple[int, ...], ...]:
+        """Returns the ids of the translations of a term that are words that the model knows."""
+        target = self.codecs.target
+        texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
+        ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
+        return tuple(
+            each
+            for each, text in zip(ids, texts, strict=True)
+            if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
+        )
+
+    def translation(self, sentence: Sentence, found: Sequence[Hypothesis]) -> Translation:
+        """Returns the first hypothesis as text; the others are its alternatives."""
+        line = sentence.line
+        best, *others = (self._written(line, each, sentence.terms) for each in found)
+        if line.is_copied:
+            codec = self.codecs.target
+            tokens = line.sentence.split() if line.was_too_long else codec.encode_as_it_is(line.sentence).tokens
+            held = [(span, span) for span in self.holder.spans(line.sentence)]
+            best = replace(best, text=line.sentence, tokens=tokens, held=held)
+        return replace(best, alternatives=others, was_too_long=line.was_too_long)
+
+    def _written(self, line: Line, found: Hypothesis, terms: Sequence[Term]) -> Translation:
+        target, read, source = self.codecs.target, line.read, line.read.reading.text
+        alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
+        attended = (
+            [read.tokens[position] for position in alignment] if alignment and not self.settings.keep_unk else None
+        )
+        text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
+        standing = term_spans(terms, text)
+        further = [term for term, place in zip(terms, standing, strict=True) if not place]
+        if further:  # what was not searched for, or not found
+            links = word_links(source, read.tokens, text, tokens, alignment)
+            begun = len(target.text(self.prefix))
+            text, further = replaced(text, further, links, [(0, begun), *filter(None, standing)])
+            of_prefix = linked(further, [link for link in links if link[1][0] < begun])  # which the user has written
+            further = [term for term, own in zip(further, of_prefix, strict=True) if not own]
+        spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
+        all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
+        cased = partial(upper, language=target.language) if read.reading.in_capitals else str
+        links = word_links(source, read.tokens, text, tokens, alignment) if all_held else []
+        text, held = put_back(text, source, all_held, links, cased)
+        before, after = ends(line.sentence) if read else ("", "")
+        text = before + text + after
+        of_source = [replace(term, translations=(source[slice(*term.span)],)) for term in terms]
+        return Translation(
+            source=line.sentence,
+            source_tokens=read.tokens,
+            text=text,
+            tokens=tokens,
+            log_prob=found.log_prob,
+            score=found.score,
+            source_ids=read.ids,
+            ids=found.tokens,
+            alignment=alignment,
+            held=[(one, _moved(other, len(before))) for one, other in held],
+            terms=[
+                (one or (0, 0), other)
+                for one, other in zip(term_spans(of_source, line.sentence), term_spans(terms, text), strict=True)
+            ],
+            start=line.start,
+        )
+
+
+def _continuing(target: Codec) -> frozenset[int]:
+    """Returns the ids of subwords that go on with a word."""
+    tokens = target.tokens(range(len(target)))
+    are_words = not any(token.startswith(" ") for token in tokens)
+    return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
+
+
+def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:
+    """Returns the translation of a text, and which characters of both belong to each other, in the latter's order.
+
+    spans: which parts of the text the translations are of.
+    """
+    translated = join(text, spans, [each.text for each in translations])
+    units = [
+        (origin + each.start, each)
+        for (origin, _), translation in zip(spans, translations, strict=True)
+        for each in ([translation] if translation.sentences is None else translation.sentences)
+    ]
+    links: list[Link] = []
+    for (place, each), first in zip(units, _starts(translated, [each for _, each in units]), strict=True):
+        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, each.held)
+        links += ((_moved(one, place), _moved(other, first)) for one, other in found)
+    return translated, links
+
+
+def _starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
+    """Yield where each translation begins in a text that they were joined to."""
+    last = 0
+    for part in parts:
+        yield (start := text.index(part.text, last))
+        last = start + len(part.text)
+
+
+def _moved(span: Span, by: int) -> Span:
+    return span[0] + by, span[1] + by
+
+
+def joined(line: Line, parts: list[Translation]) -> Translation:
+    """Returns the translation of a line that was split. Parts that were copied have no tokens in it, and no score."""
+    read = [part for part in parts if part.source_tokens]
+    firsts = accumulate((len(part.source_tokens) for part in read), initial=0)
+    text = join(line.sentence, [_moved((0, len(part.source)), part.start) for part in parts], [p.text for p in parts])
+    placed = [*zip(parts, _starts(text, parts), strict=True)]
+    return Translation(
+        source=line.sentence,
+        source_tokens=[token for part in read for token in part.source_tokens],
+        text=text,
+        tokens=[token for part in read for token in part.tokens],
+        log_prob=sum(part.log_prob for part in read),
+        score=sum(part.score for part in read) / max(1, len(read)),
+        source_ids=[id_ for part in read for id_ in part.source_ids],
+        ids=[id_ for part in read for id_ in part.ids],
+        alignment=[first + place for first, part in zip(firsts, read, strict=False) for place in part.alignment],
+        held=[(_moved(one, part.start), _moved(other, first)) for part, first in placed for one, other in part.held],
+        terms=[
+            (_moved(one, part.start), other and _moved(other, first))
+            for part, first in placed
+            for one, other in part.terms
+        ],
+        was_too_long=line.was_too_long or any(part.was_too_long for part in parts),
+        sentences=parts,
+    )
