@@ -255,7 +255,8 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 
     They are the sentences given as arguments, else the lines of the file, else those of standard input.
     """
-    from transformer_cli.text.lines import count_lines, cut_lines, lines_of, refuse_no_text
+    from transformer_cli.text.forms import refuse_no_text
+    from transformer_cli.text.lines import count_lines, cut_lines, lines_of
 
     if sentences:
         lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]

@@ -34,7 +34,7 @@ LOOKED_AT = 500  # characters of a side, by which its language is known
 CHUNK = 10_000  # pairs that are compared with those before at once
 THRESHOLDS = [LEARNED_FROM, MOST_TIMES, SLACK, *UNLIKELY.values(), LOOKED_AT]
 
-_MARKUP = re.compile(
+MARKUP = re.compile(
     r"</?[A-Za-z][^<>]*>|<!--|&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});|\{\\|\{\{|\}\}|\[\[|\]\]"
 )
 _NO_WORD = re.compile(r"[\W_]+")
@@ -47,7 +47,7 @@ RULES: dict[str, Callable[[str, str], bool]] = {
     "empty": lambda source, target: not source.strip() or not target.strip(),
     TOO_LONG: lambda source, target: is_too_long(source) or is_too_long(target),
     "copies": lambda source, target: normalized(source).casefold() == normalized(target).casefold() != "",
-    "markup": lambda *pair: any(_MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in pair),
+    "markup": lambda *pair: any(MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in pair),
 }
 
 

@@ -1,29 +1,24 @@
 """What looks wrong in a dataset's text and is not surely wrong: one warning for each kind of thing, never an error.
 
-Looks at the first lines of each split. Knows how lines of other formats look, and no languages.
+Looks at the first lines of each split. Knows no languages.
 """
 
 import logging
-import re
+from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 from operator import eq
 from pathlib import Path
 from typing import Any
 
+from transformer_cli.corpora.cleaning import MARKUP
 from transformer_cli.corpora.gathering import gathered
 from transformer_cli.text.codec import SIDES
+from transformer_cli.text.forms import form_of
 
 LOOKED_AT = 1_000  # lines of each side of each split
 MOST = 0.5  # the share of lines that makes one kind of text of it
 MANY_TIMES = 4  # the unknown words of training
-LOOKS_LIKE = {
-    "TMX or other XML": re.compile(r"\s*</?(?:\?xml|!DOCTYPE|tmx|header|body|tuv?|seg|prop|note)\b", re.IGNORECASE),
-    "JSON": re.compile(r"\s*[\[{].*[\]}],?\s*\Z|\s*\"[^\"]*\"\s*:"),
-    "TSV (columns between tabs)": re.compile(r"[^\S\t]*\S[^\t]*\t[^\S\t]*\S"),
-    "HTML": re.compile(r".*</?(?:p|div|span|br|a|b|i|em|strong|td|tr|li|h[1-6]|table|font)\b[^<>]*>", re.IGNORECASE),
-}
-
 log = logging.getLogger(__name__)
 
 
@@ -39,10 +34,10 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     }
     formats: dict[str, list[str]] = {}
     for (split, side), lines in texts.items():
-        for name, pattern in LOOKS_LIKE.items():
-            if (n := sum(pattern.match(line) is not None for line in lines)) >= MOST * len(lines):
-                formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
-                break
+        found = Counter(form_of(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
+        name, n = found.most_common(1)[0]
+        if name and n >= MOST * len(lines):
+            formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
     for name, where in formats.items():
         log.warning(
             "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)

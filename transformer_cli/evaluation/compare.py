@@ -12,9 +12,11 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Generic, Literal
 
+from transformer_cli.config.load import settings_by_key
+from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
-from transformer_cli.evaluation.metrics import METRICS, sentence_chrf, text_metrics, warn_of_form
+from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, text_metrics, warn_of_form
 from transformer_cli.evaluation.statistics import (
     ByMetric,
     Difference,
@@ -26,12 +28,15 @@ from transformer_cli.evaluation.statistics import (
     recipe_scores,
     verdicts,
 )
+from transformer_cli.runs.listing import differing_settings
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lines import read_lines
 from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)
+
+BY_CHANCE = ("training.seed", "training.device", "training.lanes")  # in which the runs of a recipe may differ
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Conditions:
     """score without case; this happens by itself if a run is lower-cased"""
     language: str | None = None
     """the language of the translations, for sacreBLEU's tokeniser; by default the runs', or en"""
-    metrics: Sequence[str] = ()
+    metrics: str | Sequence[str] = ()
     """which of "chrf++" and "ter" to find, too; the verdicts are by BLEU and chrF alone"""
     device: str = "auto"
     data_dir: Path = Path("data")
@@ -56,7 +61,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Translated:
+class Outputs:
     """A text, what each system wrote for it, and how that is scored."""
 
     text: ParallelText
@@ -121,13 +126,12 @@ def compare(
 
     examples: how many sentences are shown of each pair. Raises CheckpointError or DataError.
     """
+    further, opened = further_metrics(conditions.metrics), [_open(name, conditions.runs_dir) for name in names]
     comparisons = []
-    for written in _translate_all(names, conditions):
+    for written in _translate_all(names, opened, conditions):
         text, systems, lowercase = written.text, written.systems, written.lowercase
         note(f"{text.name}: testing whether chance explains the differences")
-        tests = paired_tests(
-            systems, *text.references, language=written.language, lowercase=lowercase, further=conditions.metrics
-        )
+        tests = paired_tests(systems, *text.references, language=written.language, lowercase=lowercase, further=further)
         n_sentences = len(text.references[0])
         single = [sentence_chrf(lines, *text.references, lowercase=lowercase) if examples else [] for lines in systems]
         comparison = _comparison(
@@ -154,18 +158,16 @@ def compare_recipes(
     names = [name for runs in recipes for name in runs]
     if few := next((runs for runs in recipes if len(runs) < 2), None):
         raise DataError(f"{few[0]}: one run has no spread; name at least two runs of each recipe, or one of each")
-    places = [
-        (conditions.runs_dir / name if (conditions.runs_dir / name).is_dir() else Path(name)).resolve()
-        for name in names
-    ]
+    runs_dir, further = conditions.runs_dir, further_metrics(conditions.metrics)
+    places = [(runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
     if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
         raise DataError(f"{twice}: named twice; the runs must be different ones")
+    opened = [_open(name, runs_dir) for name in names]
+    _check_recipes(recipes, dict(zip(names, opened, strict=True)))
     comparisons = []
-    for written in _translate_all(names, conditions):
+    for written in _translate_all(names, opened, conditions):
         case, references = written.lowercase, written.text.references
-        metrics = text_metrics(
-            language=written.language, lowercase=case, references=references, further=conditions.metrics
-        )
+        metrics = text_metrics(language=written.language, lowercase=case, references=references, further=further)
         tests = {}
         for name, metric in metrics.items():
             scores = iter([float(metric.corpus_score(lines, None).score) for lines in written.systems])
@@ -224,13 +226,11 @@ def _examples(
     ]
 
 
-def _translate_all(names: Sequence[str], conditions: Conditions) -> list[Translated]:
+def _translate_all(names: Sequence[str], systems: Sequence[Run | Path], conditions: Conditions) -> list[Outputs]:
     """Returns for each text what the systems of these names write: one line for each line of the text.
 
-    names: runs (by name or folder), each with its own decoding settings, or files of translations. Raises
-    CheckpointError or DataError.
+    systems: runs, each with its own decoding settings, or files of translations. Raises CheckpointError or DataError.
     """
-    systems = [_open(name, conditions.runs_dir) for name in names]
     runs = {name: system for name, system in zip(names, systems, strict=True) if not isinstance(system, Path)}
     pairs = {name: f"{run.config.data.source}→{run.config.data.target}" for name, run in runs.items()}
     if len(set(pairs.values())) > 1:
@@ -253,9 +253,35 @@ def _translate_all(names: Sequence[str], conditions: Conditions) -> list[Transla
         for each, lines in zip(texts, of_system, strict=True):
             warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}")
     return [
-        Translated(text, systems_lines, language, conditions.lowercase or bool(lowered))
+        Outputs(text, systems_lines, language, conditions.lowercase or bool(lowered))
         for text, systems_lines in zip(texts, zip(*written, strict=True), strict=True)
     ]
+
+
+def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run | Path]) -> None:
+    """Say what makes the spread of a recipe's runs mean less. Raises DataError for the same weights under two names.
+
+    Runs of a recipe differ by chance, which is another seed. A copy of a run adds none, and another setting adds more.
+    """
+    weights: dict[str, str] = {}
+    for name, run in systems.items():
+        if isinstance(run, Run):
+            other = weights.setdefault(run.sum_of_weights, name)
+            if other != name:
+                raise DataError(f"{name}: has the weights of {other}, so they are one run; name runs of other seeds")
+    for names in recipes:
+        settings = {name: settings_by_key(run.config) for name in names if isinstance(run := systems[name], Run)}
+        of_seed: dict[int, list[str]] = {}
+        for name, values in settings.items():
+            of_seed.setdefault(values["training.seed"], []).append(name)
+        for seed, alike in of_seed.items():
+            if len(alike) > 1:
+                what = "%s: the same training.seed, %d; their spread says little of what another seed does"
+                log.warning(what, ", ".join(alike), seed)
+        for key in differing_settings(list(settings.values())):
+            if key not in BY_CHANCE:
+                each = ", ".join(f"{name} {as_line(found[key])}" for name, found in settings.items())
+                log.warning("%s differs within a recipe: %s; so their spread is not of chance alone", key, each)
 
 
 def _open(name: str, runs_dir: Path) -> Run | Path:

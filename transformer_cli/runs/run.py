@@ -49,7 +49,7 @@ from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.files import write_json, write_text
 from transformer_cli.system.reading import read_text, shown
-from transformer_cli.system.sums import SUMS, check_files, read_checked_json, write_sums
+from transformer_cli.system.sums import SUMS, check_files, read_checked_json, read_sums, write_sums
 from transformer_cli.text.codec import Codecs, codec_files
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD
@@ -164,6 +164,13 @@ class Run:
     def best_name(self) -> str:
         """The name of the checkpoint whose weights translate, such as step-0004540. Raises CheckpointError."""
         return self.exported.checkpoint if self.exported else self.checkpoint("best").name
+
+    @property
+    def sum_of_weights(self) -> str:
+        """The SHA-256 of the file of the weights that translate. Raises CheckpointError."""
+        folder, name = (self.folder, EXPORTED) if self.exported else (self.checkpoint("best"), "model.safetensors")
+        with told_as_damage(self.folder):
+            return read_sums(folder).get(name, str(folder))
 
     def say_other_tokenizer(self) -> None:
         """Warn if text is now cut into tokens by another version of the library than the training text was."""
