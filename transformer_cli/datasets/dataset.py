@@ -223,7 +223,9 @@ def shaping_settings(data: DataConfig) -> dict[str, Any]:
     values = data.model_dump(mode="json", include={**shaping, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    optional = ("max_words", "columns", "clean", "held_out")
+    optional = ("max_words", "columns", "clean", "longest", "held_out", "to")
+    if not data.subwords.symbols:
+        del values["subwords"]["symbols"]
     unused |= {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
     return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
 

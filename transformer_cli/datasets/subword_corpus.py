@@ -82,9 +82,10 @@ def _learn(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCo
         raise ConfigError(
             "data.subwords.algorithm: imported pieces are not learned; let data.codec name a run with them"
         )
-    for language, text in zip(languages, texts, strict=True):
+    for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
+        symbols = () if side else settings.symbols
         try:
-            models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm))
+            models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm, symbols=symbols))
         except ConfigError as error:
             raise ConfigError(f"{error} ({language})") from None
     source, target = (

@@ -2,15 +2,17 @@
 
 import logging
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load, save
 
 from sealed import edit_sealed, reseal, set_config
 from transformer_cli.datasets.dataset import find_dataset
-from transformer_cli.errors import CheckpointError, DataError
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.evaluation import metrics, statistics
 from transformer_cli.evaluation.compare import Comparison, Conditions, Example, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
@@ -238,3 +240,62 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
     ):
         with pytest.raises(DataError, match=message):
             compare_recipes(recipes)
+
+
+def test_compare_recipes_refuses_the_same_weights_under_two_names(
+    conditions: Conditions, tiny: Run, tmp_path: Path
+) -> None:
+    copy = str(shutil.copytree(tiny.folder, tmp_path / "copy"))
+    for recipes in ([["tiny", copy]], [["tiny", "a"], [copy, "b"]]):
+        for name in "ab":
+            file_of(tmp_path / name, ["one"])
+        named = [[str(tmp_path / name) if len(name) == 1 else name for name in runs] for runs in recipes]
+        with pytest.raises(DataError, match=f"^{copy}: has the weights of tiny, so they are one run; name"):
+            compare_recipes(named, conditions)
+
+
+def test_compare_recipes_says_equal_seeds_and_differing_settings(
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["tiny"]
+    for number, (rate, seed) in enumerate(((0.1, 0), (0.1, 5)), start=1):
+        folder = shutil.copytree(tiny.folder, tmp_path / str(number))
+        checkpoint = folder / "checkpoints" / tiny.best_name
+        (checkpoint / "model.safetensors").write_bytes(retitled(checkpoint / "model.safetensors", number))
+        reseal(checkpoint)
+        training = tiny.config.training.model_copy(update={"learning_rate": rate, "seed": seed})
+        set_config(folder, tiny.config.model_copy(update={"training": training}))
+        names.append(str(folder))
+    compare_recipes([names], conditions)
+    first, one, other = names
+    assert caplog.messages == [
+        f"{first}, {one}: the same training.seed, 0; their spread says little of what another seed does",
+        f"training.learning_rate differs within a recipe: {first} {tiny.config.training.learning_rate}, {one} 0.1, "
+        f"{other} 0.1; so their spread is not of chance alone",
+    ]
+
+
+def retitled(path: Path, number: int) -> bytes:
+    """The bytes of a file of weights, with another header: weights of the same values are another file then."""
+    return bytes(save(load(path.read_bytes()), {"number": str(number)}))
+
+
+@pytest.mark.parametrize("name", ["comet", "terr", "chrf+"])
+def test_compare_and_evaluate_refuse_an_unknown_metric_before_work(
+    conditions: Conditions, tiny: Run, name: str
+) -> None:
+    unknown = replace(conditions, metrics=[name])
+    for call in (
+        lambda: compare(["tiny", "tiny"], unknown),
+        lambda: compare_recipes([["a", "b"]], unknown),
+        lambda: list(evaluate(tiny.folder, metrics=name, data_dir=conditions.data_dir)),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(f"no metric '{name}'; there are bleu, chrf, chrf++, ter")):
+            call()
+
+
+def test_evaluate_takes_one_metric_as_text_in_any_case(conditions: Conditions, tiny: Run) -> None:
+    for named in ("ter", "TER", ["TER", "bleu"]):
+        (judged,) = evaluate(tiny.folder, metrics=named, data_dir=conditions.data_dir)
+        assert [*judged.result.further] == ["ter"]
+        assert "nrefs:1|case:lc|tok:tercom" in judged.result.further["ter"].signature
