@@ -17,7 +17,6 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -102,8 +101,8 @@ class DirectedQuestion(Question):
     @classmethod
     def _of_a_form(cls, value: object) -> object:
         """A form has no objects, so its field is JSON."""
-        with suppress(ValueError):  # what is no JSON is no object either, which is said
-            return from_json(value) if isinstance(value, str) else value
+        with suppress(ValueError, RecursionError):  # what is no JSON is no object either, which is said
+            return json.loads(value) if isinstance(value, str) else value
         return value
 
 
