@@ -24,7 +24,6 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.corpora import cleaning, formats
 from transformer_cli.documents import glossary, held, long_lines, sentences
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.forms import form_of
 from transformer_cli.documents.markup import Document
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import metrics
@@ -48,9 +47,9 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "corpora.cleaning corpora.formats corpora.notices documents.amounts documents.forms documents.glossary "
+    "corpora.cleaning corpora.formats documents.amounts documents.glossary "
     "documents.held documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
-    "system.terminal text.codec text.lines text.reading text.subwords text.words translation"
+    "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -261,7 +260,6 @@ READERS: dict[str, tuple[Prepare, str]] = {
         of(lambda text: missing_numbers(text, text[::-1])),
         "1|1.|1 |1 000 |12/|1.234,5 |٣",
     ),
-    "documents.forms.form_of": (of(form_of), "<!--|<!-- -->|<?xml |#\n|<?xml> |[ |1\n|a\t | |<!DOCTYPE> "),
     "documents.glossary.Glossary.find": (of(TERMS.find), "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
     "documents.glossary.replaced": (replaced, "a |a b |Hund |a"),
     "documents.glossary.term_spans": (term_spans, "a |a b |a a |w1 w2 w3 |c"),
@@ -306,7 +304,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
 }
 
 CALLS = names(  # they leave the characters of a text to readers above; or they take a name, a code or one character
-    "corpora.cleaning.without corpora.formats.require_files corpora.notices.warn_of_text documents.glossary.forms "
+    "corpora.cleaning.without corpora.formats.require_files documents.glossary.forms "
     "documents.held.spaces documents.long_lines.LongLines.cut documents.long_lines.LongLines.encoded "
     "documents.long_lines.LongLines.line evaluation.metrics.bleu_of_tokens evaluation.metrics.score_text "
     "evaluation.metrics.text_metrics serve.languages.Directions.choose system.terminal.Terminal.put "
@@ -316,8 +314,8 @@ CALLS = names(  # they leave the characters of a text to readers above; or they 
     "text.codec.SubwordCodec.content text.codec.SubwordCodec.encode_all text.codec.SubwordCodec.encode_as_it_is "
     "text.codec.SubwordCodec.load text.codec.SubwordCodec.save text.codec.WordCodec.content "
     "text.codec.WordCodec.encode_as_it_is text.codec.WordCodec.load text.codec.WordCodec.save "
-    "text.codec.WordCodec.text text.lines.is_too_long text.lines.lines_of text.lines.refuse_no_text text.reading.gap "
-    "text.reading.is_ignored text.reading.is_inside_word text.reading.is_spaceless text.reading.is_word "
+    "text.codec.WordCodec.text text.lines.is_too_long text.lines.lines_of text.forms.refuse_no_text text.reading.gap "
+    "text.reading.is_ignored text.reading.is_spaceless text.reading.is_word "
     "text.reading.main_code text.subwords.Pieces.ids_of_all text.subwords.Pieces.join "
     "text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces text.words.Joins.restores "
     "text.words.Tokenizer.tokens text.words.learn_joins text.words.nearest_tokenizer translation.Wording.long_lines "
@@ -325,9 +323,8 @@ CALLS = names(  # they leave the characters of a text to readers above; or they 
 )
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
-    "corpora.formats._JSON corpora.formats._LANGUAGE corpora.formats._TMX corpora.formats._UTF_16 corpora.formats._XML "
-    "corpora.notices.LOOKS_LIKE documents.forms._FORMS documents.markup._MARKUP "
-    "text.codec.LANGUAGE_TOKEN text.lines.NO_TEXT text.lines.PACKED"
+    "corpora.formats._LANGUAGE corpora.formats._UTF_16 documents.markup._MARKUP text.codec.LANGUAGE_TOKEN "
+    "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
 

@@ -15,7 +15,7 @@ def test_linear_table_has_every_function_that_takes_text() -> None:
 
 def test_linear_patterns_are_all_that_are_compiled_in_the_modules() -> None:
     found = linear.patterns()
-    assert {"documents.held.PLACEHOLDERS", "corpora.notices.LOOKS_LIKE[2]", "documents.sentences._CUTS[1]"} <= {*found}
+    assert {"documents.held.PLACEHOLDERS", "text.forms._FORMS[2]", "documents.sentences._CUTS[1]"} <= {*found}
     assert {*linear.AT_ONE_PLACE} <= {name.partition("[")[0] for name in found}
 
 

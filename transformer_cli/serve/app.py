@@ -240,8 +240,7 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.inspection.choices import decoder_choices
-        from transformer_cli.inspection.numbers import rounded
+        from transformer_cli.inspection.numbers import decoder_choices, rounded
 
         config = translator.model.config
         choices, weights = decoder_choices(translator, translation)
@@ -310,7 +309,7 @@ async def _looked(
 
     def compute(check: BeforeStep) -> bytes:
         assert translator.model  # an exported one has none, and raises before torch is imported
-        from transformer_cli.inspection.choices import translate_from
+        from transformer_cli.inspection.numbers import translate_from
 
         translation = translate_from(
             translator.calling(check), asked.q, asked.prefix, most_tokens=service.limits.inspected

@@ -6,6 +6,7 @@ Owns py3langid, with corpora/cleaning.py. Knows no HTTP.
 import math
 from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
+from itertools import chain
 
 import py3langid
 
@@ -36,13 +37,13 @@ class Directions:
         """Raises ConfigError if two of them translate from and into the same languages."""
         self._since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._by_pair: dict[tuple[str, str], Translator] = {}
-        for translator in translators:
+        for translator in chain.from_iterable(map(_by_target, translators)):
             data = translator.run.config.data
-            other = self._by_pair.setdefault((data.source, data.target), translator)
+            other = self._by_pair.setdefault((data.source, data.into), translator)
             if other is not translator:
                 raise ConfigError(
                     f"--run: {other.run.folder} and {translator.run.folder} both translate from {data.source} into "
-                    f"{data.target}; a request could not say which one it wants, so give one of them"
+                    f"{data.into}; a request could not say which one it wants, so give one of them"
                 )
         self.detect("")  # reads py3langid's model, for which no client shall wait
 
@@ -87,6 +88,12 @@ class Directions:
             of, into = NAMES.get(source, source), NAMES.get(target, target)
             raise DataError(f"{into} ({target}) is not available as a target language from {of} ({source})")
         return self._by_pair[source, target], source, confidence
+
+
+def _by_target(translator: Translator) -> list[Translator]:
+    """Returns a translator into each language that a run writes: of several targets, one for each."""
+    targets = translator.run.codecs.targets
+    return [translator.into(language) for language in targets] if targets else [translator]
 
 
 def _shares(text: str, languages: Collection[str]) -> list[tuple[str, float]]:

@@ -130,7 +130,7 @@ def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch:
     assert statuses == {503, 200}
 
 
-def test_what_can_be_got_has_a_head_and_may_have_a_body(served: Running) -> None:
+def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> None:
     for path in ("/", "/health"):
         request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         head, _, body = raw(served.url, request.encode()).partition(b"\r\n\r\n")
@@ -179,7 +179,7 @@ def test_more_connections_than_there_may_be_are_refused_for_now(
         assert small.post("/translate", **ASKED).status == 200
 
 
-def test_what_is_not_there_is_said_in_json(served: Running) -> None:
+def test_unknown_address_or_method_is_an_error_in_json(served: Running) -> None:
     for path, body, status, error in (
         ("/suggest", b"", 404, "Not Found"),
         ("/translate", None, 405, "Method Not Allowed"),
@@ -246,7 +246,7 @@ def test_a_slow_body_is_given_up(single: Translator) -> None:
         assert received.startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_key_opens(single: Translator) -> None:
+def test_api_key_is_needed_where_text_is_asked_about(single: Translator) -> None:
     with running(single, api_key="schlüssel") as closed:
         assert closed.ask("/health").status == closed.ask("/languages").status == closed.ask("/").status == 200
         for address in ("/translate", "/inspect/steps", "/detect"):
@@ -296,43 +296,32 @@ def test_a_request_whose_client_has_gone_is_not_computed(single: Translator, mon
     assert seen == ["Hund"]
 
 
-def test_a_defect_is_an_answer_and_one_report(
+def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
     single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def defect(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError
+    defects: list[Exception] = []
 
-    monkeypatch.setattr(Translator, "translate_lines", defect)
-    with running(single) as broken:
-        answers = [broken.post("/translate", **ASKED) for _ in range(2)]
-        assert broken.ask("/health").status == 200
+    def fail(*_: Any, **__: Any) -> None:
+        raise defects[-1]
+
+    def reports() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.levelno == logging.ERROR]
+
+    monkeypatch.setattr(Translator, "translate_lines", fail)
     apology = {"error": "an error that nobody foresaw; the server's log describes it"}
-    assert [(answer.status, answer.body) for answer in answers] == [(500, apology)] * 2
-    (record,) = (each for each in caplog.records if each.levelno == logging.ERROR)
-    assert record.getMessage().startswith("ZeroDivisionError; this is a defect of tfm: ")
-    assert record.exc_info
-
-
-def test_another_defect_has_a_report_of_its_own_and_an_old_one_is_reported_again(
-    single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    wrong: list[Exception] = []
-
-    def defect(*_: Any, **__: Any) -> None:
-        raise wrong[0]
-
-    def reports() -> list[str]:
-        return [record.getMessage().partition(";")[0] for record in caplog.records if record.levelno == logging.ERROR]
-
-    monkeypatch.setattr(Translator, "translate_lines", defect)
     with running(single) as broken:
         for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
-            wrong[:] = [error]
-            broken.post("/translate", **ASKED)
-        assert reports() == ["ZeroDivisionError", "KeyError"]
+            defects.append(error)
+            answer = broken.post("/translate", **ASKED)
+            assert (answer.status, answer.body) == (500, apology)
+        first, second = reports()
+        assert first.getMessage().startswith("ZeroDivisionError; this is a defect of tfm: ")
+        assert first.exc_info
+        assert second.getMessage().startswith("KeyError;")
         monkeypatch.setattr(gate, "SELDOM_SECONDS", 0.0)
         broken.post("/translate", **ASKED)
-    assert reports() == ["ZeroDivisionError", "KeyError", "ZeroDivisionError"]
+        assert broken.ask("/health").status == 200
+    assert reports()[2:] != []
 
 
 def test_what_may_be_said_seldom_is_forgotten_after_a_hundred_others() -> None:
@@ -376,7 +365,7 @@ def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, cap
     ]
 
 
-def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_text_writes_sentences_and_translations(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="transformer_cli")
     with running(single, log_text=True) as talkative:
         found = talkative.post("/translate", **ASKED).body["translatedText"]

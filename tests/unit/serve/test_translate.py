@@ -182,7 +182,9 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(served: Running, changed: dict[str, Any], error: str) -> None:
+def test_translate_request_that_is_wrong_is_refused_in_one_line(
+    served: Running, changed: dict[str, Any], error: str
+) -> None:
     """path: what comes after /inspect."""
     parameters = {"q": LINES[0], "source": "de", "target": "en", "kind": "cross", **changed}
     path = f"/inspect{parameters.pop('path')}" if "path" in parameters else "/translate"
