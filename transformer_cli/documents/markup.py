@@ -294,7 +294,7 @@ class _Parser:
                     self.end()
                     self.keep(source, (start, place), translated)
             else:
-                markup = self.with_texts(tag, attributes) if attributes and not is_kept else [tag]
+                markup = self.with_texts(tag, {} if is_kept else attributes)
                 self.start_tag(tag, name, markup, is_block=name in form.blocks or start in holding)
         self.add(source[place:])
 
