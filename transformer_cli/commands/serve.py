@@ -18,7 +18,7 @@ from transformer_cli.system import signals
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 INSTALL = (
-    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'python-multipart>=0.0.27' "
+    "run `pip install 'fastapi>=0.133' 'starlette>=1.0.1' 'uvicorn>=0.30' 'python-multipart>=0.0.27' "
     "'prometheus-client>=0.20' 'py3langid>=0.2.2'`"
 )
 

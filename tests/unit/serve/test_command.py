@@ -86,7 +86,7 @@ def test_serve_without_its_extra_says_what_to_install(
         1,
         "",
         "tfm: error: tfm serve needs uvicorn, which is not installed; "
-        "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' "
+        "run `pip install 'fastapi>=0.133' 'starlette>=1.0.1' 'uvicorn>=0.30' "
         "'python-multipart>=0.0.27' 'prometheus-client>=0.20' 'py3langid>=0.2.2'`\n",
     )
 
