@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.corpora.gathering import gathered
-from transformer_cli.datasets.word_cutting import Pair, chunks
-from transformer_cli.datasets.writer import writing
+from transformer_cli.corpora.corpora import gathered
+from transformer_cli.datasets.dataset import Pair, chunks, writing
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import progress
 from transformer_cli.text.codec import Codecs, SubwordCodec

@@ -8,9 +8,8 @@ from typing import Any, get_args
 from transformer_cli.config.commented import as_commented_yaml
 from transformer_cli.config.load import load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
-from transformer_cli.corpora.corpora import open_corpus
+from transformer_cli.corpora.corpora import gather, open_corpus, shares_for
 from transformer_cli.corpora.formats import count_pairs, paired, require_files, unpacked_name
-from transformer_cli.corpora.gathering import gather, shares_for
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.corpora.corpora import open_corpus, read_captions
-from transformer_cli.corpora.gathering import gather, gathered
+from transformer_cli.corpora.corpora import gather, gathered, open_corpus, read_captions
 from transformer_cli.errors import DataError
 
 

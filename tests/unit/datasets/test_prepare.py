@@ -12,8 +12,9 @@ import pytest
 
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.datasets import dataset as dataset_module
 from transformer_cli.datasets import make_dataset as module
-from transformer_cli.datasets import word_corpus, word_cutting, writer
+from transformer_cli.datasets import word_corpus
 from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError, DataError
@@ -65,7 +66,7 @@ class Workshop:
 
 @pytest.fixture(autouse=True)
 def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_cutting, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+    monkeypatch.setattr(word_corpus, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def interrupt(*_: Any, **__: Any) -> None:
 def test_ids_are_those_of_the_training_splits_vocabulary(
     workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "BLOCK", chunk)
+    monkeypatch.setattr(dataset_module, "BLOCK", chunk)
     prepared = workshop.prepare()
     dataset = Dataset.open(prepared.folder)
     assert prepared.created
@@ -172,7 +173,7 @@ def test_a_joint_vocabulary_counts_both_sides_together(workshop: Workshop) -> No
 def test_make_dataset_by_any_number_of_processes_makes_the_same_files(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(word_cutting, "CHUNK", 9)
+    monkeypatch.setattr(dataset_module, "CHUNK", 9)
     monkeypatch.setattr(word_corpus, "FEW", 20)
     config = load_config(corpus / "tiny.yaml")
     made = {}
