@@ -47,7 +47,7 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "corpora.cleaning corpora.formats corpora.notices documents.amounts documents.glossary "
+    "corpora.cleaning corpora.formats documents.amounts documents.glossary "
     "documents.held documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
     "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
 )
@@ -304,7 +304,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
 }
 
 CALLS = names(  # they leave the characters of a text to readers above; or they take a name, a code or one character
-    "corpora.cleaning.without corpora.formats.require_files corpora.notices.warn_of_text documents.glossary.forms "
+    "corpora.cleaning.without corpora.formats.require_files documents.glossary.forms "
     "documents.held.spaces documents.long_lines.LongLines.cut documents.long_lines.LongLines.encoded "
     "documents.long_lines.LongLines.line evaluation.metrics.bleu_of_tokens evaluation.metrics.score_text "
     "evaluation.metrics.text_metrics serve.languages.Directions.choose system.terminal.Terminal.put "
@@ -315,7 +315,7 @@ CALLS = names(  # they leave the characters of a text to readers above; or they 
     "text.codec.SubwordCodec.load text.codec.SubwordCodec.save text.codec.WordCodec.content "
     "text.codec.WordCodec.encode_as_it_is text.codec.WordCodec.load text.codec.WordCodec.save "
     "text.codec.WordCodec.text text.lines.is_too_long text.lines.lines_of text.forms.refuse_no_text text.reading.gap "
-    "text.reading.is_ignored text.reading.is_inside_word text.reading.is_spaceless text.reading.is_word "
+    "text.reading.is_ignored text.reading.is_spaceless text.reading.is_word "
     "text.reading.main_code text.subwords.Pieces.ids_of_all text.subwords.Pieces.join "
     "text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces text.words.Joins.restores "
     "text.words.Tokenizer.tokens text.words.learn_joins text.words.nearest_tokenizer translation.Wording.long_lines "

@@ -55,16 +55,19 @@ class PretendedDevice:
 
 
 @contextmanager
-def pretended_cuda(name: str = "Pretended", capability: tuple[int, int] = (7, 5)) -> Iterator[None]:
-    """During the block torch says that there is one CUDA device of this name, with 1 GB free."""
-    with mock.patch.multiple(
+def pretended_gpus(
+    n_cuda: int = 0, name: str = "Pretended", capability: tuple[int, int] = (7, 5), *, mps: bool = False
+) -> Iterator[None]:
+    """During the block torch says that there are so many CUDA devices, each with 1 GB free, and perhaps Apple's."""
+    cuda = mock.patch.multiple(
         torch.cuda,
-        is_available=lambda: True,
-        device_count=lambda: 1,
+        is_available=lambda: n_cuda > 0,
+        device_count=lambda: n_cuda,
         get_device_name=lambda device: name,
         get_device_capability=lambda device: capability,
         mem_get_info=lambda device: (10**9, 2 * 10**9),
-    ):
+    )
+    with cuda, mock.patch.object(torch.backends.mps, "is_available", return_value=mps):
         yield
 
 

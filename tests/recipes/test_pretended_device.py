@@ -5,7 +5,6 @@ tests/pretended.py says what such a device refuses. A real one is needed for spe
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pretended import PretendedDevice, is_moved, pretended_cuda
+from pretended import PretendedDevice, is_moved, pretended_gpus
 from transformer_cli.config.load import load_config
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
@@ -29,10 +28,9 @@ SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das a
 
 
 @pytest.fixture(params=["mps"])
-def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
+def gpu(request: pytest.FixtureRequest) -> Iterator[PretendedDevice]:
     name = request.param
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: name == "mps")
-    with pretended_cuda() if name == "cuda:0" else nullcontext(), PretendedDevice(name) as pretended:
+    with pretended_gpus(int(name == "cuda:0"), mps=name == "mps"), PretendedDevice(name) as pretended:
         yield pretended
 
 

@@ -43,7 +43,7 @@ def settings(incomplete: str) -> list[str]:
     from transformer_cli.config.yamltext import as_line
 
     defaults = settings_by_key(Config())
-    keys = [key for key in defaults if key.startswith(incomplete.rstrip("="))]
+    keys = [key for key in defaults if f"{key}=".startswith(incomplete)]
     offered = [f"{key}=" for key in keys]
     if len(keys) == 1:
         default = as_line(defaults[keys[0]]).replace(", ", ",")  # a space would end the word

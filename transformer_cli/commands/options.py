@@ -69,6 +69,7 @@ TABLE = {  # by the groups of the help
         Row("source", "--source CODE", "The language of the source."),
         Row("target", "--target CODE", "The language of the target.", "as the files say", of="import"),
         Row("target", "--target CODE", "The language of the target."),
+        Row("to", "--to CODE", "Of a model of several targets, the language to translate into."),
         Row("columns", "--columns A,B", "The columns of source and target: names, or numbers from 1."),
         Row("split", "--split SPLIT", "valid, train or a test set of the (first) run's dataset. Repeatable.",
             "every test set"),
@@ -150,6 +151,7 @@ TABLE = {  # by the groups of the help
             "be equal."),
         Row("fresh", "--fresh", "Move an existing run of this name aside and begin a new one."),
         Row("list_names", "--list -l", "List the configs that come with tfm."),
+        Row("model", "--model FILE", "The file with the weights, where FOLDER has several."),
         Row("positions", "--positions", "Which sines and cosines are computed: those of Marian, which trained the "
             "model, or those of transformers, which hardly change translations, but do change scores.",
             "those of the program that wrote the folder"),

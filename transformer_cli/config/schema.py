@@ -57,6 +57,7 @@ RunName = Annotated[str, _text(rf"(?!latest$){NAME.pattern}", f"cannot name a ru
 SplitName = Annotated[str, _text(NAME.pattern, f"cannot name a split; {_NAMES}")]
 LANGUAGE = "[a-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,9}"
 Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as de or pt-BR")]
+Symbol = Annotated[str, _text(r"[^\s▁]{1,100}", "is not a symbol: up to 100 characters without spaces")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
 Device = Annotated[
     str, _text(r"auto|cpu|cuda(:\d{1,9})?|mps", "is not a device; choose auto, cpu, cuda, cuda:N or mps")
@@ -146,6 +147,8 @@ class SubwordsConfig(Section, decides=Decides.CODEC):
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     """byte-pair encoding (Sennrich et al. 2016), a unigram language model (Kudo 2018), or the pieces of an imported
     model, which data.codec names"""
+    symbols: Annotated[tuple[Symbol, ...], Field(strict=False)] = ()
+    """what is one token wherever it stands, such as [">>fra<<", ">>spa<<"], with which a source says its target"""
 
 
 class DataConfig(Section, decides=Decides.DATASET):
@@ -158,6 +161,8 @@ class DataConfig(Section, decides=Decides.DATASET):
     """the language to translate from, as a spaCy code"""
     target: Annotated[Language, Decides.CODEC] = "en"
     """the language to translate into, as a spaCy code"""
+    to: Language | None = None
+    """of a model of several targets, the one that each line asks for which has no token of its own (null: none)"""
     tokens: Annotated[Literal["words", "subwords"], Decides.CODEC] = "words"
     """spaCy's words, or pieces of words learned by SentencePiece, with which any text can be written"""
     subwords: SubwordsConfig = SubwordsConfig()
@@ -183,12 +188,19 @@ class DataConfig(Section, decides=Decides.DATASET):
     that a heading names, or the first two)"""
     clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
     """what is left out of the training text: any of empty, copies, markup, length, duplicates, held_out, language"""
+    longest: Annotated[int, Field(ge=1, le=4_000)] = 4_000
+    """characters: a pair of the training text with a longer side is left out, as too long"""
     held_out: HeldOutConfig = HeldOutConfig()
     """splits that have no files of their own"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, how much of it"""
     fingerprint: Annotated[Fingerprint | None, Decides.TRAINING] = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
+
+    @property
+    def into(self) -> str:
+        """The language that is written."""
+        return self.to or self.target
 
     @property
     def texts(self) -> Iterator[tuple[str, Path]]:
@@ -239,7 +251,7 @@ class DataConfig(Section, decides=Decides.DATASET):
                     "of train"
                 )
             return self
-        for key in ("columns", "clean", "held_out"):
+        for key in ("columns", "clean", "longest", "held_out"):
             if getattr(self, key) != DataConfig.model_fields[key].default:
                 raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
         if self.files is not None:

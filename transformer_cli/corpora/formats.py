@@ -122,7 +122,7 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
         full = unpacked_name(path).removesuffix(".txt")
         for name, separator in product((full, Path(full).stem), "._-"):  # of a.de.tok, also a.de
             stem, _, suffix = name.rpartition(separator)  # of de.txt, the stem is ""
-            ranks = [_likeness(suffix, *side) for side in zip((data.source, data.target), ROLES, strict=True)]
+            ranks = [_likeness(suffix, *side) for side in zip((data.source, data.into), ROLES, strict=True)]
             if any(ranks) and (name == full or format_of(path, data) == ONE_SIDE):
                 break
         else:
@@ -139,7 +139,7 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
     found = [[side for side in sides if side] for sides in texts.values()]
     for sides, (path, *other) in zip(texts.values(), found, strict=True):
         if None in sides and not other and format_of(path, data) == ONE_SIDE:  # a table may be called de-en.txt
-            missing = (data.source, data.target)[sides.index(None)]
+            missing = (data.source, data.into)[sides.index(None)]
             raise DataError(f"{path}: the same text in {missing} is not given; name it too")
     return [FilePair(source=sides[0], target=sides[1]) if len(sides) == 2 else sides[0] for sides in found]
 
@@ -176,12 +176,10 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
                 elif wanted:
                     columns = named = _columns(wanted, cells, place)
                 else:
-                    if not named and any(
-                        _rank(cell, each) == 2 for cell in cells for each in (data.source, data.target)
-                    ):
+                    if not named and any(_rank(cell, each) == 2 for cell in cells for each in (data.source, data.into)):
                         raise DataError(
                             f"{place} looks like a heading ({_shown(cells)}), but not of {data.source} and "
-                            f"{data.target}; name their columns (--columns, or data.columns)"
+                            f"{data.into}; name their columns (--columns, or data.columns)"
                         )
                     columns = named or (0, 1)
                 if named:
@@ -235,7 +233,7 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
         keys = list(found)
         columns = _columns(data.columns, keys, place) if data.columns else _sides(keys, data)
         if columns is None:
-            wanted = f"{data.source} and {data.target}, or source and target"
+            wanted = f"{data.source} and {data.into}, or source and target"
             raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
         source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
@@ -303,7 +301,7 @@ def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Pla
     what = form_of(_beginning(path)) or "text of one column"
     raise DataError(
         f"{path}: {what}, but both sides of each pair are wanted; name the file of the other side too, as in "
-        f"NAME.{data.source} and NAME.{data.target}, or {{source: …, target: …}} in data.files"
+        f"NAME.{data.source} and NAME.{data.into}, or {{source: …, target: …}} in data.files"
     )
 
 
@@ -347,7 +345,7 @@ def _beginning(path: Path) -> bytes:
 def _sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
-    for language, roles in zip((data.source, data.target), ROLES, strict=True):
+    for language, roles in zip((data.source, data.into), ROLES, strict=True):
         ranks = [_likeness(name, language, roles) for name in names]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)

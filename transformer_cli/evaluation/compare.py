@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, Literal
 
 from transformer_cli.config.load import settings_by_key
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
@@ -55,6 +56,8 @@ class Conditions:
     """the language of the translations, for sacreBLEU's tokeniser; by default the runs', or en"""
     metrics: str | Sequence[str] = ()
     """which of "chrf++" and "ter" to find, too; the verdicts are by BLEU and chrF alone"""
+    beam_size: int | None = None
+    """how all runs search (None: each as its own config says)"""
     device: str = "auto"
     data_dir: Path = Path("data")
     runs_dir: Path = Path("runs")
@@ -66,6 +69,8 @@ class Outputs:
 
     text: ParallelText
     systems: Sequence[Sequence[str]]
+    searches: Sequence[str | None]
+    """how each of them searched; None for a file"""
     language: str
     lowercase: bool
 
@@ -98,6 +103,8 @@ class System(Generic[Score]):
     """None for the first one"""
     examples: list[Example] = field(default_factory=list)
     """the sentences whose chrF differs most from the first system's, the largest difference first"""
+    search: str | None = None
+    """how it searched, such as "beam 6, length penalty 1"; None for files"""
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -138,6 +145,7 @@ def compare(
             text,
             names,
             tests,
+            written.searches,
             judges=[counted(n_sentences, "sentence")] * (len(names) - 1),
             # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
             # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
@@ -175,7 +183,9 @@ def compare_recipes(
             tests[name] = ByMetric([str(metric.get_signature())], found)
         joined = [",".join(runs) for runs in recipes]
         judges = [f"{len(recipes[0])} and {len(runs)} runs" for runs in recipes[1:]]
-        comparisons.append(_comparison(written.text, joined, tests, judges=judges))
+        of_runs = iter(written.searches)
+        searches = [" / ".join(dict.fromkeys(filter(None, islice(of_runs, len(runs))))) or None for runs in recipes]
+        comparisons.append(_comparison(written.text, joined, tests, searches, judges=judges))
     return comparisons
 
 
@@ -183,6 +193,7 @@ def _comparison(
     text: ParallelText,
     names: Sequence[str],
     tests: Mapping[str, ByMetric[Score]],
+    searches: Sequence[str | None],
     *,
     judges: Sequence[str],
     least_p: float = 0.0,
@@ -198,7 +209,8 @@ def _comparison(
     for row, name in enumerate(names):
         scores = {metric: found.scores[row] for metric, found in tests.items()}
         bleu, chrf = (scores.pop(metric) for metric in METRICS)
-        systems.append(System(name, bleu, chrf, scores, said[row], examples[row] if examples else []))
+        shown = examples[row] if examples else []
+        systems.append(System(name, bleu, chrf, scores, said[row], shown, searches[row]))
     signatures = {metric: found.signatures for metric, found in tests.items()}
     judged: Literal["weights", "recipes"] = "recipes" if examples is None else "weights"
     return Comparison(text.name, len(text.references[0]), judged, signatures, systems)
@@ -232,13 +244,23 @@ def _translate_all(names: Sequence[str], systems: Sequence[Run | Path], conditio
     systems: runs, each with its own decoding settings, or files of translations. Raises CheckpointError or DataError.
     """
     runs = {name: system for name, system in zip(names, systems, strict=True) if not isinstance(system, Path)}
-    pairs = {name: f"{run.config.data.source}→{run.config.data.target}" for name, run in runs.items()}
+    pairs = {name: f"{run.config.data.source}→{run.config.data.into}" for name, run in runs.items()}
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
     lowered = [name for name, run in runs.items() if run.config.data.lowercased]
     if lowered and len(lowered) < len(set(names)):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(lowered))
+    decoding = {
+        name: run.config.decoding.model_copy(
+            update={"beam_size": conditions.beam_size or run.config.decoding.beam_size}
+        )
+        for name, run in runs.items()
+    }
+    searches = {name: search_in_words(each) for name, each in decoding.items()}
+    if len(set(searches.values())) > 1:
+        found = "; ".join(f"{name}: {search}" for name, search in searches.items())
+        log.warning("the runs search in different ways, which are compared too (%s); --beam-size makes them one", found)
     texts = _texts(list(runs.values()), conditions)
     if len(texts) > 1 and len(runs) < len(set(names)):
         among = ", ".join(text.name for text in texts)
@@ -248,13 +270,13 @@ def _translate_all(names: Sequence[str], systems: Sequence[Run | Path], conditio
         number: _write(systems[number], texts, conditions) for number in files_first
     }  # what is wrong is told soon
     written = [lines_of[number] for number in range(len(systems))]
-    language = conditions.language or next((run.config.data.target for run in runs.values()), "en")
+    language = conditions.language or next((run.config.data.into for run in runs.values()), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system, strict=True):
             warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}")
     return [
-        Outputs(text, systems_lines, language, conditions.lowercase or bool(lowered))
-        for text, systems_lines in zip(texts, zip(*written, strict=True), strict=True)
+        Outputs(text, lines, [*map(searches.get, names)], language, conditions.lowercase or bool(lowered))
+        for text, lines in zip(texts, zip(*written, strict=True), strict=True)
     ]
 
 
@@ -319,6 +341,14 @@ def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
     return texts
 
 
+def search_in_words(decoding: DecodingConfig) -> str:
+    """Returns how a run searches: "greedy", "beam 6, length penalty 1" or "samples", with what else is not usual."""
+    words = "samples" if decoding.sample else "greedy"
+    if decoding.beam_size > 1:
+        words = f"beam {decoding.beam_size}, length penalty {decoding.length_penalty:g}"
+    return words + (f", no {decoding.no_repeat_ngram} tokens twice" if decoding.no_repeat_ngram else "")
+
+
 def _write(system: Run | Path, texts: Sequence[ParallelText], conditions: Conditions) -> list[list[str]]:
     """Returns the lines that a system has for each text."""
     if isinstance(system, Path):
@@ -330,9 +360,10 @@ def _write(system: Run | Path, texts: Sequence[ParallelText], conditions: Condit
             )
             raise DataError(f"{system} has {found}, {where} has {len(references)}; line n must translate line n")
         return [lines]
-    translator, written = Translator(system, conditions.device), []
+    beam = {} if conditions.beam_size is None else {"beam_size": conditions.beam_size}
+    translator, written = Translator(system, conditions.device).with_options(on_error="truncate", **beam), []
     for text in texts:
-        translations = translator.with_options(on_error="truncate").translations(text.sources)
+        translations = translator.translations(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
             log.warning("%s: %s: %s too long: cut", system.folder, text.name, counted(n_long, "sentence"))
         written.append([each.text for each in translations])

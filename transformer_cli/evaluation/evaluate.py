@@ -173,10 +173,10 @@ def judge(
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
         tokens += [[codecs.target.encode(line).tokens for line in lines] for lines in wanted[1:]]
     else:
-        tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
+        tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
     warn_of_form(texts, wanted[0], text.name)
-    further = score_text(texts, *wanted, language=data.target, lowercase=data.lowercased, further=metrics)
+    further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
     bleu, chrf = (further.pop(name) for name in METRICS)
     result = Result(
         split=text.name,

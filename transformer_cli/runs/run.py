@@ -35,7 +35,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -154,6 +154,14 @@ class Run:
             check_files(folder)
             config = read_config(folder, identity)
             return Run(folder, config, Codecs.load(folder, config.data), identity)
+
+    def into(self, language: str | None) -> "Run":
+        """Returns the run of which each line asks for a language (None: as the run itself says). Raises ConfigError."""
+        if language is None:
+            return self
+        data = self.config.data.model_copy(update={"to": language})
+        config = self.config.model_copy(update={"data": data})
+        return replace(self, config=config, codecs=self.codecs.into(language))
 
     @property
     def exported(self) -> Facts | None:

@@ -98,7 +98,7 @@ def test_help_of_translate_has_its_options_in_groups(tfm: Tfm, tmp_path: Path) -
     groups = re.findall(r"^(\w[\w ]+):$", out, re.MULTILINE)
     assert groups == ["Arguments", "Input", "Model and search", "Output", "Options"]
     of_prepare = tfm("prepare", "-h", cwd=tmp_path)[1].partition("\nInput:")[2].partition("\n\n")[0]
-    assert re.findall(r"^  (--\w+)", of_prepare, re.MULTILINE) == ["--source", "--target", "--columns"]
+    assert re.findall(r"^  (--\w+)", of_prepare, re.MULTILINE) == ["--source", "--target", "--to", "--columns"]
 
 
 def test_row_of_the_table_of_options_is_in_the_help_of_the_commands_that_it_names(tfm: Tfm, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kinds import Tfm
-from pretended import pretended_cuda
+from pretended import pretended_gpus
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_doctor_torch_that_cannot_be_imported_is_told_after_all_else(
 
 
 def test_doctor_device_is_told_with_its_precision(told: Callable[..., dict[str, str]]) -> None:
-    with pretended_cuda("NVIDIA H200", capability=(9, 0)):
+    with pretended_gpus(1, "NVIDIA H200", (9, 0)):
         found = told()
     assert (found["device"], found["device memory free"]) == ("cuda:0 (NVIDIA H200)", "1.0 GB")
     assert found["precision"] == "bfloat16: fast here by compute capability 9.0"
