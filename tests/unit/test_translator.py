@@ -177,6 +177,15 @@ def _drawn(translation: Translation) -> list[str]:
 def test_every_translation_begins_with_the_prefix_except_blank_ones(
     translator: Translator, sentences: Sequence[str], prefix: str, settings: dict[str, object]
 ) -> None:
+def test_without_scores_greedy_search_finds_the_same_and_says_none(
+    translator: Translator, sentences: Sequence[str]
+) -> None:
+    scored, found = (translator.with_options(scores=scores).translations(sentences) for scores in (True, False))
+    assert [(one.text, one.alignment) for one in found] == [(one.text, one.alignment) for one in scored]
+    assert all(np.isnan(one.score) for one in found if one.tokens)
+    assert not any(np.isnan(one.score) for one in scored)
+
+
     begin = " ".join(prefix.lower().split())
     for translation in translator.with_options(prefix=prefix, **settings).translations(sentences):
         for each in (translation, *translation.alternatives):

@@ -137,7 +137,7 @@ def decode(
         if terms:
             return beam_search_with_terms(decoder, rules, terms, beam_size=settings.beam_size, n_best=settings.n_best)
         if settings.beam_size == 1:
-            return [[each] for each in greedy(decoder, rules)]
+            return [[each] for each in greedy(decoder, rules, scores=settings.scores)]
         return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best)
 
 
