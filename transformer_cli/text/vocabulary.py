@@ -31,6 +31,9 @@ class Vocabulary:
 
     tokens: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} tokens)"
+
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens) if index >= len(SPECIALS)}

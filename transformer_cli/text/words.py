@@ -99,6 +99,9 @@ class Joins:
     glued_scripts: frozenset[tuple[str, str]] = frozenset()
     """pairs of scripts, such as ("CJK", "CJK") and ("CJK", "DIGIT"), that mostly have no space between them"""
 
+    def __repr__(self) -> str:
+        return f"Joins({', '.join(f'{len(getattr(self, each.name))} {each.name}' for each in fields(self))})"
+
     def join(self, tokens: Sequence[str]) -> str:
         """Returns plain text made from tokens."""
         pieces = list(tokens[:1])
