@@ -29,7 +29,7 @@ try:
     SPACY_VERSION: str | None = version("spacy")
 except PackageNotFoundError:
     SPACY_VERSION = None  # an exported model of subwords needs none
-LONGEST_RUN = 200  # characters without a space: spaCy's rules take n² time for n brackets or emoji, 40 ms for 499
+LONGEST_RUN = 100  # characters without a space: spaCy's rules take n² time for n signs, 1 s for 100,000 quotes so cut
 FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
 
 
