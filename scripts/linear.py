@@ -52,6 +52,8 @@ READ_IN = names(
     "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
 )
 
+TEXTS = frozenset(names("text texts line lines sentence sentences source beginning pairs message"))  # as arguments
+
 Prepare = Callable[[str], Callable[[], object]]
 """Returns what is timed, for a text"""
 
@@ -303,27 +305,23 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "translation.whole": (wholly, "A. |a"),
 }
 
-CALLS = names(  # they leave the characters of a text to readers above; or they take a name, a code or one character
-    "corpora.cleaning.without corpora.formats.require_files documents.glossary.forms "
-    "documents.held.spaces documents.long_lines.LongLines.cut documents.long_lines.LongLines.encoded "
-    "documents.long_lines.LongLines.line evaluation.metrics.bleu_of_tokens evaluation.metrics.score_text "
-    "evaluation.metrics.text_metrics serve.languages.Directions.choose system.terminal.Terminal.put "
-    "system.terminal.Terminal.write system.terminal.counted system.terminal.note text.codec.ImportedCodec.content "
+CALLS = names(  # they leave the characters of a text to readers above
+    "corpora.cleaning.without corpora.formats.count_pairs documents.held.spaces documents.long_lines.LongLines.cut "
+    "documents.long_lines.LongLines.encoded documents.long_lines.LongLines.line evaluation.metrics.bleu_of_tokens "
+    "evaluation.metrics.score_text serve.languages.Directions.choose system.terminal.Terminal.put "
+    "system.terminal.Terminal.write system.terminal.note text.codec.ImportedCodec.content "
     "text.codec.ImportedCodec.encode text.codec.ImportedCodec.encode_all text.codec.ImportedCodec.encode_as_it_is "
-    "text.codec.ImportedCodec.load text.codec.ImportedCodec.save text.codec.ImportedCodec.text "
-    "text.codec.SubwordCodec.content text.codec.SubwordCodec.encode_all text.codec.SubwordCodec.encode_as_it_is "
-    "text.codec.SubwordCodec.load text.codec.SubwordCodec.save text.codec.WordCodec.content "
-    "text.codec.WordCodec.encode_as_it_is text.codec.WordCodec.load text.codec.WordCodec.save "
-    "text.codec.WordCodec.text text.lines.is_too_long text.lines.lines_of text.forms.refuse_no_text text.reading.gap "
-    "text.reading.is_ignored text.reading.is_spaceless text.reading.is_word "
-    "text.reading.main_code text.subwords.Pieces.ids_of_all text.subwords.Pieces.join "
-    "text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces text.words.Joins.restores "
-    "text.words.Tokenizer.tokens text.words.learn_joins text.words.nearest_tokenizer translation.Wording.long_lines "
-    "translation.Wording.read"
+    "text.codec.SubwordCodec.asks text.codec.SubwordCodec.content text.codec.SubwordCodec.encode_all "
+    "text.codec.SubwordCodec.encode_as_it_is text.codec.SubwordCodec.headed text.codec.WordCodec.content "
+    "text.codec.WordCodec.encode_as_it_is text.codec.asking_like text.forms.form_of text.forms.refuse_no_text "
+    "text.lines.aligned text.lines.is_too_long text.lines.out_of_step text.reading.gap "
+    "text.subwords.Pieces.ids_of_all text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces "
+    "text.words.Joins.restores text.words.Tokenizer.tokens translation.Wording.read translation.Wording.sentence "
+    "translation.Wording.translation translation.joined"
 )
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
-    "corpora.formats._LANGUAGE corpora.formats._UTF_16 documents.markup._MARKUP text.codec.LANGUAGE_TOKEN "
+    "corpora.formats._LANGUAGE corpora.formats._UTF_16 documents.markup._MARKUP "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
@@ -333,7 +331,7 @@ BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mail
 
 
 def functions() -> list[str]:
-    """Returns the names of the public functions and methods of READ_IN that take text: `str`, or several."""
+    """Returns the names of the public functions and methods of READ_IN that take one of TEXTS."""
     found = []
     for module in READ_IN:
         for name, value in vars(importlib.import_module(f"transformer_cli.{module}")).items():
@@ -341,9 +339,8 @@ def functions() -> list[str]:
                 continue
             members = {f"{name}.{key}": getattr(value, key) for key in vars(value) if not key.startswith("_")}
             for full, member in (members if inspect.isclass(value) else {name: value}).items():
-                if inspect.isfunction(member):
-                    kinds = [str(each.annotation) for each in inspect.signature(member).parameters.values()]
-                    found += [f"{module}.{full}"] if any(re.search(r"\bstr\b", kind) for kind in kinds) else []
+                if inspect.isfunction(member) and not TEXTS.isdisjoint(inspect.signature(member).parameters):
+                    found.append(f"{module}.{full}")
     return found
 
 
