@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 EXPORTED = "model.bin"  # the weights of an exported run
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"
