@@ -56,6 +56,7 @@ HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix ra
 CONFIGS = Path(__file__).parents[1] / "configs"
 SMALL = CONFIGS / "demo.yaml"
 WORKS = ("training, float32", "training, bfloat16", "training of a small model, float32", "greedy")
+FEW = {"greedy, 1 sentence": 1, "greedy, 4 sentences": 4, "greedy, 16 sentences": 16}
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
 MARKS = {  # for the ratio, unless a unit is given
     ("train", "float32"): "≥ 2",
@@ -73,7 +74,7 @@ MARKS = {  # for the ratio, unless a unit is given
     ("start", "tfm translate"): "≤ 1.25 × reference + 0.5 s",
     **{
         ("busy", f"{work}: {state}"): mark
-        for work in WORKS
+        for work in (*WORKS, *FEW)
         for state, mark in zip(PROGRAMS, ("≥ 0.5", "≥ 0.4"), strict=True)
     },
 }
@@ -129,7 +130,8 @@ def _works(run: Path) -> list[Work]:
         Work(name, ("train", str(DATA), each)) for name, each in zip((default, bfloat16), precisions(), strict=False)
     ]
     works.append(Work(small, ("train", str(DATA), "float32", str(SMALL))))
-    return [*works, Work(greedy, ("greedy", str(DATA), str(run)))]
+    works.append(Work(greedy, ("greedy", str(DATA), str(run))))
+    return works + [Work(name, ("greedy", str(DATA), str(run), str(count))) for name, count in FEW.items()]
 
 
 def machine() -> dict[str, Any]:

@@ -317,13 +317,15 @@ CALLS = names(  # they leave the characters of a text to readers above; or they 
     "text.codec.WordCodec.text text.lines.is_too_long text.lines.lines_of text.forms.refuse_no_text text.reading.gap "
     "text.reading.is_ignored text.reading.is_spaceless text.reading.is_word "
     "text.reading.main_code text.subwords.Pieces.ids_of_all text.subwords.Pieces.join "
-    "text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces text.words.Joins.restores "
+    "text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces text.subwords.smallest_size "
+    "text.words.Joins.restores "
     "text.words.Tokenizer.tokens text.words.learn_joins text.words.nearest_tokenizer translation.Wording.long_lines "
-    "translation.Wording.read"
+    "translation.Wording.read evaluation.metrics.further_metrics text.codec.Codecs.into text.codec.SubwordCodec.asks "
+    "text.codec.SubwordCodec.headed text.codec.asking_like"
 )
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
-    "corpora.formats._LANGUAGE corpora.formats._UTF_16 documents.markup._MARKUP text.codec.LANGUAGE_TOKEN "
+    "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'

@@ -26,7 +26,7 @@ from transformer_cli.text.reading import lower
 log = logging.getLogger(__name__)
 
 SPACY_VERSION = version("spacy")
-LONGEST_RUN = 200  # characters without a space: spaCy's rules take n² time for n brackets or emoji, 40 ms for 499
+LONGEST_RUN = 100  # characters without a space: spaCy's rules take n² time for n signs, 1 s for 100,000 quotes so cut
 FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
 
 

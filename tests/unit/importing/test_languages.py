@@ -10,14 +10,16 @@ import pytest
 import yaml
 
 from kinds import Tfm
-from small_marian import VOCABULARY, D, make_model, weights, write
+from small_marian import TEXT, VOCABULARY, D, make_model, weights, write
 from transformer_cli.config.yamltext import scalar_pairs
 from transformer_cli.errors import DataError
 from transformer_cli.importing.importing import import_run
 from transformer_cli.importing.marian import read_tokens
 from transformer_cli.runs.prepare import inherited
 from transformer_cli.runs.run import Run
-from transformer_cli.text.codec import ImportedCodec
+from transformer_cli.serve.languages import Directions
+from transformer_cli.text.codec import Codecs, ImportedCodec, SubwordCodec
+from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.translator import Translator
 
 
@@ -306,3 +308,29 @@ def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_
     said = "\n".join(caplog.messages)
     assert "config.json: max_length: 20 is not taken" in said
     assert "it says that the output is tied to the embedding, but the weights are others" in said
+
+
+# A run of one's own, and a server
+
+
+def test_subwords_with_symbols_keep_target_tokens_whole_and_ask_for_a_language() -> None:
+    symbols = (">>fra<<", ">>spa<<")
+    lines = [f"{token} {text}" for token in symbols for text in TEXT] * 3
+    model = learn_pieces(lines, size=285, algorithm="unigram", symbols=symbols)
+    codec = SubwordCodec(model, algorithm="unigram")
+    assert codec.targets == {"fr": ">>fra<<", "es": ">>spa<<"}
+    typed = codec.encode(">>fra<< the old dog")
+    assert ">>fra<<" in typed.tokens
+    asking = Codecs(codec, codec).into("fr").source
+    assert isinstance(asking, SubwordCodec)
+    assert asking.encode("the old dog").ids == typed.ids
+    assert asking.encode(">>spa<< the old dog").ids == codec.encode(">>spa<< the old dog").ids
+    assert asking.encode_all(["the old dog", ""]) == [typed.ids, []]
+
+
+def test_directions_of_a_run_of_several_targets_are_one_for_each(several: Run) -> None:
+    directions = Directions([Translator.load(several.folder, device="cpu")])
+    assert directions.languages()[0] == {"code": "en", "name": "English", "targets": ["fr", "es"]}
+    translator, _, _ = directions.choose("en", "es", "the dog")
+    (found,) = translator.translations(["the old dog"])
+    assert found.source_tokens[0] == ">>es<<"
