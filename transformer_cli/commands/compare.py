@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from transformer_cli.commands import options
-from transformer_cli.system.tables import table
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import counted, table
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example

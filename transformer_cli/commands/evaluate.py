@@ -11,7 +11,7 @@ import typer
 
 from transformer_cli.commands import completion, options
 from transformer_cli.system.files import STANDARD
-from transformer_cli.system.tables import table
+from transformer_cli.system.terminal import table
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result

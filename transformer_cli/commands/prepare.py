@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from transformer_cli.commands.near_misses import as_option
-from transformer_cli.system.tables import table
+from transformer_cli.system.terminal import table
 
 if TYPE_CHECKING:
     from transformer_cli.datasets.make_dataset import Prepared

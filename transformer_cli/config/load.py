@@ -16,8 +16,8 @@ from transformer_cli.config.mistakes import Given, first_mistake, sentence
 from transformer_cli.config.schema import NAME, Config, DecodingConfig, TranslationSettings, is_file, leaves
 from transformer_cli.config.yamltext import as_line, as_text, parse
 from transformer_cli.errors import ConfigError, FileError
+from transformer_cli.system.checked import decoded
 from transformer_cli.system.files import is_stream, open_to_read
-from transformer_cli.system.reading import decoded
 
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files

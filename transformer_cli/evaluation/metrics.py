@@ -87,7 +87,7 @@ def further_metrics(names: str | Sequence[str]) -> list[str]:
     wanted = {str(name).lower(): name for name in ([names] if isinstance(names, str) else names)}
     if unknown := [name for lower, name in wanted.items() if lower not in known]:
         raise ConfigError(f"no metric {unknown[0]!r}; there are {', '.join(known)}")
-    return [name for name in FURTHER_METRICS if name in wanted]
+    return [name for name in wanted if name in FURTHER_METRICS]
 
 
 def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str) -> None:

@@ -33,9 +33,9 @@ from transformer_cli.runs.run import (
     training_lock,
 )
 from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
+from transformer_cli.system.checked import check_files
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
-from transformer_cli.system.sums import check_files
 
 log = logging.getLogger(__name__)
 

@@ -47,9 +47,8 @@ from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
+from transformer_cli.system.checked import SUMS, check_files, read_checked_json, read_sums, read_text, shown, write_sums
 from transformer_cli.system.files import write_json, write_text
-from transformer_cli.system.reading import read_text, shown
-from transformer_cli.system.sums import SUMS, check_files, read_checked_json, read_sums, write_sums
 from transformer_cli.text.codec import Codecs, codec_files
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 EXPORTED = "model.bin"  # the weights of an exported run
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"

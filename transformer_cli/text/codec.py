@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
+from transformer_cli.system.checked import read_bytes, read_json
 from transformer_cli.system.files import sha256, write_bytes, write_json
-from transformer_cli.system.reading import read_bytes, read_json
 from transformer_cli.text.reading import Reader, Reading, lower
 from transformer_cli.text.subwords import SPACE, Pieces
 from transformer_cli.text.targets import N_NAMED, TARGET_TOKEN, begins_with_target, targets_among, token_of

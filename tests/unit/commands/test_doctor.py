@@ -67,10 +67,17 @@ def test_doctor_folder_that_cannot_be_written_to_is_told(
 def test_doctor_torch_that_cannot_be_imported_is_told_after_all_else(
     tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Broken:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "torch":
+                raise ImportError("libtorch.so: file too short")
+
     with monkeypatch.context() as here:  # torch is back before anything else ends: a plugin may seed it
-        here.setitem(sys.modules, "torch", None)
+        here.delitem(sys.modules, "torch")
+        here.setattr(sys, "meta_path", [Broken, *sys.meta_path])
         code, out, err = tfm("doctor", cwd=tmp_path)
-    problem = "torch cannot be imported: import of torch halted; None in sys.modules; install it again"
+    problem = "torch cannot be imported: libtorch.so: file too short; install it again"
     assert (code, err) == (1, f"tfm: error: {problem}\n")
     assert "\nmemory " in out
     assert "\ndevice " not in out

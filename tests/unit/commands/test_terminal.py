@@ -19,8 +19,7 @@ import pytest
 from forked import Forks
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.progress import LineHandler
-from transformer_cli.system.tables import table
-from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_line
+from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_line, table
 
 OBEYED = {  # what terminals do when they read it
     "colour": "\x1b[31m",

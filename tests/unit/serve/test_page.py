@@ -387,7 +387,7 @@ def test_a_hundred_words_scroll_and_do_not_break_the_page(browser: Any, server: 
         expect(page.locator("#map canvas")).to_be_visible()
         page.click("#vectors summary")
         expect(page.locator("#planes svg")).to_have_count(2)
-        assert page.locator("#source .word").count() == 102  # a run of 300 characters is cut once
+        assert page.locator("#source .word").count() == 103  # a run of 300 characters is cut twice
         page.locator("#map").focus()
         for width in (1100, 320):
             page.set_viewport_size({"width": width, "height": 700})
