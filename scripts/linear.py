@@ -317,12 +317,13 @@ CALLS = names(  # they leave the characters of a text to readers above
     "text.codec.WordCodec.encode_as_it_is text.codec.asking_like text.forms.form_of text.forms.refuse_no_text "
     "text.lines.aligned text.lines.is_too_long text.lines.out_of_step text.reading.gap "
     "text.subwords.Pieces.ids_of_all text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces "
+    "text.subwords.smallest_size "
     "text.words.Joins.restores text.words.Tokenizer.tokens translation.Wording.read translation.Wording.sentence "
     "translation.Wording.translation translation.joined"
 )
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
-    "corpora.formats._LANGUAGE corpora.formats._UTF_16 documents.markup._MARKUP "
+    "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
