@@ -259,6 +259,13 @@ class Client:
             time.sleep(0.2)
         return "gone"
 
+    def chunked(self) -> str:
+        """A body in chunks of one byte, which never ends."""
+        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with self.raw() as connection, suppress(ConnectionError):  # it is closed while we send
+            connection.sendall(head + b"1\r\nx\r\n" * 200_000)
+        return "gone"
+
     def forged(self) -> str:
         """Headers that would write into the log, or pretend to be the server's own page."""
         headers = {
@@ -338,7 +345,7 @@ HOSTILE: list[tuple[int, Callable[[Client], str]]] = [
     *((30, Client.bad_json), (15, Client.wrong_key), (15, Client.wrong_question), (5, Client.large)),
     *((15, Client.not_http), (20, Client.dropped), (15, Client.idle), (5, Client.unread), (10, Client.long_and_gone)),
     *((10, Client.brackets), (5, Client.fields), (5, Client.prefix), (15, Client.bad_terms)),
-    *((4, Client.costly), (4, Client.costly_and_gone), (12, Client.forged)),
+    *((4, Client.costly), (4, Client.costly_and_gone), (4, Client.chunked), (8, Client.forged)),
 ]
 
 

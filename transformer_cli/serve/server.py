@@ -31,6 +31,7 @@ BACKLOG = 1024  # connections that wait until they are accepted
 MOST_CONNECTIONS = 900  # at a time; most systems let a process open 1,024 files
 WATCH_SECONDS = 1.0  # between two looks at connections
 HEAD_SECONDS = 10  # until the head of a request has come
+RECEIVED = 1 << 15  # bytes that a client may send ahead: what comes in one go is parsed in one go, and others wait
 KEEP_SECONDS = 30  # for an idle connection
 READ_SECONDS = 60.0  # for a client to read more of an answer
 ENDING_SECONDS = 60  # for what runs when a signal arrives
@@ -71,6 +72,7 @@ def bind(host: str, port: int) -> Listening:
         with ExitStack() as until_bound:
             found = until_bound.enter_context(Listening(family, kind, protocol))
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)
             found.bind(address)
             until_bound.pop_all()
         return found
