@@ -72,6 +72,16 @@ def test_where_text_is_lower_cased_it_comes_back_so() -> None:
     assert codec.text(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
 
 
+@pytest.mark.parametrize("share", [1, 5])  # of lines that have word breaks
+def test_word_breaks_of_khmer_come_back(share: int) -> None:
+    words = ["ខ្ញុំ", "ភាសា", "ខ្មែរ", "សាលា", "រៀន", "ផ្ទះ"]
+    chance = random.Random(0)
+    lines = ["\u200b".join(chance.choices(words, k=6)) for _ in range(300)]
+    text = [line if number % share == 0 else line.replace("\u200b", "") for number, line in enumerate(lines)]
+    codec = SubwordCodec(learn_pieces(text, size=300, algorithm="bpe"), language="km")
+    assert [codec.text(codec.encode(line).ids) for line in lines] == lines
+
+
 @pytest.mark.parametrize("blank", ["", " ", "\t \u2003\xa0"])
 def test_a_blank_line_has_no_tokens(blank: str) -> None:
     assert (CODEC.encode(blank).ids, CODEC.encode_all([blank])) == ([], [[]])
