@@ -8,7 +8,7 @@ from oracles.padded import padded_losses
 from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model import layout, loss
-from transformer_cli.model.loss import TokenLosses, projected_losses, token_losses
+from transformer_cli.model.loss import TokenLosses, losses_in_chunks, token_losses
 from transformer_cli.model.transformer import Output, Transformer
 
 PAD = 1
@@ -82,7 +82,7 @@ def test_the_loss_in_chunks_is_torchs_cross_entropy(label_smoothing: float) -> N
     found = []
     for fast in (True, False):
         if fast:
-            losses = TokenLosses(*projected_losses(hidden, output, gold, label_smoothing=label_smoothing))
+            losses = TokenLosses(*losses_in_chunks(hidden, output, gold, label_smoothing=label_smoothing))
         else:
             logits = output(hidden)
             objective = nn.functional.cross_entropy(logits, gold, reduction="sum", label_smoothing=label_smoothing)
