@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_cli.model.layout import Packed, moved
 from transformer_cli.model.transformer import Output, Transformer
@@ -86,8 +86,8 @@ def losses_in_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Returns objective and nll of `cross_entropy` for output(hidden), never with all logits in memory.
 
-    hidden (tokens, d_model), labels int64 (tokens,). Under autocast, products are computed in its type; sums, losses
-    and the gradients of the weights are float32.
+    hidden (tokens, d_model), labels int64 (tokens,). Rows of hidden behind the last label are left out. Under autocast,
+    products are computed in its type; sums, losses and the gradients of the weights are float32.
     """
     needs_gradient = torch.is_grad_enabled()
     return _InChunks.apply(hidden, labels, output, label_smoothing, needs_gradient, *output.parameters())
@@ -114,14 +114,16 @@ class _InChunks(torch.autograd.Function):
             with torch.set_grad_enabled(needs_gradient):
                 x = hidden[chunk].detach().requires_grad_(needs_gradient)
                 logits = output(x)  # (chunk, vocabulary)
+            of_chunk = labels[chunk]
             objective, nll, gradient = cross_entropy(
-                logits.detach().float(), labels[chunk], label_smoothing=label_smoothing, never=output.never
+                logits.detach()[: len(of_chunk)].float(), of_chunk, label_smoothing=label_smoothing, never=output.never
             )
             objectives.append(objective)
             nlls.append(nll)
             if needs_gradient:
+                gradient = nn.functional.pad(gradient, (0, 0, 0, len(x) - len(of_chunk))).to(logits.dtype)
                 wanted = [x, *(weight for weight in weights if weight.requires_grad)]
-                of_hidden[chunk], *found = torch.autograd.grad(logits, wanted, gradient.to(logits.dtype))
+                of_hidden[chunk], *found = torch.autograd.grad(logits, wanted, gradient)
                 for so_far, weight in zip(of_weights, weights, strict=True):
                     if weight.requires_grad:
                         so_far += found.pop(0)
