@@ -9,6 +9,7 @@
 # make torture: kill it at random moments.  make long: the tests that take minutes.
 # make hammer: 10,000 requests to tfm serve, a sixth of them hostile; takes minutes.
 # make browser-test: the page of tfm serve, in chromium where that is installed; make test runs this too.
+# make linear: how the time of all that reads a text grows with the text, for inputs that are bad for it; takes minutes.
 # make lowest: the tests with the lowest version of every direct dependency that pyproject.toml allows.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 
@@ -17,7 +18,7 @@ BIN := .venv/bin
 
 TESTS := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-.PHONY: demo test site docs-run coverage browser-test lowest long benchmark best speedrun hostile hammer torture install clean
+.PHONY: demo test site docs-run coverage browser-test linear lowest long benchmark best speedrun hostile hammer torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -70,6 +71,9 @@ hostile: install
 
 hammer: install
 	$(BIN)/python scripts/hammer.py
+
+linear: install
+	$(BIN)/python scripts/linear.py
 
 torture: install
 	$(BIN)/python scripts/torture.py

@@ -1,6 +1,6 @@
 """Measures how fast tfm is, beside plain references in the same run. docs/benchmarks.md explains the figures.
 
-    make benchmark                                     all sections except profile
+    make benchmark                                     all sections
     python scripts/benchmark.py --only train --json    one section, as JSON
 
 Prints a table to standard output, and progress to standard error. It does not judge: marks are what we want to reach.
@@ -25,7 +25,7 @@ from measure.decoding import beam_speed, ctranslate2_speed, exported_speed, gree
 from measure.figures import Figure, Unavailable, table
 from measure.marian import marian_speed
 from measure.serving import serving_speed
-from measure.training import precisions, training_profile, training_speed
+from measure.training import precisions, training_speed
 from transformer_cli.config.load import load_config
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
@@ -44,7 +44,6 @@ SECTIONS = (
     "memory",
     "start",
     "busy",
-    "profile",
 )
 DECODING = {
     "greedy": greedy_speed,
@@ -57,6 +56,7 @@ HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix ra
 CONFIGS = Path(__file__).parents[1] / "configs"
 SMALL = CONFIGS / "demo.yaml"
 WORKS = ("training, float32", "training, bfloat16", "training of a small model, float32", "greedy")
+FEW = {"greedy, 1 sentence": 1, "greedy, 4 sentences": 4, "greedy, 16 sentences": 16}
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
 MARKS = {  # for the ratio, unless a unit is given
     ("train", "float32"): "≥ 2",
@@ -74,7 +74,7 @@ MARKS = {  # for the ratio, unless a unit is given
     ("start", "tfm translate"): "≤ 1.25 × reference + 0.5 s",
     **{
         ("busy", f"{work}: {state}"): mark
-        for work in WORKS
+        for work in (*WORKS, *FEW)
         for state, mark in zip(PROGRAMS, ("≥ 0.5", "≥ 0.4"), strict=True)
     },
 }
@@ -83,16 +83,14 @@ MARKS = {  # for the ratio, unless a unit is given
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the chosen sections, and print the figures. arguments: None uses the arguments of the process."""
     parser = argparse.ArgumentParser(description="Measure each figure beside a plain reference in the same run.")
-    parser.add_argument(
-        "--only", action="append", choices=SECTIONS, help="a section; repeatable (default: all except profile)"
-    )
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="a section; repeatable (default: all)")
     parser.add_argument("--run", help="a run of configs/multi30k.yaml to decode with (default: the newest)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     if folder := os.environ.get("TFM_MULTI30K_DIR"):
         os.environ["TFM_MULTI30K_DIR"] = os.path.abspath(folder)  # commands run in other folders
     about, figures, missing = machine(), list[Figure](), dict[str, str]()
-    for section in options.only or SECTIONS[:-1]:
+    for section in options.only or SECTIONS:
         try:
             figures += measured(section, options.run)
         except (Unavailable, TfmError) as error:
@@ -119,8 +117,8 @@ def measured(section: str, run: str | None) -> list[Figure]:
         return busy_speed(_works(find_run(run)))
     if section == "marian":
         return marian_speed(config, DATA)
-    if section in ("train", "profile"):
-        return (training_speed if section == "train" else training_profile)(config, DATA)
+    if section == "train":
+        return training_speed(config, DATA)
     return prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)
 
 
@@ -132,7 +130,8 @@ def _works(run: Path) -> list[Work]:
         Work(name, ("train", str(DATA), each)) for name, each in zip((default, bfloat16), precisions(), strict=False)
     ]
     works.append(Work(small, ("train", str(DATA), "float32", str(SMALL))))
-    return [*works, Work(greedy, ("greedy", str(DATA), str(run)))]
+    works.append(Work(greedy, ("greedy", str(DATA), str(run))))
+    return works + [Work(name, ("greedy", str(DATA), str(run), str(count))) for name, count in FEW.items()]
 
 
 def machine() -> dict[str, Any]:

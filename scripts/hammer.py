@@ -130,7 +130,7 @@ class Client:
     def inspection(self) -> str:
         """Look inside."""
         q = self.chance.choice([each for each in self.expected if each != "\0"])
-        status, body = self.ask("/inspect", q=q, kind="cross", head=1)
+        status, body = self.ask("/inspect/steps", q=q)
         return self.check((status, {"translatedText": body.get("translation")}), self.expected[q])
 
     def terms(self) -> str:

@@ -147,13 +147,19 @@ def run_notebook(page: Path, folder: Path, env: dict[str, str], *, is_kept: bool
     except CellExecutionError as error:
         return str(error)
     for cell in notebook.cells:
-        cell.outputs = [each for each in cell.get("outputs", []) if each.get("name") != "stderr"]
+        cell.outputs = [each for each in cell.get("outputs", []) if not is_progress(each)]
         if cell.cell_type != "code":
             del cell["outputs"]
     if is_kept:
-        notebook.metadata.pop("language_info", None)  # the version of Python
+        for key in ("language_info", "widgets"):  # the version of Python; bars
+            notebook.metadata.pop(key, None)
         nbformat.write(notebook, page)
     return difference(before, shown_lines(notebook), notebook.metadata.get("differs", 0))
+
+
+def is_progress(output: Any) -> bool:
+    """Whether something that a cell shows is a bar, or another message."""
+    return output.get("name") == "stderr" or "application/vnd.jupyter.widget-view+json" in output.get("data", {})
 
 
 def shown_lines(notebook: Any) -> list[str]:
@@ -183,6 +189,8 @@ def failure(command: str, code: int, printed: list[str]) -> str:
 
 def difference(page: list[str], printed: list[str], allowed: int) -> str:
     """Returns the lines that differ, but for what a machine decides, or "" where they are no more than is allowed."""
+    if page == printed:
+        return ""
     left_lines, right_lines = [[line for line in lines if line.strip()] for lines in (page, printed)]
     left, right = [[plain(line) for line in lines] for lines in (left_lines, right_lines)]
     count = 0

@@ -17,11 +17,12 @@ import random
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -120,8 +121,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tfm() -> Callable[..., tuple[int, str, str]]:
-    """tfm(*arguments, stdin=b"", cwd=folder) → (exit code, standard output, standard error), in this process.
+    """tfm(*arguments, stdin=b"", cwd=folder, environment={}) → (exit code, standard output, standard error).
 
+    In this process, whose environment has these variables meanwhile.
     `tfm train` leaves an empty curves.png.
     """
     return _tfm
@@ -312,13 +314,17 @@ def _log_of_each_test() -> Iterator[None]:
         yield
 
 
-def _tfm(*arguments: object, stdin: bytes = b"", cwd: Path) -> tuple[int, str, str]:
+def _tfm(
+    *arguments: object, stdin: bytes = b"", cwd: Path, environment: Mapping[str, object] = MappingProxyType({})
+) -> tuple[int, str, str]:
     from transformer_cli.commands.app import main
 
     out, err = io.StringIO(), io.StringIO()
     drawing = _curves_are_left_out() if arguments[:1] == ("train",) else nullcontext()
     with drawing, _log_put_back(), pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)
+        for name, value in environment.items():
+            patch.setenv(name, str(value))
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         with pytest.raises(SystemExit) as ended:
             main([str(argument) for argument in arguments])

@@ -13,7 +13,9 @@ operation that is computed, those of the backward pass too. (torch's own FakeTen
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -50,6 +52,23 @@ class PretendedDevice:
     def __exit__(self, *error: Any) -> None:
         for mode in reversed(self._modes):
             mode.__exit__(*error)
+
+
+@contextmanager
+def pretended_gpus(
+    n_cuda: int = 0, name: str = "Pretended", capability: tuple[int, int] = (7, 5), *, mps: bool = False
+) -> Iterator[None]:
+    """During the block torch says that there are so many CUDA devices, each with 1 GB free, and perhaps Apple's."""
+    cuda = mock.patch.multiple(
+        torch.cuda,
+        is_available=lambda: n_cuda > 0,
+        device_count=lambda: n_cuda,
+        get_device_name=lambda device: name,
+        get_device_capability=lambda device: capability,
+        mem_get_info=lambda device: (10**9, 2 * 10**9),
+    )
+    with cuda, mock.patch.object(torch.backends.mps, "is_available", return_value=mps):
+        yield
 
 
 def is_moved(tensor: Tensor) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from transformer_cli.config.load import load_config as load_config
     from transformer_cli.config.schema import Config as Config
     from transformer_cli.errors import TfmError as TfmError
-    from transformer_cli.evaluation.compare import Terms as Terms
+    from transformer_cli.evaluation.compare import Conditions as Conditions
     from transformer_cli.evaluation.compare import compare as compare
     from transformer_cli.evaluation.compare import compare_recipes as compare_recipes
     from transformer_cli.evaluation.evaluate import evaluate as evaluate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Config": "config.schema",
     "Inspection": "inspection.numbers",
-    "Terms": "evaluation.compare",
+    "Conditions": "evaluation.compare",
     "TfmError": "errors",
     "Translation": "translation",
     "Translator": "translator",

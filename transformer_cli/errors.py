@@ -1,7 +1,7 @@
 """The errors that a user can do something about. Anything else that goes wrong is our defect, and an `assert`.
 
-A message is one line: what is wrong, where (file, line, value), what to do. Only commands/app.py turns errors into
-exit codes.
+A message is one line: what is wrong, where (file, line, value), what to do. commands/app.py turns errors into exit
+codes.
 """
 
 

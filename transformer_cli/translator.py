@@ -61,6 +61,13 @@ class Translator:
         first, *rest = (Run.open(find_run(each)) for each in (run, *others))
         return Translator(first, device, others=rest)
 
+    def into(self, language: str | None) -> "Translator":
+        """Returns a translator with the same models into one of several languages; see `Run.into`."""
+        other = copy(self)
+        other.run = self.run.into(language)
+        other.wording = replace(self.wording, codecs=other.run.codecs)
+        return other
+
     def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
         """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
         return self.with_options(glossary={**self.settings.glossary, **glossary}) if glossary else self
@@ -106,7 +113,7 @@ class Translator:
 
         Raises DataError for a word that is too long, and ConfigError for options that are about one sentence.
         """
-        languages = self.run.config.data.source, self.run.config.data.target
+        languages = self.run.config.data.source, self.run.config.data.into
         document = Document.parse(html, languages)
         texts, language = [block.text for block in document.blocks], languages[0]
         spans = [

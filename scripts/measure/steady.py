@@ -1,7 +1,7 @@
 """One kind of work without end, in a process of its own. measure/busy.py sets the time, and reads the speed.
 
     python -m measure.steady train DATA PRECISION [CONFIG]     steps of `tfm train`
-    python -m measure.steady greedy DATA RUN                   translations of some hundred sentences
+    python -m measure.steady greedy DATA RUN [SENTENCES]       translations of so many sentences at a time
 
 It prints an empty line when it has warmed up. Then it reads lines from standard input, each a number of seconds, works
 for about as long, and prints how many target tokens/s that were.
@@ -73,11 +73,11 @@ def steps(config: Config, data_dir: Path, precision: str) -> Iterator[int]:
             yield int(target_tokens(split, rows).sum())
 
 
-def greedy(data_dir: Path, run: str) -> Iterator[int]:
-    """Translate the same sentences again and again; yields their target tokens, <eos> included."""
+def greedy(data_dir: Path, run: str, count: str = str(SENTENCES)) -> Iterator[int]:
+    """Translate the same first `count` sentences again and again; yields their target tokens, <eos> included."""
     translator, sentences = open_run(run, data_dir)
     while True:
-        yield sum(len(each.tokens) + 1 for each in translator.translations(sentences[:SENTENCES]))
+        yield sum(len(each.tokens) + 1 for each in translator.translations(sentences[: int(count)]))
 
 
 if __name__ == "__main__":

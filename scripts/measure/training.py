@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from measure.figures import Figure, alternate, say
 from measure.work import forward_flop, matrix_rate
@@ -22,7 +21,6 @@ from transformer_cli.text.lengths import Rows
 from transformer_cli.text.vocabulary import MARKERS
 from transformer_cli.training.trainer import Trainer
 
-TOP_OPERATORS = 10
 CPU = torch.device("cpu")
 
 
@@ -64,16 +62,6 @@ def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:
     return float(3 * forward_flop(model, source_positions=source, target_positions=target) / target)
 
 
-def training_profile(config: Config, data_dir: Path, *, batches: int = 4) -> list[Figure]:
-    """Measure the ten operators that take most of a step, ours and the plain loop's, in per cent of that step."""
-    with beside_plain(config, data_dir, choose_precision("auto", CPU), batches) as contest:
-        say(f"profile: {batches} batches by ours, then by the plain loop")
-        ours, plain = (_operator_shares(way) for way in (contest.ours, contest.plain))
-    top = {name for shares in (ours, plain) for name in sorted(shares, key=shares.__getitem__)[-TOP_OPERATORS:]}
-    order = sorted(top, key=lambda name: -max(ours.get(name, 0.0), plain.get(name, 0.0)))
-    return [Figure("profile", name, "% of the step", ours.get(name, 0.0), plain.get(name)) for name in order]
-
-
 @contextmanager
 def beside_plain(config: Config, data_dir: Path, precision: Precision, batches: int) -> Iterator[Contest]:
     """Yield a config's own steps and the plain loop's, with the same weights, after a first step of each."""
@@ -106,12 +94,3 @@ def each(step: Callable[[Rows], None], plan: Sequence[Rows]) -> Callable[[], Non
             step(rows)
 
     return take_all
-
-
-def _operator_shares(way: Callable[[], None]) -> dict[str, float]:
-    """Returns operator → per cent of the time, without the time of the operators that it calls."""
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        way()
-    seconds = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}
-    total = sum(seconds.values())
-    return {name: 100 * value / total for name, value in seconds.items()}

@@ -34,7 +34,7 @@ def shared_by_all_heads(
     return output(torch.einsum("nhqk,nkhd->nqhd", weights, value).reshape(*x.shape))
 
 
-def test_one_projection_shared_by_all_heads_is_a_block_diagonal_weight() -> None:
+def test_attention_projection_shared_by_all_heads_equals_a_block_diagonal_weight() -> None:
     ours = MultiHeadAttention(512, 8, 64, qkv_bias=False, dropout=0.0)
     matrices = [torch.randn(64, 64) / 8 for _ in range(3)]
     blocks = [torch.kron(torch.eye(8), matrix) for matrix in matrices]  # the matrix eight times along the diagonal
@@ -51,7 +51,7 @@ def test_one_projection_shared_by_all_heads_is_a_block_diagonal_weight() -> None
 
 
 @pytest.mark.parametrize("depth", [4, 64, 1024])
-def test_scores_spread_alike_at_any_depth(depth: int) -> None:
+def test_attention_scores_have_the_same_spread_at_any_depth(depth: int) -> None:
     """Sums of `depth` products of numbers around 1 spread by √depth; that is why they are divided by it."""
     query, key = torch.randn(1, 1, 200, depth), torch.randn(1, 1, 200, depth)
     assert (query @ key.transpose(-2, -1)).std().item() == pytest.approx(math.sqrt(depth), rel=0.1)
@@ -68,7 +68,7 @@ def plus(one: list[float], other: list[float]) -> list[float]:
     return [a + b for a, b in zip(one, other, strict=True)]
 
 
-def test_a_single_head_of_width_5_is_the_loops() -> None:
+def test_attention_of_one_head_of_width_5_equals_a_loop() -> None:
     """Four words of width 20; queries, keys and values of width 5: each step in Python's floats."""
     config = ModelConfig(d_model=20, num_heads=1, head_dim=5, d_ff=8, dropout=0.0)
     ours = EncoderLayer(config).self_attention

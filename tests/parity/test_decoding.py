@@ -60,7 +60,7 @@ def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) 
     assert_close(torch.stack(steps, dim=1), model(source, target))
 
 
-def test_kept_sentences_go_on_as_if_they_had_always_stood_there(model: Transformer) -> None:
+def test_cache_of_selected_sentences_equals_a_cache_of_these_alone(model: Transformer) -> None:
     kept = torch.tensor([1, 4])
     source, target = padded(SOURCES), padded([row + [8] * 6 for row in TARGETS])[:, :4]
     cache = model.start(source)

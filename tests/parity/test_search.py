@@ -70,7 +70,7 @@ def test_a_sentence_finds_the_same_alone_and_in_a_batch(way: TranslationSettings
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_batches_of_few_hypotheses_give_the_same(way: TranslationSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_in_smaller_batches_finds_the_same(way: TranslationSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     together = decode([make_model()], wanted(SENTENCES), way)
     monkeypatch.setattr(module, "MOST_ROWS", 7)
     engine = TransformerEngine([make_model()])
@@ -95,7 +95,7 @@ def test_an_ensemble_predicts_the_mean_of_the_probabilities() -> None:
         assert hypothesis.log_prob == pytest.approx(expected, abs=1e-4)
 
 
-def test_models_of_different_shapes_stop_at_the_shortest() -> None:
+def test_ensemble_of_different_shapes_stops_at_the_shortest_limit() -> None:
     models = [make_model(), make_model(num_heads=4, max_length=9, d_model=24)]
     assert TransformerEngine(models).max_length == 9
 

@@ -124,7 +124,7 @@ def test_feed_forward_is_equation_2() -> None:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_a_residual_is_a_sum_and_a_norm(norm: str) -> None:
+def test_residual_is_a_sum_and_a_norm(norm: str) -> None:
     residual = Residual(SHAPE.model_copy(update={"norm": norm}))
     with_random_weights(residual)
     x = torch.randn(2, 3, 16)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pretended import PretendedDevice, is_moved
+from pretended import PretendedDevice, is_moved, pretended_gpus
 from transformer_cli.config.load import load_config
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
@@ -29,24 +29,18 @@ SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das a
 
 
 @pytest.fixture(params=["mps"])
-def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
+def gpu(request: pytest.FixtureRequest) -> Iterator[PretendedDevice]:
     name = request.param
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: name == "cuda:0")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Pretended")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 10**9))
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: name == "mps")
-    with PretendedDevice(name) as pretended:
+    with pretended_gpus(int(name == "cuda:0"), mps=name == "mps"), PretendedDevice(name) as pretended:
         yield pretended
 
 
 @pytest.fixture
 def train_there(corpus: Path, project: Path, tmp_path: Path, gpu: PretendedDevice) -> Callable[..., Run]:
-    """Train the tiny run on the pretended device in tmp_path/runs, for an epoch of two steps unless it is set."""
+    """Train the tiny run on the pretended device in tmp_path/runs, for an epoch of one step unless it is set."""
 
     def train_with(*overrides: str) -> Run:
-        few = ("training.epochs=1", "training.batch_size=100")
+        few = ("training.epochs=1", "training.batch_size=200")
         device = f"training.device={gpu.device.type}"
         config = load_config(corpus / "tiny.yaml", [*few, device, *overrides])
         return train(config, data_dir=project / "data", runs_dir=tmp_path / "runs")

@@ -28,7 +28,7 @@ def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "MATRIX", 32)
 
 
-def test_the_ways_take_turns_and_each_gets_its_median(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alternate_ways_take_turns_and_each_gets_its_median(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     order = []
 
@@ -42,7 +42,7 @@ def test_the_ways_take_turns_and_each_gets_its_median(monkeypatch: pytest.Monkey
     assert "".join(order) == "ababab"
 
 
-def test_a_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark() -> None:
+def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark() -> None:
     train = Figure("train", "float32", "target tokens/s", 3000.0, 1500.0, 0.5)
     lines = figures.table([benchmark.HEAD, *map(benchmark._row, (train, Figure("greedy", "other", "s", 0.123)))])
     assert lines.split("\n") == [
@@ -64,7 +64,7 @@ def test_the_work_of_a_target_token_is_that_of_the_weights_it_meets() -> None:
     assert expected == pytest.approx(33e6, rel=0.02)
 
 
-def test_a_section_that_cannot_be_measured_says_why(
+def test_benchmark_section_that_cannot_be_measured_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -109,12 +109,12 @@ def test_marian_that_is_not_installed_is_named_with_the_way_to_install_it(monkey
 
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux only")
-def test_each_kind_of_section_still_runs(
+def test_benchmark_runs_each_kind_of_section(
     corpus: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "exported", "train", "profile", "memory", "busy", *["marian"] * HAS_MARIAN]
+    sections = ["greedy", "ctranslate2", "exported", "train", "memory", "busy", *["marian"] * HAS_MARIAN]
     small = busy.Work("tiny", ("train", "data", "float32", tiny))
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(benchmark, "SMALL", corpus / "subwords.yaml")

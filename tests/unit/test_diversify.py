@@ -13,7 +13,7 @@ SIZE = 20  # pairs in each split
 
 
 @pytest.mark.long
-def test_a_model_learns_from_translations_of_both_sides(
+def test_diversify_trains_on_translations_of_both_sides(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ctranslate2")

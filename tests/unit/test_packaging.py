@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import transformer_cli
-from transformer_cli.config.configfile import SHIPPED
+from transformer_cli.config.load import SHIPPED
 from transformer_cli.corpora.corpora import CAPTIONS
 
 if sys.version_info >= (3, 11):
@@ -54,7 +54,15 @@ def test_errors_ask_for_the_versions_that_the_extras_declare(project: dict[str, 
     commands = re.findall(r"run `pip install ((?:'[^']+>=[^']+' ?)+)`", source)
     asked = {requirement for command in commands for requirement in re.findall(r"'([^']+)'", command)}
     extras = project["optional-dependencies"]
-    assert asked == {one for extra in ("vectors", "tensorboard", "ctranslate2", "serve") for one in extras[extra]}
+    assert asked == {one for extra in ("vectors", "tensorboard", "ctranslate2") for one in extras[extra]}
+
+
+def test_the_list_of_what_runs_exports_has_the_versions_of_the_metadata(project: dict[str, Any]) -> None:
+    extras = project["optional-dependencies"]
+    declared = {*project["dependencies"], *extras["ctranslate2"], *extras["serve"]}
+    lines = (ROOT / "runtime.txt").read_text(encoding="utf-8").splitlines()
+    listed = {line for line in lines if not line.startswith("#")}
+    assert {*extras["ctranslate2"], *extras["serve"]} <= listed <= declared
 
 
 def test_files_that_the_metadata_names_are_there(project: dict[str, Any]) -> None:

@@ -54,7 +54,9 @@ def test_some_blocks_are_quick() -> None:
         ("a dog\na man", "a cat\na boy", 1, False),
     ],
 )
-def test_numbers_may_differ_and_words_may_not(page: str, printed: str, allowed: int, same: bool) -> None:
+def test_difference_of_numbers_is_allowed_and_of_words_is_not(
+    page: str, printed: str, allowed: int, same: bool
+) -> None:
     assert (difference(page.split("\n"), printed.split("\n"), allowed) == "") is same
 
 

@@ -137,6 +137,31 @@ def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
         torch.set_num_threads(1)  # as in all tests
 
 
+def test_few_sentences_become_as_many_batches_as_threads_with_one_thread_each(
+    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def watched(models: Any, batch: Sequence[Any], *arguments: Any, **named: Any) -> list[list[Hypothesis]]:
+        seen.append((len(batch), torch.get_num_threads()))
+        return decode(models, batch, *arguments, **named)
+
+    monkeypatch.setattr(decoder, "decode", watched)
+    found = {}
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        try:
+            for count in (1, 2, 7):
+                found[threads, count] = translator.translations(sentences[:count]), sorted(seen)
+                seen.clear()
+        finally:
+            torch.set_num_threads(1)  # as in all tests
+    assert [found[1, count][1] for count in (1, 2, 7)] == [[(1, 1)], [(2, 1)], [(7, 1)]]
+    assert [found[3, count][1] for count in (1, 2, 7)] == [[(1, 1)], [(1, 1), (1, 1)], [(2, 1), (2, 1), (3, 1)]]
+    for count in (1, 2, 7):
+        assert_same(found[3, count][0], found[1, count][0])
+
+
 # How to search
 
 
@@ -150,6 +175,15 @@ def test_options_have_the_names_of_the_command_line(translator: Translator) -> N
     again = named.with_options("decoding.length_penalty=0.5", max_tokens=3)
     expected = {"beam_size": 4, "n_best": 3, "prefix": "the young", "max_tokens": 3, "length_penalty": 0.5}
     assert again.settings == TranslationSettings.model_validate(expected)
+
+
+def test_without_scores_greedy_search_finds_the_same_and_says_none(
+    translator: Translator, sentences: Sequence[str]
+) -> None:
+    scored, found = (translator.with_options(scores=scores).translations(sentences) for scores in (True, False))
+    assert [(one.text, one.alignment) for one in found] == [(one.text, one.alignment) for one in scored]
+    assert all(np.isnan(one.score) for one in found if one.tokens)
+    assert not any(np.isnan(one.score) for one in scored)
 
 
 @pytest.mark.parametrize("settings", [BEAM, SAMPLES], ids=["beam", "samples"])

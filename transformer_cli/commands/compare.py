@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from transformer_cli.commands import options
-from transformer_cli.system.tables import table
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import counted, table
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example
@@ -39,6 +38,7 @@ def compare(
     metrics: str = "bleu,chrf",
     language: str | None = None,
     examples: int | None = None,
+    beam_size: int | None = None,
     device: str = "auto",
     as_json: bool = False,
 ) -> None:
@@ -56,14 +56,14 @@ def compare(
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
     further = options.further_metrics(metrics)
     options.check_text(input_file, *(reference or ()), *(Path(each) for each in systems if Path(each).is_file()))
-    from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
+    from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
 
-    terms = Terms(split or (), input_file, reference or (), lowercase, language, further, device)
+    conditions = Conditions(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
     found: Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]
     if are_single:
-        found = compare(systems, terms, examples=options.EXAMPLES if examples is None else examples)
+        found = compare(systems, conditions, examples=options.EXAMPLES if examples is None else examples)
     else:
-        found = compare_recipes(recipes, terms)
+        found = compare_recipes(recipes, conditions)
     if not as_json:
         print(comparisons_as_table(found))
         return
@@ -91,8 +91,10 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[PairedScore]] | Seque
     for comparison in comparisons:
         parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
         for metric in comparison.signatures:
-            heads = [FURTHER_METRICS.get(metric, metric), *HEADS[comparison.judges]]
-            rows = [[each.name, *_cells(each.scores[metric])] for each in comparison.systems]
+            heads = [FURTHER_METRICS.get(metric, metric), *HEADS[comparison.judges], "search"]
+            rows = [[each.name, *_cells(each.scores[metric]), each.search or ""] for each in comparison.systems]
+            if not any(each.search for each in comparison.systems):
+                heads, rows = heads[:-1], [row[:-1] for row in rows]
             parts.append(table([heads, *rows]))
         signatures = [(FURTHER_METRICS.get(name, name), found) for name, found in comparison.signatures.items()]
         parts.append("\n".join(f"{name} {each}" for name, found in signatures for each in found))

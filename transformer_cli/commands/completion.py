@@ -25,7 +25,7 @@ def splits() -> list[str]:
 
 def configs(incomplete: str) -> list[str]:
     """The names of the configs that come with tfm, with the YAML files here; none where a path has begun."""
-    from transformer_cli.config.configfile import shipped_configs
+    from transformer_cli.config.load import shipped_configs
 
     names = [name for name in shipped_configs() if name.startswith(incomplete)]
     files = [str(path) for ending in ("yaml", "yml") for path in Path().glob(f"*.{ending}")]
@@ -43,7 +43,7 @@ def settings(incomplete: str) -> list[str]:
     from transformer_cli.config.yamltext import as_line
 
     defaults = settings_by_key(Config())
-    keys = [key for key in defaults if key.startswith(incomplete.rstrip("="))]
+    keys = [key for key in defaults if f"{key}=".startswith(incomplete)]
     offered = [f"{key}=" for key in keys]
     if len(keys) == 1:
         default = as_line(defaults[keys[0]]).replace(", ", ",")  # a space would end the word

@@ -17,8 +17,7 @@ def config(
     if list_names and (base is not None or run is not None or overrides):
         raise typer.BadParameter("--list prints names; it cannot be used with a config, --run or --set")
     from transformer_cli.config.commented import PATTERN, as_commented_yaml, heading
-    from transformer_cli.config.configfile import SHIPPED, find_config, read_config_text, shipped_configs
-    from transformer_cli.config.load import load_config
+    from transformer_cli.config.load import SHIPPED, find_config, load_config, read_config_text, shipped_configs
 
     if list_names:
         shipped = shipped_configs()

@@ -30,7 +30,7 @@ def doctor() -> None:
 
 
 def _facts() -> Iterator[tuple[str, object]]:
-    """Yield what can be known, each with its label. Raises DeviceError if torch cannot be imported."""
+    """Yield what can be known, each with its label. Raises DeviceError if torch is damaged."""
     from transformer_cli.corpora.multi30k import cache_folder
 
     made_by = provenance()
@@ -49,6 +49,9 @@ def _facts() -> Iterator[tuple[str, object]]:
     yield "memory", f"{total}, {in_words(free)} free" if (free := free_memory()) is not None else total
     try:
         import torch  # noqa: F401
+    except ModuleNotFoundError:
+        yield "device", "torch is not installed: exported models alone can be used"
+        return
     except (ImportError, OSError) as error:
         problem = " ".join(str(error).split())
         raise DeviceError(f"torch cannot be imported: {problem}; install it again") from None

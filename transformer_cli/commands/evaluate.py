@@ -11,7 +11,7 @@ import typer
 
 from transformer_cli.commands import completion, options
 from transformer_cli.system.files import STANDARD
-from transformer_cli.system.tables import table
+from transformer_cli.system.terminal import table
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result
@@ -22,6 +22,7 @@ def evaluate(
     split: list[str] | None = None,
     input_file: Path | None = None,
     reference: list[Path] | None = None,
+    to: str | None = None,
     run: list[str] | None = None,
     search: list[str] | None = None,
     beam_size: int | None = None,
@@ -54,6 +55,7 @@ def evaluate(
     from transformer_cli.system.files import write_text
 
     first, *others = map(Run.open, folders)
+    first = first.into(to)
     chosen = {"glossary": read_glossary(glossary), **({} if beam_size is None else {"beam_size": beam_size})}
     judged = list(
         evaluate(

@@ -10,6 +10,7 @@ def import_run(
     positions: Literal["marian", "sinusoidal"] | None = None,
     source: str | None = None,
     target: str | None = None,
+    model: str | None = None,
 ) -> None:
     """Make a run of a translator of Marian's, such as OPUS-MT's.
 
@@ -18,4 +19,5 @@ def import_run(
     """
     from transformer_cli.importing.importing import import_run
 
-    print(import_run(folder, name=name, positions=positions, source=source, target=target).folder)
+    run = import_run(folder, name=name, positions=positions, source=source, target=target, model=model)
+    print(run.folder)

@@ -54,7 +54,7 @@ SENTENCES = {  # what no option says → what it is said of
     "--config runs/NAME/config.yaml goes on with a run, and --set name=NAME names a new one": "train --run",
     "each system is an argument: a run, or a file of translations": "compare --run",
     "a run has one direction, which `tfm runs` shows; choose it by --run": "translate --source, translate --target, "
-    "translate --from, translate --to, translate --source-lang, translate --target-lang, translate --lang",
+    "translate --from, translate --source-lang, translate --target-lang, translate --lang",
 }
 FILES = {"evaluate": ("--input", "--reference"), "score": ("--input", "--target")}  # what two files are
 
@@ -107,7 +107,7 @@ def of_arguments(command: str, taken: Sequence[str], extra: Sequence[str], known
 
 def as_option(word: str, known: Iterable[str]) -> str | None:
     """Returns the option with which an argument was meant, such as `--config demo`, or None."""
-    from transformer_cli.config.configfile import find_config
+    from transformer_cli.config.load import find_config
 
     is_run = word in completion.runs() or Path(word, "run.json").is_file()
     folder = Path(word) if Path(word, "run.json").is_file() else Path("runs", word)

@@ -13,13 +13,12 @@ from typing import Any
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.errors import DataError
+from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system.files import STANDARD, is_stream
 
 log = logging.getLogger(__name__)
 
 A_RUN = "A run's name under runs/, or its folder."
-METRICS = ("bleu", "chrf", "chrf++", "ter")  # of --metrics; the first two are always found
 EXAMPLES = 3  # of --examples
 
 
@@ -70,6 +69,7 @@ TABLE = {  # by the groups of the help
         Row("source", "--source CODE", "The language of the source."),
         Row("target", "--target CODE", "The language of the target.", "as the files say", of="import"),
         Row("target", "--target CODE", "The language of the target."),
+        Row("to", "--to CODE", "Of a model of several targets, the language to translate into."),
         Row("columns", "--columns A,B", "The columns of source and target: names, or numbers from 1."),
         Row("split", "--split SPLIT", "valid, train or a test set of the (first) run's dataset. Repeatable.",
             "every test set"),
@@ -151,6 +151,7 @@ TABLE = {  # by the groups of the help
             "be equal."),
         Row("fresh", "--fresh", "Move an existing run of this name aside and begin a new one."),
         Row("list_names", "--list -l", "List the configs that come with tfm."),
+        Row("model", "--model FILE", "The file with the weights, where FOLDER has several."),
         Row("positions", "--positions", "Which sines and cosines are computed: those of Marian, which trained the "
             "model, or those of transformers, which hardly change translations, but do change scores.",
             "those of the program that wrote the folder"),
@@ -232,10 +233,12 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
 
 def further_metrics(names: str) -> list[str]:
     """Returns what --metrics names beside BLEU and chrF. Raises BadParameter for what is no metric."""
-    wanted = dict.fromkeys(names.lower().split(","))
-    if unknown := [name for name in wanted if name not in METRICS]:
-        raise typer.BadParameter(f"--metrics: no metric {unknown[0]!r}; there are {', '.join(METRICS)}")
-    return [name for name in wanted if name not in METRICS[:2]]
+    from transformer_cli.evaluation.metrics import further_metrics
+
+    try:
+        return further_metrics(names.split(","))
+    except ConfigError as error:
+        raise typer.BadParameter(f"--metrics: {error}") from None
 
 
 def as_text(argument: str, name: str) -> str:
@@ -270,9 +273,9 @@ def check_text(*paths: Path | None) -> None:
 
 def warn_of_form(beginning: bytes, name: Path | str) -> None:
     """Warn if text that begins so is not plain. name: what the warning calls it."""
-    from transformer_cli.documents.forms import form_of
+    from transformer_cli.text.forms import form_of
 
-    if form := form_of(beginning.decode(errors="ignore")):
+    if form := form_of(beginning):
         remedy = "; `tfm translate --format html` translates HTML" if "HTML" in form else ""
         log.warning("%s: %s, as it seems; every line of it is read as a sentence%s", name, form, remedy)
 

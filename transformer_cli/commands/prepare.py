@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from transformer_cli.commands.near_misses import as_option
-from transformer_cli.system.tables import table
+from transformer_cli.system.terminal import table
 
 if TYPE_CHECKING:
     from transformer_cli.datasets.make_dataset import Prepared
@@ -24,6 +24,7 @@ def prepare(
     source: str | None = None,
     target: str | None = None,
     name: str | None = None,
+    to: str | None = None,
     columns: str | None = None,
     like: str | None = None,
     dry_run: bool = False,
@@ -34,7 +35,12 @@ def prepare(
     for file in files or ():
         if not file.exists() and (meant := as_option(str(file), ["--config", "--set", "--like"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
-    given = {"data.source": (source, "--source"), "data.target": (target, "--target"), "name": (name, "--name")}
+    given = {
+        "data.source": (source, "--source"),
+        "data.target": (target, "--target"),
+        "data.to": (to, "--to"),
+        "name": (name, "--name"),
+    }
     options: dict[str, tuple[Any, str]] = {
         key: (value, f"{flag} {value}") for key, (value, flag) in given.items() if value is not None
     }

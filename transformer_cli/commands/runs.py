@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_cli.compute.memory import in_words
-from transformer_cli.system.tables import table
-from transformer_cli.system.terminal import on_one_line
+from transformer_cli.system.terminal import on_one_line, table
 
 if TYPE_CHECKING:
     from transformer_cli.runs.listing import ListedRun

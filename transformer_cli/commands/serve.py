@@ -8,6 +8,8 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import typer
@@ -17,10 +19,6 @@ from transformer_cli.errors import ConfigError, Interrupted
 from transformer_cli.system import signals
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
-INSTALL = (
-    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'python-multipart>=0.0.27' "
-    "'prometheus-client>=0.20' 'py3langid>=0.2.2'`"
-)
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ def serve(
     SIGHUP opens the runs anew, without losing a request.
     """
     if missing := [name for name in NEEDED if not importlib.util.find_spec(name)]:
-        raise ConfigError(f"tfm serve needs {missing[0]}, which is not installed; {INSTALL}")
+        raise ConfigError(f"tfm serve needs {missing[0]}, which is not installed; run `pip install {_extra()}`")
     _check(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of
 
@@ -87,6 +85,15 @@ def serve(
             lost = f"requests without an answer: {service.n_lost}"
             left = lost if service.n_lost else "what had been asked before is answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
+
+
+def _extra() -> str:
+    """Returns what the extra `serve` adds, with versions, as arguments of pip."""
+    found: list[str] = []
+    with suppress(metadata.PackageNotFoundError):  # a checkout that is not installed
+        found = metadata.requires("transformer-cli") or []  # fastapi>=0.133; extra == "serve"
+    names = [each.partition(";")[0] for each in found if each.endswith('extra == "serve"')]
+    return " ".join(f"'{name}'" for name in names) or "'.[serve]'"
 
 
 def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:

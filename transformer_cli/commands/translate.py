@@ -36,6 +36,7 @@ def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
     text_format: Literal["text", "html"] = "text",
+    to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
     run: list[str] | None = None,
@@ -89,7 +90,8 @@ def translate(
     from transformer_cli.documents.glossary import read_glossary
     from transformer_cli.translator import Translator
 
-    translator = Translator.load(*folders, device=device).with_options(
+    translator = Translator.load(*folders, device=device).into(to)
+    translator = translator.with_options(
         *(search or ()),
         **({} if beam_size is None else {"beam_size": beam_size}),
         max_tokens=max_tokens,
@@ -183,7 +185,7 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
     from transformer_cli.system.keyboard import converse
 
     data = translator.run.config.data
-    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.target)
+    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.into)
     what = "One sentence or paragraph" if translator.settings.split_sentences else "One sentence"
     log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
 
@@ -255,7 +257,8 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 
     They are the sentences given as arguments, else the lines of the file, else those of standard input.
     """
-    from transformer_cli.text.lines import count_lines, cut_lines, lines_of, refuse_no_text
+    from transformer_cli.text.forms import refuse_no_text
+    from transformer_cli.text.lines import count_lines, cut_lines, lines_of
 
     if sentences:
         lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]

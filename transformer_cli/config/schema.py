@@ -1,4 +1,4 @@
-"""The typed config tree: every key, its type, its default, what it shapes, and which values fit together.
+"""The typed config tree: every key, its type, its default, what it decides, and which values fit together.
 
 The docstring under a field is its description, from which `tfm config` and configs/multi30k.yaml are written. Reads no
 file; imports no torch.
@@ -57,6 +57,7 @@ RunName = Annotated[str, _text(rf"(?!latest$){NAME.pattern}", f"cannot name a ru
 SplitName = Annotated[str, _text(NAME.pattern, f"cannot name a split; {_NAMES}")]
 LANGUAGE = "[a-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,9}"
 Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as de or pt-BR")]
+Symbol = Annotated[str, _text(r"[^\s▁]{1,100}", "is not a symbol: up to 100 characters without spaces")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
 Device = Annotated[
     str, _text(r"auto|cpu|cuda(:\d{1,9})?|mps", "is not a device; choose auto, cpu, cuda, cuda:N or mps")
@@ -68,8 +69,8 @@ OnError = Literal["stop", "blank", "copy", "truncate"]
 LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en")}  # of corpora that are not the user's
 
 
-class Shapes(Enum):
-    """What a setting shapes, and with that where it may be another one.
+class Decides(Enum):
+    """What a setting decides, and with that where it may be another one.
 
     A section says it for its fields; a field that differs has its own in its annotation.
     """
@@ -79,24 +80,24 @@ class Shapes(Enum):
     MODEL = "the weights: their number and shapes, and what is computed with them"
     TRAINING = "the course of training: a run keeps it"
     PLACE = "nothing: it says where something is. A resumed run knows files and vectors again that were moved"
-    NOTHING = "nothing that must stay: a resumed run takes the new value"
+    FREE = "nothing that must stay: a resumed run takes the new value"
 
 
 class Section(BaseModel):
     """Strict and frozen: unknown keys and values of another type are errors, and nothing changes after loading."""
 
-    shapes: ClassVar[Shapes]
-    """what its fields shape, except for those that say otherwise"""
+    decides: ClassVar[Decides]
+    """what its fields decide, except for those that say otherwise"""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
 
-    def __init_subclass__(cls, *, shapes: Shapes) -> None:
-        cls.shapes = shapes
+    def __init_subclass__(cls, *, decides: Decides) -> None:
+        cls.decides = decides
 
 
-class FilePair(Section, shapes=Shapes.PLACE):
+class FilePair(Section, decides=Decides.PLACE):
     """The two sides of a text of your own: plain UTF-8, .gz, .bz2 or .xz, one sentence per line."""
 
     source: Annotated[Path, Field(strict=False)]
@@ -122,7 +123,7 @@ Column = Annotated[
 ]
 
 
-class HeldOutConfig(Section, shapes=Shapes.DATASET):
+class HeldOutConfig(Section, decides=Decides.DATASET):
     """Held-out splits that are made from the training text: which pairs, a hash of their source sentences decides."""
 
     valid: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
@@ -131,14 +132,14 @@ class HeldOutConfig(Section, shapes=Shapes.DATASET):
     """likewise for test"""
 
 
-class CaptionsConfig(Section, shapes=Shapes.DATASET):
+class CaptionsConfig(Section, decides=Decides.DATASET):
     """Size of the embedded corpus."""
 
     sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
     """how many training pairs are used, counted from the first"""
 
 
-class SubwordsConfig(Section, shapes=Shapes.CODEC):
+class SubwordsConfig(Section, decides=Decides.CODEC):
     """How subwords are learned from the training split."""
 
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
@@ -146,35 +147,39 @@ class SubwordsConfig(Section, shapes=Shapes.CODEC):
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     """byte-pair encoding (Sennrich et al. 2016), a unigram language model (Kudo 2018), or the pieces of an imported
     model, which data.codec names"""
+    symbols: Annotated[tuple[Symbol, ...], Field(strict=False)] = ()
+    """what is one token wherever it stands, such as [">>fra<<", ">>spa<<"], with which a source says its target"""
 
 
-class DataConfig(Section, shapes=Shapes.DATASET):
-    """Everything that shapes a dataset. Different settings make different datasets, side by side."""
+class DataConfig(Section, decides=Decides.DATASET):
+    """Everything that decides a dataset. Different settings make different datasets, side by side."""
 
     corpus: Literal["multi30k", "files", "captions", "imported"] = "multi30k"
     """downloaded, or read from a folder; your own; embedded, which needs no network; or an imported model's, which is
     not here"""
-    source: Annotated[Language, Shapes.CODEC] = "de"
+    source: Annotated[Language, Decides.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
-    target: Annotated[Language, Shapes.CODEC] = "en"
+    target: Annotated[Language, Decides.CODEC] = "en"
     """the language to translate into, as a spaCy code"""
-    tokens: Annotated[Literal["words", "subwords"], Shapes.CODEC] = "words"
+    to: Language | None = None
+    """of a model of several targets, the one that each line asks for which has no token of its own (null: none)"""
+    tokens: Annotated[Literal["words", "subwords"], Decides.CODEC] = "words"
     """spaCy's words, or pieces of words learned by SentencePiece, with which any text can be written"""
     subwords: SubwordsConfig = SubwordsConfig()
     """with tokens: subwords, how they are learned"""
-    lowercase: Annotated[bool | None, Shapes.CODEC] = None
+    lowercase: Annotated[bool | None, Decides.CODEC] = None
     """lower-case the text; translations come out so, and are scored so (null: words true, subwords false)"""
-    min_freq: Annotated[Positive, Shapes.CODEC] = 2
+    min_freq: Annotated[Positive, Decides.CODEC] = 2
     """with tokens: words, a word seen less often in the training split becomes <unk>"""
-    max_words: Annotated[Positive | None, Shapes.CODEC] = None
+    max_words: Annotated[Positive | None, Decides.CODEC] = None
     """with tokens: words, keep only this many of the most frequent words; the others become <unk> (null: all)"""
-    joint_vocabulary: Annotated[bool, Shapes.CODEC] = False
+    joint_vocabulary: Annotated[bool, Decides.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
-    codec: Annotated[Place | None, Shapes.PLACE] = None
+    codec: Annotated[Place | None, Decides.PLACE] = None
     """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
     skip_empty: bool = False
     """leave out pairs with an empty side, and count them, instead of stopping at the first"""
-    files: Annotated[dict[SplitName, Texts] | None, Shapes.PLACE] = None
+    files: Annotated[dict[SplitName, Texts] | None, Decides.PLACE] = None
     """with corpus: files, the text for train, for valid and for each test set, under its name: the two files of its
     sides, a TMX, TSV, CSV or JSON lines file, or a list of these: {train: [{source: a.en, target: a.fr}, b.tmx, c.tsv],
     valid: {…}, any_test_name: {…}}"""
@@ -183,12 +188,19 @@ class DataConfig(Section, shapes=Shapes.DATASET):
     that a heading names, or the first two)"""
     clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
     """what is left out of the training text: any of empty, copies, markup, length, duplicates, held_out, language"""
+    longest: Annotated[int, Field(ge=1, le=4_000)] = 4_000
+    """characters: a pair of the training text with a longer side is left out, as too long"""
     held_out: HeldOutConfig = HeldOutConfig()
     """splits that have no files of their own"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, how much of it"""
-    fingerprint: Annotated[Fingerprint | None, Shapes.TRAINING] = None
+    fingerprint: Annotated[Fingerprint | None, Decides.TRAINING] = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
+
+    @property
+    def into(self) -> str:
+        """The language that is written."""
+        return self.to or self.target
 
     @property
     def texts(self) -> Iterator[tuple[str, Path]]:
@@ -209,7 +221,7 @@ class DataConfig(Section, shapes=Shapes.DATASET):
     @property
     def of_codecs(self) -> dict[str, Any]:
         """The settings that codecs are made and loaded with, by their dotted keys; only those that are in use."""
-        values = self.model_dump(mode="json", include=fields_that_shape(DataConfig, Shapes.CODEC))
+        values = self.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
         unused = ("data.subwords.",) if self.tokens == "words" else ("data.min_freq", "data.max_words")
         used = {key: value for key, value in leaves(values, "data.") if not key.startswith(unused)}
         return {**used, "data.lowercase": self.lowercased}
@@ -239,7 +251,7 @@ class DataConfig(Section, shapes=Shapes.DATASET):
                     "of train"
                 )
             return self
-        for key in ("columns", "clean", "held_out"):
+        for key in ("columns", "clean", "longest", "held_out"):
             if getattr(self, key) != DataConfig.model_fields[key].default:
                 raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
         if self.files is not None:
@@ -255,13 +267,13 @@ class DataConfig(Section, shapes=Shapes.DATASET):
         return self
 
 
-class VectorsConfig(Section, shapes=Shapes.TRAINING):
+class VectorsConfig(Section, decides=Decides.TRAINING):
     """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
 
-    source: Annotated[Place | None, Shapes.PLACE] = None
+    source: Annotated[Place | None, Decides.PLACE] = None
     """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
     name such as glove-wiki-gigaword-100"""
-    target: Annotated[Place | None, Shapes.PLACE] = None
+    target: Annotated[Place | None, Decides.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
     """keep the vectors as they are; words without a vector still learn"""
@@ -273,7 +285,7 @@ class VectorsConfig(Section, shapes=Shapes.TRAINING):
         return self
 
 
-class ModelConfig(Section, shapes=Shapes.MODEL):
+class ModelConfig(Section, decides=Decides.MODEL):
     """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
 
     d_model: Width = 256
@@ -307,13 +319,13 @@ class ModelConfig(Section, shapes=Shapes.MODEL):
     """which of the source embedding, the target embedding and the output projection share one matrix"""
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
-    dropout: Annotated[Fraction, Shapes.TRAINING] = 0.1
+    dropout: Annotated[Fraction, Decides.TRAINING] = 0.1
     """dropout on embeddings and on each sublayer's output"""
-    attention_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
+    attention_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
     """dropout on attention weights (null: the same as dropout)"""
-    feed_forward_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
+    feed_forward_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
     """dropout inside the feed-forward network, after its activation (null: the same as dropout)"""
-    embedding_init: Annotated[Literal["xavier", "normal"], Shapes.TRAINING] = "xavier"
+    embedding_init: Annotated[Literal["xavier", "normal"], Decides.TRAINING] = "xavier"
     """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
     vectors: VectorsConfig = VectorsConfig()
     """pretrained vectors with which the embeddings begin, instead of random ones; usual with scale_embeddings: false,
@@ -353,14 +365,14 @@ class ModelConfig(Section, shapes=Shapes.MODEL):
         return self
 
 
-class TrainingConfig(Section, shapes=Shapes.TRAINING):
+class TrainingConfig(Section, decides=Decides.TRAINING):
     """How a run is trained (section 5)."""
 
-    epochs: Annotated[Positive, Shapes.NOTHING] = 10
+    epochs: Annotated[Positive, Decides.FREE] = 10
     """passes over the training split"""
-    steps: Annotated[Positive | None, Shapes.NOTHING] = None
+    steps: Annotated[Positive | None, Decides.FREE] = None
     """optimiser steps after which training ends, whatever `epochs` says (null: after the epochs)"""
-    validate_every: Annotated[Positive | None, Shapes.NOTHING] = None
+    validate_every: Annotated[Positive | None, Decides.FREE] = None
     """steps from one validation to the next (null: one at the end of each epoch); the last step is always followed by
     one"""
     batch_size: Positive = 128
@@ -390,29 +402,29 @@ class TrainingConfig(Section, shapes=Shapes.TRAINING):
     """share of each target's probability spread over the vocabulary (section 5.4)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """largest norm that the whole gradient may have (null: no clipping)"""
-    patience: Annotated[Positive | None, Shapes.NOTHING] = None
+    patience: Annotated[Positive | None, Decides.FREE] = None
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
-    initialize_from: Annotated[Place | None, Shapes.PLACE] = None
+    initialize_from: Annotated[Place | None, Decides.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
     a matrix that another part shares with one of them"""
-    save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Shapes.NOTHING] = 10
+    save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Decides.FREE] = 10
     """minutes between saves: the most that a kill can lose"""
-    tensorboard: Annotated[bool, Shapes.NOTHING] = False
+    tensorboard: Annotated[bool, Decides.FREE] = False
     """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
     seed: Seed = 0
     """seed of initialisation, batches and dropout"""
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Shapes.NOTHING] = "auto"
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Decides.FREE] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
-    device: Annotated[Device, Shapes.NOTHING] = "auto"
+    device: Annotated[Device, Decides.FREE] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
     """on the CPU: shares of a batch that a process computes side by side, each by one thread; they decide the last
     digits of the weights (null: as many as the process has cores, at most 8, when the run begins)"""
-    num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Shapes.NOTHING] = None
+    num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Decides.FREE] = None
     """CPU threads (null: torch's choice); those beyond the lanes do nothing in training"""
 
     @property
@@ -436,7 +448,7 @@ class TrainingConfig(Section, shapes=Shapes.TRAINING):
         return self
 
 
-class DecodingConfig(Section, shapes=Shapes.NOTHING):
+class DecodingConfig(Section, decides=Decides.FREE):
     """How a translation is searched for; the defaults are greedy search. A run keeps it, and --set overrides it."""
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -469,7 +481,7 @@ class DecodingConfig(Section, shapes=Shapes.NOTHING):
         return self
 
 
-class TranslationSettings(DecodingConfig, shapes=Shapes.NOTHING):
+class TranslationSettings(DecodingConfig, decides=Decides.FREE):
     """How text is translated: how is searched, as a run's config says, and what text goes in and comes out.
 
     The command line, the server and `Translator.with_options` name these fields.
@@ -512,8 +524,8 @@ class TranslationSettings(DecodingConfig, shapes=Shapes.NOTHING):
         return n_best
 
 
-class Config(Section, shapes=Shapes.NOTHING):
-    """Everything that shapes a run."""
+class Config(Section, decides=Decides.FREE):
+    """Everything that decides a run."""
 
     name: RunName | None = None
     """the run's folder under runs/ (null: named after corpus and languages, such as multi30k or captions.de-en)"""
@@ -561,8 +573,8 @@ class Config(Section, shapes=Shapes.NOTHING):
         return self
 
 
-def fields_that_shape(section: type[Section], *kinds: Shapes) -> dict[str, Any]:
-    """Returns the fields of a section that shape one of `kinds`, as model_dump's `include` takes them.
+def fields_that_decide(section: type[Section], *kinds: Decides) -> dict[str, Any]:
+    """Returns the fields of a section that decide one of `kinds`, as model_dump's `include` takes them.
 
     A field that is a section itself is a mapping of such fields, and is absent if there are none.
     """
@@ -570,15 +582,15 @@ def fields_that_shape(section: type[Section], *kinds: Shapes) -> dict[str, Any]:
     for name, field in section.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
-            found |= {name: below} if (below := fields_that_shape(inner, *kinds)) else {}
-        elif next((mark for mark in field.metadata if isinstance(mark, Shapes)), section.shapes) in kinds:
+            found |= {name: below} if (below := fields_that_decide(inner, *kinds)) else {}
+        elif next((mark for mark in field.metadata if isinstance(mark, Decides)), section.decides) in kinds:
             found[name] = True
     return found
 
 
-def keys_that_shape(section: type[Section], *kinds: Shapes) -> set[str]:
-    """Returns the dotted keys, counted from the section, of the fields that shape one of `kinds`."""
-    return {key for key, _ in leaves(fields_that_shape(section, *kinds))}
+def keys_that_decide(section: type[Section], *kinds: Decides) -> set[str]:
+    """Returns the dotted keys, counted from the section, of the fields that decide one of `kinds`."""
+    return {key for key, _ in leaves(fields_that_decide(section, *kinds))}
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

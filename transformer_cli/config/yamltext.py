@@ -10,6 +10,8 @@ _NUMBERS = {
     "tag:yaml.org,2002:int": r"[-+]?[0-9]+(_[0-9]+)*",
     "tag:yaml.org,2002:float": r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
 }
+_FAST = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's, which most installations of PyYAML have
+_ODD = re.compile("[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 DEEPEST = 20  # levels of sections and lists
 # !!int x and such fail in many ways
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
@@ -64,6 +66,31 @@ def parse(text: str) -> Any:
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
         where = f"line {mark.line + 1}: " if mark else ""
         raise ValueError(f"{where}not YAML: {problem}; correct what stands there") from None
+
+
+def scalar_pairs(text: str) -> list[tuple[str, str]]:
+    """Returns the keys and values of a mapping that may be long, as text, in their order.
+
+    As in YAML 1.2, only line feed and return end a line, not U+0085, U+2028 and U+2029; other characters than YAML's
+    may stand in it. Raises ValueError for what is not one mapping from text to text.
+    """
+    unused = (char for char in map(chr, range(0xF0000, 0xFFFFE)) if char not in text)
+    stand_ins = dict(zip(sorted(set(_ODD.findall(text))), unused, strict=False))
+    back = str.maketrans({stand_in: char for char, stand_in in stand_ins.items()})
+    scalars, n_mappings = list[str](), 0
+    try:
+        for event in yaml.parse(text.translate(str.maketrans(stand_ins)), Loader=_FAST):
+            if isinstance(event, yaml.ScalarEvent):
+                scalars.append(event.value.translate(back))
+            n_mappings += isinstance(event, yaml.MappingStartEvent)
+            if n_mappings > 1 or isinstance(event, yaml.SequenceStartEvent | yaml.AliasEvent):
+                raise ValueError("there are lists, mappings or aliases in it")
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError(f"{f'line {mark.line + 1}: ' if mark else ''}not YAML: {str(error).splitlines()[0]}") from None
+    if n_mappings != 1:
+        raise ValueError("not a mapping of YAML")
+    return list(zip(scalars[::2], scalars[1::2], strict=True))
 
 
 def compose(text: str) -> yaml.Node | None:

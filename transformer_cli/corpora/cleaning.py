@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.corpora.formats import LeaveOut
-from transformer_cli.text.lines import Placed, has_letter, is_too_long
+from transformer_cli.text.lines import Placed, has_letter
 from transformer_cli.text.reading import lower, main_code, normalized
 
 TOO_LONG = "too long"  # what is left out whatever `data.clean` says
@@ -34,7 +34,7 @@ LOOKED_AT = 500  # characters of a side, by which its language is known
 CHUNK = 10_000  # pairs that are compared with those before at once
 THRESHOLDS = [LEARNED_FROM, MOST_TIMES, SLACK, *UNLIKELY.values(), LOOKED_AT]
 
-_MARKUP = re.compile(
+MARKUP = re.compile(
     r"</?[A-Za-z][^<>]*>|<!--|&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});|\{\\|\{\{|\}\}|\[\[|\]\]"
 )
 _NO_WORD = re.compile(r"[\W_]+")
@@ -45,9 +45,8 @@ log = logging.getLogger(__name__)
 
 RULES: dict[str, Callable[[str, str], bool]] = {
     "empty": lambda source, target: not source.strip() or not target.strip(),
-    TOO_LONG: lambda source, target: is_too_long(source) or is_too_long(target),
     "copies": lambda source, target: normalized(source).casefold() == normalized(target).casefold() != "",
-    "markup": lambda *pair: any(_MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in pair),
+    "markup": lambda *pair: any(MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in pair),
 }
 
 
@@ -59,9 +58,10 @@ def cleaned(
     held_out: `fingerprint` of each source sentence in the splits that have files of their own.
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
-    for rule, applies in RULES.items():
+    rules = {**RULES, TOO_LONG: lambda source, target: max(len(source), len(target)) > data.longest}
+    for rule in dict.fromkeys(("empty", TOO_LONG, *RULES)):
         if rule in wanted:
-            pairs = without(rule, applies, pairs, leave_out)
+            pairs = without(rule, rules[rule], pairs, leave_out)
     if "length" in wanted:
         first = list(islice(pairs, LEARNED_FROM))
         ratio = median([len(target) / len(source) for source, target, _ in first if source and target] or [1.0])
@@ -160,7 +160,7 @@ def _wrong_language(data: DataConfig) -> Callable[[str, str], bool] | None:
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     known = {label for label in identifier.labels if len(label) == 2}  # no dialects, which names are taken for
     identifier.set_languages(known)
-    source, target = ({"nb": "no"}.get(code := main_code(each), code) for each in (data.source, data.target))
+    source, target = ({"nb": "no"}.get(code := main_code(each), code) for each in (data.source, data.into))
     if unknown := [code for code in (source, target) if code not in known]:
         log.info("text in %s is not checked for its language: py3langid does not know it", " and ".join(unknown))
 

@@ -20,6 +20,7 @@ from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import kind_of
 from transformer_cli.system.terminal import counted
+from transformer_cli.text.forms import JSON, TMX, XML, form_of
 from transformer_cli.text.lines import (
     LONGEST_LINE,
     PACKED,
@@ -28,7 +29,6 @@ from transformer_cli.text.lines import (
     Placed,
     Recoded,
     aligned,
-    refuse_no_text,
     unpacked,
     wide_lines,
 )
@@ -40,13 +40,11 @@ LeaveOut = Callable[[str, str, str, Place], None]
 LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
 READ = 1 << 14  # bytes of TMX at a time, whose elements are in memory
 LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of TMX, and elements inside each other
+TABLE, ONE_SIDE = "table", "one side"  # formats beside TMX and JSON lines
 ROLES = (("source", "src"), ("target", "tgt", "trg"))  # what a side is called where its language is not
 CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
 WITHOUT = "a unit without one of the languages"
 
-_TMX = re.compile(r"(?:\s|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->)*(?:<!DOCTYPE\s+tmx\b|<(?:\w+:)?tmx\b)")
-_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|!--|html\b|xliff\b)", re.IGNORECASE)
-_JSON = re.compile(r"\s*[\[{]\s*[\[{\"]")
 _ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
 _DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
 _UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
@@ -65,7 +63,7 @@ def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: Le
     for text in texts:
         if isinstance(text, FilePair):
             for path in (text.source, text.target):
-                if _TMX.match(_beginning(path)):
+                if form_of(_beginning(path)) == TMX:
                     alone = f"name it alone, as in data.files.train: [{path.name}]"
                     raise DataError(f"{path}: a TMX file has both sides; {alone}")
             pairs = aligned(text.source, text.target)
@@ -87,16 +85,15 @@ def count_pairs(texts: Iterable[FilePair | Path], data: DataConfig) -> int:
 
 def format_of(path: Path, data: DataConfig) -> str:
     """Returns which of FORMATS a file with both sides is in. Raises DataError, which says what it is otherwise."""
-    text = _beginning(path)
-    if not text.strip():
+    beginning = _beginning(path)
+    if not beginning.strip():
         raise DataError(f"{path}: an empty file; name one with text")
-    if _TMX.match(text):
-        return "TMX"
-    if _XML.match(text):
-        raise DataError(f"{path}: XML or HTML, but not TMX; export its text as TMX, TSV or CSV")
-    if _JSON.match(text):
-        return "JSON lines"
-    return "table" if _delimiter(text, path, data) else "one side"
+    form = form_of(beginning)
+    if form in XML:
+        raise DataError(f"{path}: {form}, but not TMX; export its text as TMX, TSV or CSV")
+    if form in (TMX, JSON):
+        return form
+    return TABLE if _delimiter(beginning, path, data) else ONE_SIDE
 
 
 def unpacked_name(path: Path) -> str:
@@ -125,8 +122,8 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
         full = unpacked_name(path).removesuffix(".txt")
         for name, separator in product((full, Path(full).stem), "._-"):  # of a.de.tok, also a.de
             stem, _, suffix = name.rpartition(separator)  # of de.txt, the stem is ""
-            ranks = [_likeness(suffix, *side) for side in zip((data.source, data.target), ROLES, strict=True)]
-            if any(ranks) and (name == full or format_of(path, data) == "one side"):
+            ranks = [_likeness(suffix, *side) for side in zip((data.source, data.into), ROLES, strict=True)]
+            if any(ranks) and (name == full or format_of(path, data) == ONE_SIDE):
                 break
         else:
             if path in texts:
@@ -137,12 +134,12 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
         if sides[side]:
             raise DataError(f"{path}: {sides[side]} is the same side of the same text; leave one of them out")
         sides[side] = path
-    if len(texts) == len(paths) == 2 and all(path in texts and format_of(path, data) == "one side" for path in paths):
+    if len(texts) == len(paths) == 2 and all(path in texts and format_of(path, data) == ONE_SIDE for path in paths):
         return [FilePair(source=paths[0], target=paths[1])]
     found = [[side for side in sides if side] for sides in texts.values()]
     for sides, (path, *other) in zip(texts.values(), found, strict=True):
-        if None in sides and not other and format_of(path, data) == "one side":  # a table may be called de-en.txt
-            missing = (data.source, data.target)[sides.index(None)]
+        if None in sides and not other and format_of(path, data) == ONE_SIDE:  # a table may be called de-en.txt
+            missing = (data.source, data.into)[sides.index(None)]
             raise DataError(f"{path}: the same text in {missing} is not given; name it too")
     return [FilePair(source=sides[0], target=sides[1]) if len(sides) == 2 else sides[0] for sides in found]
 
@@ -179,12 +176,10 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
                 elif wanted:
                     columns = named = _columns(wanted, cells, place)
                 else:
-                    if not named and any(
-                        _rank(cell, each) == 2 for cell in cells for each in (data.source, data.target)
-                    ):
+                    if not named and any(_rank(cell, each) == 2 for cell in cells for each in (data.source, data.into)):
                         raise DataError(
                             f"{place} looks like a heading ({_shown(cells)}), but not of {data.source} and "
-                            f"{data.target}; name their columns (--columns, or data.columns)"
+                            f"{data.into}; name their columns (--columns, or data.columns)"
                         )
                     columns = named or (0, 1)
                 if named:
@@ -203,11 +198,12 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
 
 
-def _delimiter(text: str, path: Path, data: DataConfig) -> str | None:
+def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
     """Returns what separates the cells of a table, by its first line; None if nothing does.
 
     Without a heading, a CSV is called so, and has commas, unless semicolons alone make its rows equally long.
     """
+    text = beginning.decode(errors="replace")
     first = text.lstrip(" \r\n").partition("\n")[0].replace('"', "")
     if "\t" in first or first.startswith("sep="):
         return "\t" if "\t" in first else first[4:5] or None
@@ -237,7 +233,7 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
         keys = list(found)
         columns = _columns(data.columns, keys, place) if data.columns else _sides(keys, data)
         if columns is None:
-            wanted = f"{data.source} and {data.target}, or source and target"
+            wanted = f"{data.source} and {data.into}, or source and target"
             raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
         source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
@@ -263,7 +259,7 @@ def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
 
 def _units(path: Path) -> Iterator[Element]:
     """Yield the units of a TMX document; holds one of them. No entities may be declared but of short texts."""
-    if _ENTITY.search(_beginning(path)):
+    if _ENTITY.search(_beginning(path).decode(errors="replace")):
         raise DataError(f"{path}: declares an entity that is more than a short text; TMX needs none: take it out")
     parser: Any = XMLPullParser(("start", "end"))
     around: list[Element] = []  # the elements that are open
@@ -302,9 +298,10 @@ def _units(path: Path) -> Iterator[Element]:
 
 
 def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    what = form_of(_beginning(path)) or "text of one column"
     raise DataError(
-        f"{path}: text of one column, but both sides of each pair are wanted; name the file of the other side too, as "
-        f"in NAME.{data.source} and NAME.{data.target}, or {{source: …, target: …}} in data.files"
+        f"{path}: {what}, but both sides of each pair are wanted; name the file of the other side too, as in "
+        f"NAME.{data.source} and NAME.{data.into}, or {{source: …, target: …}} in data.files"
     )
 
 
@@ -325,15 +322,15 @@ def _text(element: Element) -> str:
 
 
 FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
-    "TMX": _tmx,
-    "JSON lines": _json_lines,
-    "table": _table,
-    "one side": _one_side,
+    TMX: _tmx,
+    JSON: _json_lines,
+    TABLE: _table,
+    ONE_SIDE: _one_side,
 }
 
 
-def _beginning(path: Path) -> str:
-    """Returns the text at the beginning of a file. Raises DataError if it is of a kind that is known and not read."""
+def _beginning(path: Path) -> bytes:
+    """Returns the beginning of a file, unpacked. Raises DataError if it is of a kind that is known and not read."""
     content = b""
     try:
         with unpacked(path) as file:
@@ -342,14 +339,13 @@ def _beginning(path: Path) -> str:
     except DataError:
         if not content:  # else who reads the pairs comes to that place, and says how many stand before it
             raise
-    refuse_no_text(content, path)  # what is packed in it
-    return content.decode("utf-8-sig", "replace")
+    return content.removeprefix(BOM_UTF8)
 
 
 def _sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
-    for language, roles in zip((data.source, data.target), ROLES, strict=True):
+    for language, roles in zip((data.source, data.into), ROLES, strict=True):
         ranks = [_likeness(name, language, roles) for name in names]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)

@@ -1,4 +1,4 @@
-"""A prepared dataset on disk: its manifest, its text, and its ids and offsets, which are mapped into memory.
+"""A dataset on disk: its manifest, its text, and its ids and offsets, which are written chunk by chunk, and mapped.
 
 Refuses files that do not match the manifest.
 
@@ -14,24 +14,35 @@ data/multi30k.de-en-1a2b3c4d/
     left-out.tsv.gz                 what cleaning left out: rule, file, line or unit, source, target
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.schema import DataConfig, Shapes, fields_that_shape
+from transformer_cli.config.schema import DataConfig, Decides, fields_that_decide
 from transformer_cli.errors import DataError, FileError
+from transformer_cli.system import progress
+from transformer_cli.system.checked import check_file, read_checked_json
 from transformer_cli.system.files import sha256
-from transformer_cli.system.sums import check_file, read_checked_json
-from transformer_cli.text.codec import Codecs, codec_files, codec_sums
+from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.text.lengths import Rows
-from transformer_cli.text.vocabulary import MARKERS
+from transformer_cli.text.vocabulary import MARKERS, UNK
 
 FORMAT_VERSION = 2
+BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
+CHUNK = 1_000  # pairs that are encoded at once; a worker tokenises them in a tenth of a second
+
+Pair = tuple[str, str]
+Texts = tuple[tuple[str, ...], ...]
+"""(source texts, target texts) of a chunk"""
+Add = Callable[[Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]], None]
+"""Writes a chunk: of each side, its ids (tokens,), all sentences end to end, and lengths (sentences,)"""
 Opened = TypeVar("Opened")
 _REMAKE = "delete the folder and run `tfm prepare` again"
 
@@ -208,11 +219,13 @@ def shaping_settings(data: DataConfig) -> dict[str, Any]:
 
     So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
     """
-    shaping = fields_that_shape(DataConfig, Shapes.DATASET, Shapes.CODEC)
+    shaping = fields_that_decide(DataConfig, Decides.DATASET, Decides.CODEC)
     values = data.model_dump(mode="json", include={**shaping, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    optional = ("max_words", "columns", "clean", "held_out")
+    optional = ("max_words", "columns", "clean", "longest", "held_out", "to")
+    if not data.subwords.symbols:
+        del values["subwords"]["symbols"]
     unused |= {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
     return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
 
@@ -232,3 +245,66 @@ def is_text_of(manifest: Mapping[str, Any], data: DataConfig) -> bool:
     return recorded.keys() == given.keys() and all(
         read(path) == sums[name] if path.is_file() else recorded[name].name == path.name for name, path in given.items()
     )
+
+
+@contextmanager
+def writing(folder: Path, name: str, size: int) -> Iterator[Add]:
+    """Write a split of `size` pairs; its files are whole when the block ends."""
+    stems = [f"{folder / name}.{side}" for side in SIDES]
+    all_lengths = [[np.zeros(1, np.int64)] for _ in SIDES]
+    with ExitStack() as opened:
+        id_files = [opened.enter_context(open(f"{stem}.ids.npy", "wb")) for stem in stems]
+        bar = opened.enter_context(progress.bar(f"prepare {name}", size, " sentences"))
+        for file in id_files:
+            _write_header(file, 0)
+
+        def add(ids: Sequence[NDArray[np.int32]], lengths: Sequence[NDArray[np.int64]]) -> None:
+            for side in range(len(SIDES)):
+                id_files[side].write(ids[side].tobytes())
+                all_lengths[side].append(lengths[side])
+            bar.update(len(lengths[0]))
+
+        yield add
+        for stem, file, found in zip(stems, id_files, all_lengths, strict=True):
+            offsets = np.cumsum(np.concatenate(found))
+            np.save(f"{stem}.offsets.npy", offsets)
+            file.seek(0)
+            _write_header(file, int(offsets[-1]))
+
+
+def _write_header(file: IO[bytes], n_ids: int) -> None:
+    """Write the header of the ids. NumPy pads it so that that of a larger number takes the same place."""
+    header = {"descr": np.dtype(np.int32).str, "fortran_order": False, "shape": (n_ids,)}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def blocks(path: Path, mode: Literal["r", "r+"] = "r") -> Iterator[NDArray[np.int32]]:
+    """Yield the ids in a file part by part; with mode r+, what is put into a part is written to the file."""
+    ids = np.load(path, mmap_mode=mode)
+    for start in range(0, len(ids), BLOCK):
+        yield ids[start : start + BLOCK]
+
+
+def renumber(path: Path, final_ids: NDArray[np.int32]) -> None:
+    """Replace each id in a file by final_ids[id]."""
+    for block in blocks(path, "r+"):
+        block[:] = final_ids[block]
+
+
+def count(folder: Path, name: str) -> dict[str, Any]:
+    """Returns the counts of a split that was written, as the manifest keeps them."""
+    counts: dict[str, Any] = {}
+    for side in SIDES:
+        offsets = np.load(folder / f"{name}.{side}.offsets.npy")
+        n_unknown = sum(int(np.count_nonzero(block == UNK)) for block in blocks(folder / f"{name}.{side}.ids.npy"))
+        tokens, longest = int(offsets[-1]), int(np.diff(offsets).max())
+        counts["sentences"] = len(offsets) - 1
+        counts[side] = {"tokens": tokens, "unknown_rate": n_unknown / tokens, "longest": longest}
+    return counts
+
+
+def chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
+    """Yield the source texts and the target texts of CHUNK pairs at a time."""
+    pairs = iter(pairs)
+    while chunk := list(islice(pairs, CHUNK)):
+        yield tuple(zip(*chunk, strict=True))

@@ -1,30 +1,48 @@
-"""Parallel text → a dataset on disk: its fingerprint, whether it exists already, its manifest, and its overlaps."""
+"""Parallel text → a dataset on disk: its fingerprint, its manifest, and what looks wrong in it.
+
+What looks wrong and is not surely wrong (overlaps, swapped sides, text that is not plain) is one warning for each kind
+of thing, never an error.
+"""
 
 import hashlib
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import islice
+from operator import eq
 from pathlib import Path
 from typing import Any
 
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.corpora.corpora import Corpus, open_corpus
-from transformer_cli.corpora.gathering import gather, gathered
-from transformer_cli.corpora.notices import warn_of_text
-from transformer_cli.datasets.dataset import FORMAT_VERSION, Dataset, read_manifest, shaping_settings, without_places
+from transformer_cli.corpora.cleaning import MARKUP
+from transformer_cli.corpora.corpora import Corpus, gather, gathered, open_corpus
+from transformer_cli.datasets.dataset import (
+    FORMAT_VERSION,
+    Dataset,
+    count,
+    read_manifest,
+    shaping_settings,
+    without_places,
+)
 from transformer_cli.datasets.subword_corpus import encode_by_subwords
 from transformer_cli.datasets.word_corpus import encode_by_words
-from transformer_cli.datasets.writer import count
 from transformer_cli.errors import DataError
+from transformer_cli.system.checked import write_sums
 from transformer_cli.system.files import new_folder, sweep, write_json
 from transformer_cli.system.locks import exclusive
-from transformer_cli.system.sums import write_sums
-from transformer_cli.text.codec import Codecs, codec_sums
+from transformer_cli.text.codec import SIDES, Codecs, codec_sums
+from transformer_cli.text.forms import form_of
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.words import SPACY_VERSION
+
+BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
+LOOKED_AT = 1_000  # lines of each side of each split
+MOST = 0.5  # the share of lines that makes one kind of text of it
+MANY_TIMES = 4  # the unknown words of training
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +97,10 @@ def make_dataset(
         return Prepared(folder, manifest, created=False)
     lock = data_dir / f".{folder.name}.lock"
     try:
-        with ExitStack() as held:
+        with ExitStack() as opened:
             with suppress(BlockingIOError):  # another `tfm prepare` makes the same: the faster one's stays
-                if held.enter_context(exclusive(lock)):
-                    held.callback(lock.unlink)
+                if opened.enter_context(exclusive(lock)):
+                    opened.callback(lock.unlink)
                     sweep(data_dir, of=folder.name, idle_s=0)
             with new_folder(folder) as unfinished:
                 manifest = _write_dataset(unfinished, data, corpus, codec_dir, {"fingerprint": fingerprint, **given})
@@ -118,9 +136,6 @@ def _write_dataset(
     write_json(folder / "manifest.json", manifest)
     write_sums(folder)
     return manifest
-
-
-BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
 
 
 def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[str, dict[str, int]]:
@@ -161,3 +176,56 @@ def warn_of_overlap(manifest: dict[str, Any]) -> None:
             "leave them out of the training text, and prepare again",
             ", ".join(found),
         )
+
+
+def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Warn of text that is the same on both sides, swapped, unlike the training text, or no plain text.
+
+    folder, manifest: a dataset's.
+    """
+    texts = {
+        (split, side): lines
+        for split in manifest["splits"]
+        for side, lines in zip(SIDES, zip(*islice(gathered(folder, split), LOOKED_AT), strict=True), strict=True)
+    }
+    formats: dict[str, list[str]] = {}
+    for (split, side), lines in texts.items():
+        found = Counter(form_of(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
+        name, n = found.most_common(1)[0]
+        if name and n >= MOST * len(lines):
+            formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
+    for name, where in formats.items():
+        log.warning(
+            "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
+        )
+    same = [
+        split
+        for split in manifest["splits"]
+        if sum(map(eq, texts[split, "source"], texts[split, "target"])) > MOST * len(texts[split, "source"])
+    ]
+    if same:
+        log.warning("source and target are the same text: %s; correct data.files", ", ".join(same))
+    parts = {
+        key: {line[start : start + 3] for line in lines for start in range(len(line))} for key, lines in texts.items()
+    }
+    held_out = [split for split in manifest["splits"] if split != "train"]
+    swapped = [
+        split
+        for split in held_out
+        if all(
+            _shared(parts[split, side], parts["train", other]) > _shared(parts[split, side], parts["train", side])
+            for side, other in (SIDES, SIDES[::-1])
+        )
+    ]
+    if swapped:
+        log.warning("source and target seem to be swapped, beside train: %s; correct data.files", ", ".join(swapped))
+    for side in SIDES:
+        rates = {split: counts[side]["unknown_rate"] for split, counts in manifest["splits"].items()}
+        for split in held_out if not swapped else ():
+            if rates[split] > max(0.05, MANY_TIMES * rates["train"]):
+                what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%: is it text of the same kind?"
+                log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
+
+
+def _shared(parts: set[str], others: set[str]) -> float:
+    return len(parts & others) / max(1, len(parts))

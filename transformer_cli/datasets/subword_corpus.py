@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.corpora.gathering import gathered
-from transformer_cli.datasets.word_cutting import Pair, chunks
-from transformer_cli.datasets.writer import writing
+from transformer_cli.corpora.corpora import gathered
+from transformer_cli.datasets.dataset import Pair, chunks, writing
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import progress
 from transformer_cli.text.codec import Codecs, SubwordCodec
@@ -83,9 +82,10 @@ def _learn(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCo
         raise ConfigError(
             "data.subwords.algorithm: imported pieces are not learned; let data.codec name a run with them"
         )
-    for language, text in zip(languages, texts, strict=True):
+    for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
+        symbols = () if side else settings.symbols
         try:
-            models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm))
+            models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm, symbols=symbols))
         except ConfigError as error:
             raise ConfigError(f"{error} ({language})") from None
     source, target = (

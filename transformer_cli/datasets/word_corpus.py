@@ -1,25 +1,30 @@
-"""Encodes a corpus by words: counts the tokens of the training split, makes the codecs, and encodes every split.
+"""Encodes a corpus by words: cuts its text on several cores, counts words, makes the codecs, and encodes every split.
 
 The training split is read once. Its tokens get provisional ids in the order in which they first appear; when all are
-counted, one pass over the ids on disk turns them into the final ones. Memory holds word forms, not sentences.
+counted, one pass over the ids on disk turns them into the final ones. Memory holds word forms, not sentences. Text is
+cut chunk by chunk, in order: in this process, or in worker processes.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from transformer_cli.compute.threads import available_cores
+from transformer_cli.compute.threads import SideBySide, available_cores
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.corpora.gathering import gathered
-from transformer_cli.datasets.word_cutting import Chunk, cutting
-from transformer_cli.datasets.writer import blocks, renumber, writing
+from transformer_cli.corpora.corpora import gathered
+from transformer_cli.datasets.dataset import Pair, Texts, blocks, chunks, renumber, writing
+from transformer_cli.errors import DataError
+from transformer_cli.system.workers import workers_of
 from transformer_cli.text.codec import SIDES, Codecs, WordCodec
 from transformer_cli.text.reading import lower, normalized
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary, import_torchtext
-from transformer_cli.text.words import SPACY_VERSION, Joins, learn_joins
+from transformer_cli.text.words import SPACY_VERSION, Joins, Tokenizer, learn_joins
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +32,42 @@ FEW = 5_000  # one process has tokenised this many pairs before workers would ha
 MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
 MANY_WORDS = 50_000  # above which a warning speaks of subwords
 JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
+
+Settings = tuple[str, str, bool]  # language of the source, of the target, whether to lower-case
+
+
+@dataclass(frozen=True)
+class CutSide:
+    """One side of some sentences, cut into words.
+
+    "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
+
+        forms    ein  hund  ,  mann  .
+        ids      0  1  2  0  3  4    0  1
+        lengths  6                   2
+        glued    -  x  -  -  x  x    -  x
+    """
+
+    ids: NDArray[np.int32]
+    """(tokens,): all sentences end to end; word i is forms[ids[i]]"""
+    lengths: NDArray[np.int64]
+    """(sentences,): how many tokens each sentence has"""
+    forms: list[str]
+    """the distinct words, in the order in which they first appear"""
+    glued: NDArray[np.bool_]
+    """(tokens,): True if no space follows the word in the text: glued to the next one, or at the end of the text"""
+
+    def sentences(self) -> Iterator[list[str]]:
+        """Yield the words of each sentence."""
+        words = [self.forms[index] for index in self.ids.tolist()]
+        start = 0
+        for length in self.lengths.tolist():
+            yield words[start : start + length]
+            start += length
+
+
+Chunk = tuple[Texts, list[CutSide]]
+"""The texts of some sentence pairs, and their words: [source, target]"""
 
 
 def encode_by_words(
@@ -70,14 +111,14 @@ def encode_by_words(
     }
 
 
-def _learn(folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int) -> tuple[WordCodec, WordCodec]:
+def _learn(folder: Path, data: DataConfig, found: Iterable[Chunk], size: int) -> tuple[WordCodec, WordCodec]:
     """Write the training split; returns the codecs learned from it, of the source and of the target."""
     known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
     if data.joint_vocabulary:
         known[1] = known[0]
     neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
     with writing(folder, "train", size) as add:
-        for _, sides in chunks:
+        for _, sides in found:
             ids = [
                 np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
                 for forms, side in zip(known, sides, strict=True)
@@ -128,3 +169,60 @@ def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequ
     for path in paths:
         renumber(path, final_ids)
     return vocabulary
+
+
+def open_cutter(settings: Settings) -> Callable[[Texts], list[tuple[Any, ...]]]:
+    """Returns a function from the texts of a chunk to the fields of [source, target], arrays as bytes.
+
+    Raises ConfigError as Tokenizer does.
+    """
+    *languages, lowercase = settings
+    tokenizers = [Tokenizer(str(language), lowercase=bool(lowercase)) for language in languages]
+    return lambda texts: [_cut(*side) for side in zip(tokenizers, texts, strict=True)]
+
+
+def _cut(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[bytes, bytes, list[str], bytes]:
+    known: dict[str, int] = {}
+    ids: list[int] = []
+    lengths: list[int] = []
+    glued: list[bool] = []
+    for text in texts:
+        tokens = tokenizer.split(text)
+        ids += [known.setdefault(word, len(known)) for word in tokens.words]
+        lengths.append(len(tokens.words))
+        glued += tokens.glued
+    return np.array(ids, np.int32).tobytes(), np.array(lengths, np.int64).tobytes(), list(known), bytes(glued)
+
+
+@contextmanager
+def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
+    """Yields a function from pairs to chunks of them, in order, with their words: the same for any `processes`.
+
+    If `processes` is 1, this process does the work; otherwise that many workers do, each with a thread that waits for
+    it, and none of them is left at the end of the block.
+
+    Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
+    """
+    with ExitStack() as opened:
+        cut = (
+            open_cutter(settings)
+            if processes == 1
+            else opened.enter_context(workers_of(open_cutter, settings, processes))
+        )
+        threads = opened.enter_context(SideBySide(processes))
+        yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), chunks(pairs))
+
+
+def _sides(cut: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
+    """Returns the words of a chunk. Raises DataError if the worker that cuts them is dead or dies."""
+    try:
+        found = cut(texts)
+    except EOFError as how:
+        raise DataError(
+            f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, for example with "
+            "`taskset --cpu-list 0 tfm prepare`"
+        ) from None
+    return [
+        CutSide(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_))
+        for ids, lengths, forms, glued in found
+    ]

@@ -42,8 +42,9 @@ LEAST_BEAM = 5  # places of a search with terms
 class TransformerEngine:
     """An `interface.Engine` of one Transformer, or of several as an ensemble, in torch: it can do everything.
 
-    On the CPU, each of the caller's torch threads decodes a batch of its own. The products of a decoding step are
-    small: if one were split between threads, these would mostly wait.
+    On the CPU, each of the caller's torch threads decodes a batch of its own, and few sentences become as many batches
+    as there are threads. The products of a decoding step are small: if one were split between threads, these would
+    mostly wait for each other, and for any other program that keeps one of them from its core.
     """
 
     def __init__(self, models: Sequence[Transformer]) -> None:
@@ -82,9 +83,14 @@ class TransformerEngine:
             with autocast(self._device, precision):  # holds for one thread
                 return rows, decode(models, [sentences[row] for row in rows], settings, before_step=before_step)
 
-        n_workers = min(torch.get_num_threads() if self.is_on_cpu else 1, len(batches)) or 1
-        with SideBySide(n_workers) as workers:
+        is_alone = self._threads == 1
+        with SideBySide(min(self._threads, len(batches)) or 1, threads=None if is_alone else 1) as workers:
             yield from workers.run(decode_batch, batches)
+
+    @property
+    def _threads(self) -> int:
+        """How many batches are decoded at a time."""
+        return torch.get_num_threads() if self.is_on_cpu else 1
 
     def _batches(
         self, sentences: Sequence[Wanted], settings: TranslationSettings
@@ -97,7 +103,9 @@ class TransformerEngine:
         return [
             ([rows[place] for place in places], way)
             for rows, way in ((others, settings), (with_terms, wider))
-            for places in longest_first([sentences[row].ids for row in rows], positions, way.rows_of_each)
+            for places in longest_first(
+                [sentences[row].ids for row in rows], positions, way.rows_of_each, self._threads
+            )
         ]
 
 
@@ -139,7 +147,7 @@ def decode(
         if terms:
             return beam_search_with_terms(decoder, rules, terms, beam_size=settings.beam_size, n_best=settings.n_best)
         if settings.beam_size == 1:
-            return [[each] for each in greedy(decoder, rules)]
+            return [[each] for each in greedy(decoder, rules, scores=settings.scores)]
         return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best)
 
 

@@ -143,15 +143,21 @@ class Engine(Protocol):
         """
 
 
-def longest_first(sentences: Sequence[Sized], positions: int, rows_of_each: int = 1) -> list[list[int]]:
+def longest_first(
+    sentences: Sequence[Sized], positions: int, rows_of_each: int = 1, n_batches: int = 1
+) -> list[list[int]]:
     """Returns the rows of batches of sentences of similar length.
 
     A batch has at most `positions` padded positions, and MOST_ROWS hypotheses, if each sentence has rows_of_each. The
-    longest come first, so that batches that are decoded side by side end at about the same time.
+    longest come first, so that batches that are decoded side by side end at about the same time. There are at least
+    n_batches of them if there are as many sentences.
     """
     lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
     most = max(1, MOST_ROWS // rows_of_each)
     groups = groups_by_length(lengths, positions)[::-1]
+    if len(groups) < (least := min(n_batches, len(lengths))):  # 5 sentences for 4 batches: 2, 1, 1, 1
+        shares = [np.array_split(group, -(-len(group) * least // len(lengths)))[::-1] for group in groups]
+        groups = [share for of_group in shares for share in of_group]
     return [group[start : start + most].tolist() for group in groups for start in range(0, len(group), most)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from transformer_cli.documents.held import Link, Span, edge_after, edge_before, word_edges
+from transformer_cli.documents.held import Link, Span, Taken, edge_after, edge_before, word_edges
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import read_lines
 from transformer_cli.text.reading import is_word, nfc
@@ -148,7 +148,7 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
                 yield start, start + len(word)
             start = within.find(word, start + 1)
 
-    taken = _Taken(text)
+    taken = Taken(text)
     left: dict[str, Iterator[Span]] = {}  # what is taken once stays so: each word is looked for once
     found: list[Span | None] = []
     for term in terms:
@@ -166,7 +166,7 @@ def replaced(
     terms: from left to right. Of several words the last are replaced, as many as the term has: an article may be linked
     to its noun, too. kept: what is not replaced.
     """
-    edges, taken = word_edges(text), _Taken(text, kept)
+    edges, taken = word_edges(text), Taken(text, kept)
     new: dict[Span, str] = {}
     left = []
     for term, own in zip(terms, linked(terms, links), strict=True):
@@ -195,23 +195,6 @@ def linked(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span]]:
         for number in range(bisect_right(ends, start), bisect_left(starts, end)):
             found[number].append(other)
     return found
-
-
-class _Taken:
-    """Which characters of a text are taken."""
-
-    def __init__(self, text: str, spans: Sequence[Span] = ()) -> None:
-        self._characters = bytearray(len(text))
-        for span in spans:
-            self.take(span)
-
-    def is_free(self, span: Span) -> bool:
-        return self._characters.find(1, *span) < 0
-
-    def take(self, span: Span) -> Span:
-        """Returns the span, which is taken now."""
-        self._characters[slice(*span)] = b"\1" * (span[1] - span[0])
-        return span
 
 
 def _words_between(text: str, edges: Sequence[int], start: int, end: int) -> Iterator[Span]:

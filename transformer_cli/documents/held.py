@@ -60,13 +60,12 @@ class Holder:
         """
         found = [_stripped(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
         found = [each for each in found if each[0] < each[1]]
-        taken = {place for start, end in found for place in range(start, end)}
+        taken = Taken(text, found)
         matches = [each.span() for each in PLACEHOLDERS.finditer(text) if self.placeholders]
         candidates = [(_bracketed(text, *span), span) for span in matches]
         for spans in (*candidates, *([each.span()] for each in re.finditer(STAND_IN, text))):
-            if free := [span for span in spans if taken.isdisjoint(range(*span))]:
-                found.append(free[0])
-                taken.update(range(*free[0]))
+            if free := next(filter(taken.is_free, spans), None):
+                found.append(taken.take(free))
         return sorted(found)
 
     def masked(self, text: str) -> str:
@@ -100,6 +99,24 @@ def word_links(
     targets = token_spans(text, tokens, [other for _, other in held])
     pairs = ((sources[index], target) for index, target in zip(alignment, targets, strict=False))
     return sorted([*held, *((one, other) for one, other in pairs if one and other)], key=lambda link: link[1])
+
+
+class Taken:
+    """Which characters of a text are taken."""
+
+    def __init__(self, text: str, spans: Sequence[Span] = ()) -> None:
+        self._characters = bytearray(len(text))
+        for span in spans:
+            self.take(span)
+
+    def is_free(self, span: Span) -> bool:
+        """Whether none of a span is taken."""
+        return self._characters.find(1, *span) < 0
+
+    def take(self, span: Span) -> Span:
+        """Returns the span, which is taken now."""
+        self._characters[slice(*span)] = b"\1" * (span[1] - span[0])
+        return span
 
 
 class Placing:

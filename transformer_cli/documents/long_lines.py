@@ -12,7 +12,7 @@ from typing import Literal
 from transformer_cli.documents.held import BUILT_IN, Holder, Span
 from transformer_cli.documents.sentences import pieces, sentences
 from transformer_cli.errors import DataError
-from transformer_cli.text.codec import Codec, Encoded
+from transformer_cli.text.codec import Codec, Encoded, asking_like
 from transformer_cli.text.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
 from transformer_cli.text.vocabulary import MARKERS
 
@@ -130,7 +130,8 @@ class LongLines:
         return parts[0] if len(parts) == 1 else Line(sentence, NO_TOKENS, parts=parts)
 
     def _pieces(self, line: str, masked: str, span: Span, most_tokens: int) -> Iterator[Line]:
-        encode = cache(lambda start, end: self._encode(line[start:end]))
+        own = replace(self, codec=asking_like(self.codec, line))
+        encode = cache(lambda start, end: own._encode(line[start:end]))
         for start, end in pieces(masked, span, lambda *span: len(encode(*span)) <= most_tokens):
             yield replace(self.encoded(line[start:end], encode(start, end)), start=start)
 

@@ -12,9 +12,12 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Generic, Literal
 
+from transformer_cli.config.load import settings_by_key
+from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
-from transformer_cli.evaluation.metrics import METRICS, sentence_chrf, text_metrics, warn_of_form
+from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, text_metrics, warn_of_form
 from transformer_cli.evaluation.statistics import (
     ByMetric,
     Difference,
@@ -26,6 +29,7 @@ from transformer_cli.evaluation.statistics import (
     recipe_scores,
     verdicts,
 )
+from transformer_cli.runs.listing import differing_settings
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lines import read_lines
@@ -33,9 +37,11 @@ from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)
 
+BY_CHANCE = ("training.seed", "training.device", "training.lanes")  # in which the runs of a recipe may differ
+
 
 @dataclass(frozen=True)
-class Terms:
+class Conditions:
     """On what text systems are compared, and how it is scored."""
 
     splits: Sequence[str] = ()
@@ -48,19 +54,23 @@ class Terms:
     """score without case; this happens by itself if a run is lower-cased"""
     language: str | None = None
     """the language of the translations, for sacreBLEU's tokeniser; by default the runs', or en"""
-    metrics: Sequence[str] = ()
+    metrics: str | Sequence[str] = ()
     """which of "chrf++" and "ter" to find, too; the verdicts are by BLEU and chrF alone"""
+    beam_size: int | None = None
+    """how all runs search (None: each as its own config says)"""
     device: str = "auto"
     data_dir: Path = Path("data")
     runs_dir: Path = Path("runs")
 
 
 @dataclass(frozen=True)
-class Translated:
+class Outputs:
     """A text, what each system wrote for it, and how that is scored."""
 
     text: ParallelText
     systems: Sequence[Sequence[str]]
+    searches: Sequence[str | None]
+    """how each of them searched; None for a file"""
     language: str
     lowercase: bool
 
@@ -93,6 +103,8 @@ class System(Generic[Score]):
     """None for the first one"""
     examples: list[Example] = field(default_factory=list)
     """the sentences whose chrF differs most from the first system's, the largest difference first"""
+    search: str | None = None
+    """how it searched, such as "beam 6, length penalty 1"; None for files"""
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -114,24 +126,26 @@ class Comparison(Generic[Score]):
     """`recipes` in JSON, if these are judged"""
 
 
-def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) -> list[Comparison[PairedScore]]:
+def compare(
+    names: Sequence[str], conditions: Conditions = Conditions(), *, examples: int = 3
+) -> list[Comparison[PairedScore]]:
     """Compare the first of these runs or files of translations with each other one; returns one result per text.
 
     examples: how many sentences are shown of each pair. Raises CheckpointError or DataError.
     """
+    further, opened = further_metrics(conditions.metrics), [_open(name, conditions.runs_dir) for name in names]
     comparisons = []
-    for written in _translate_all(names, terms):
+    for written in _translate_all(names, opened, conditions):
         text, systems, lowercase = written.text, written.systems, written.lowercase
         note(f"{text.name}: testing whether chance explains the differences")
-        tests = paired_tests(
-            systems, *text.references, language=written.language, lowercase=lowercase, further=terms.metrics
-        )
+        tests = paired_tests(systems, *text.references, language=written.language, lowercase=lowercase, further=further)
         n_sentences = len(text.references[0])
         single = [sentence_chrf(lines, *text.references, lowercase=lowercase) if examples else [] for lines in systems]
         comparison = _comparison(
             text,
             names,
             tests,
+            written.searches,
             judges=[counted(n_sentences, "sentence")] * (len(names) - 1),
             # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
             # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
@@ -142,7 +156,9 @@ def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) 
     return comparisons
 
 
-def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) -> list[Comparison[RecipeScore]]:
+def compare_recipes(
+    recipes: Sequence[Sequence[str]], conditions: Conditions = Conditions()
+) -> list[Comparison[RecipeScore]]:
     """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
 
     recipes: at least two runs of each, all different. Raises CheckpointError or DataError.
@@ -150,13 +166,16 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
     names = [name for runs in recipes for name in runs]
     if few := next((runs for runs in recipes if len(runs) < 2), None):
         raise DataError(f"{few[0]}: one run has no spread; name at least two runs of each recipe, or one of each")
-    places = [(terms.runs_dir / name if (terms.runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
+    runs_dir, further = conditions.runs_dir, further_metrics(conditions.metrics)
+    places = [(runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
     if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
         raise DataError(f"{twice}: named twice; the runs must be different ones")
+    opened = [_open(name, runs_dir) for name in names]
+    _check_recipes(recipes, dict(zip(names, opened, strict=True)))
     comparisons = []
-    for written in _translate_all(names, terms):
+    for written in _translate_all(names, opened, conditions):
         case, references = written.lowercase, written.text.references
-        metrics = text_metrics(language=written.language, lowercase=case, references=references, further=terms.metrics)
+        metrics = text_metrics(language=written.language, lowercase=case, references=references, further=further)
         tests = {}
         for name, metric in metrics.items():
             scores = iter([float(metric.corpus_score(lines, None).score) for lines in written.systems])
@@ -164,7 +183,9 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
             tests[name] = ByMetric([str(metric.get_signature())], found)
         joined = [",".join(runs) for runs in recipes]
         judges = [f"{len(recipes[0])} and {len(runs)} runs" for runs in recipes[1:]]
-        comparisons.append(_comparison(written.text, joined, tests, judges=judges))
+        of_runs = iter(written.searches)
+        searches = [" / ".join(dict.fromkeys(filter(None, islice(of_runs, len(runs))))) or None for runs in recipes]
+        comparisons.append(_comparison(written.text, joined, tests, searches, judges=judges))
     return comparisons
 
 
@@ -172,6 +193,7 @@ def _comparison(
     text: ParallelText,
     names: Sequence[str],
     tests: Mapping[str, ByMetric[Score]],
+    searches: Sequence[str | None],
     *,
     judges: Sequence[str],
     least_p: float = 0.0,
@@ -187,7 +209,8 @@ def _comparison(
     for row, name in enumerate(names):
         scores = {metric: found.scores[row] for metric, found in tests.items()}
         bleu, chrf = (scores.pop(metric) for metric in METRICS)
-        systems.append(System(name, bleu, chrf, scores, said[row], examples[row] if examples else []))
+        shown = examples[row] if examples else []
+        systems.append(System(name, bleu, chrf, scores, said[row], shown, searches[row]))
     signatures = {metric: found.signatures for metric, found in tests.items()}
     judged: Literal["weights", "recipes"] = "recipes" if examples is None else "weights"
     return Comparison(text.name, len(text.references[0]), judged, signatures, systems)
@@ -215,36 +238,72 @@ def _examples(
     ]
 
 
-def _translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
+def _translate_all(names: Sequence[str], systems: Sequence[Run | Path], conditions: Conditions) -> list[Outputs]:
     """Returns for each text what the systems of these names write: one line for each line of the text.
 
-    names: runs (by name or folder), each with its own decoding settings, or files of translations. Raises
-    CheckpointError or DataError.
+    systems: runs, each with its own decoding settings, or files of translations. Raises CheckpointError or DataError.
     """
-    systems = [_open(name, terms.runs_dir) for name in names]
     runs = {name: system for name, system in zip(names, systems, strict=True) if not isinstance(system, Path)}
-    pairs = {name: f"{run.config.data.source}→{run.config.data.target}" for name, run in runs.items()}
+    pairs = {name: f"{run.config.data.source}→{run.config.data.into}" for name, run in runs.items()}
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
     lowered = [name for name, run in runs.items() if run.config.data.lowercased]
     if lowered and len(lowered) < len(set(names)):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(lowered))
-    texts = _texts(list(runs.values()), terms)
+    decoding = {
+        name: run.config.decoding.model_copy(
+            update={"beam_size": conditions.beam_size or run.config.decoding.beam_size}
+        )
+        for name, run in runs.items()
+    }
+    searches = {name: search_in_words(each) for name, each in decoding.items()}
+    if len(set(searches.values())) > 1:
+        found = "; ".join(f"{name}: {search}" for name, search in searches.items())
+        log.warning("the runs search in different ways, which are compared too (%s); --beam-size makes them one", found)
+    texts = _texts(list(runs.values()), conditions)
     if len(texts) > 1 and len(runs) < len(set(names)):
         among = ", ".join(text.name for text in texts)
         raise DataError(f"files hold the translations of one text, but there are {among}; choose one with --split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
-    lines_of = {number: _write(systems[number], texts, terms) for number in files_first}  # what is wrong is told soon
+    lines_of = {
+        number: _write(systems[number], texts, conditions) for number in files_first
+    }  # what is wrong is told soon
     written = [lines_of[number] for number in range(len(systems))]
-    language = terms.language or next((run.config.data.target for run in runs.values()), "en")
+    language = conditions.language or next((run.config.data.into for run in runs.values()), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system, strict=True):
             warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}")
     return [
-        Translated(text, systems_lines, language, terms.lowercase or bool(lowered))
-        for text, systems_lines in zip(texts, zip(*written, strict=True), strict=True)
+        Outputs(text, lines, [*map(searches.get, names)], language, conditions.lowercase or bool(lowered))
+        for text, lines in zip(texts, zip(*written, strict=True), strict=True)
     ]
+
+
+def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run | Path]) -> None:
+    """Say what makes the spread of a recipe's runs mean less. Raises DataError for the same weights under two names.
+
+    Runs of a recipe differ by chance, which is another seed. A copy of a run adds none, and another setting adds more.
+    """
+    weights: dict[str, str] = {}
+    for name, run in systems.items():
+        if isinstance(run, Run):
+            other = weights.setdefault(run.sum_of_weights, name)
+            if other != name:
+                raise DataError(f"{name}: has the weights of {other}, so they are one run; name runs of other seeds")
+    for names in recipes:
+        settings = {name: settings_by_key(run.config) for name in names if isinstance(run := systems[name], Run)}
+        of_seed: dict[int, list[str]] = {}
+        for name, values in settings.items():
+            of_seed.setdefault(values["training.seed"], []).append(name)
+        for seed, alike in of_seed.items():
+            if len(alike) > 1:
+                what = "%s: the same training.seed, %d; their spread says little of what another seed does"
+                log.warning(what, ", ".join(alike), seed)
+        for key in differing_settings(list(settings.values())):
+            if key not in BY_CHANCE:
+                each = ", ".join(f"{name} {as_line(found[key])}" for name, found in settings.items())
+                log.warning("%s differs within a recipe: %s; so their spread is not of chance alone", key, each)
 
 
 def _open(name: str, runs_dir: Path) -> Run | Path:
@@ -259,40 +318,52 @@ def _open(name: str, runs_dir: Path) -> Run | Path:
         raise CheckpointError(f"{error}; and there is no file {name}") from None
 
 
-def _texts(runs: Sequence[Run], terms: Terms) -> list[ParallelText]:
+def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
     """Returns what is translated.
 
     A warning names a run whose own dataset has other text under the same name: it may have learned from what judges it.
     """
-    if terms.references:
-        if runs and not terms.sources:
+    if conditions.references:
+        if runs and not conditions.sources:
             raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")
-        return [read_text(terms.sources, *terms.references)]
-    if terms.sources:
-        raise DataError(f"{terms.sources}: sentences to translate need their references; name their file, too")
+        return [read_text(conditions.sources, *conditions.references)]
+    if conditions.sources:
+        raise DataError(f"{conditions.sources}: sentences to translate need their references; name their file, too")
     if not runs:
         raise DataError("files of translations need a reference: name it with --reference")
-    texts = read_splits(runs[0].config.data, terms.splits, terms.data_dir)
+    texts = read_splits(runs[0].config.data, conditions.splits, conditions.data_dir)
     for run, text in product(runs[1:], texts):
         with suppress(DataError):  # its dataset is not here, or has no such split
-            (own,) = read_splits(run.config.data, [text.name], terms.data_dir)
+            (own,) = read_splits(run.config.data, [text.name], conditions.data_dir)
             if (own.sources, own.references) != (text.sources, text.references):
                 what = "%s: in its own dataset, %s is another text; make sure that it was not trained on this one"
                 log.warning(what, run.folder, text.name)
     return texts
 
 
-def _write(system: Run | Path, texts: Sequence[ParallelText], terms: Terms) -> list[list[str]]:
+def search_in_words(decoding: DecodingConfig) -> str:
+    """Returns how a run searches: "greedy", "beam 6, length penalty 1" or "samples", with what else is not usual."""
+    words = "samples" if decoding.sample else "greedy"
+    if decoding.beam_size > 1:
+        words = f"beam {decoding.beam_size}, length penalty {decoding.length_penalty:g}"
+    return words + (f", no {decoding.no_repeat_ngram} tokens twice" if decoding.no_repeat_ngram else "")
+
+
+def _write(system: Run | Path, texts: Sequence[ParallelText], conditions: Conditions) -> list[list[str]]:
     """Returns the lines that a system has for each text."""
     if isinstance(system, Path):
         lines, references = list(read_lines(system)), texts[0].references[0]
         if len(lines) != len(references):
-            where, found = terms.references[0] if terms.references else texts[0].name, counted(len(lines), "line")
+            where, found = (
+                conditions.references[0] if conditions.references else texts[0].name,
+                counted(len(lines), "line"),
+            )
             raise DataError(f"{system} has {found}, {where} has {len(references)}; line n must translate line n")
         return [lines]
-    translator, written = Translator(system, terms.device), []
+    beam = {} if conditions.beam_size is None else {"beam_size": conditions.beam_size}
+    translator, written = Translator(system, conditions.device).with_options(on_error="truncate", **beam), []
     for text in texts:
-        translations = translator.with_options(on_error="truncate").translations(text.sources)
+        translations = translator.translations(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
             log.warning("%s: %s: %s too long: cut", system.folder, text.name, counted(n_long, "sentence"))
         written.append([each.text for each in translations])

@@ -22,6 +22,7 @@ from transformer_cli.evaluation.metrics import (
     Interval,
     TextScore,
     bleu_of_tokens,
+    further_metrics,
     score_text,
     warn_of_form,
 )
@@ -101,7 +102,7 @@ def evaluate(
     device: str = "auto",
     settings: TranslationSettings | None = None,
     lowercase: bool = False,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> Iterator[Judged]:
@@ -115,6 +116,7 @@ def evaluate(
     Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
+    metrics = further_metrics(metrics)
     opened, *ensemble = (
         each if isinstance(each, Run) else Run.open(find_run(each, runs_dir)) for each in (run, *others)
     )
@@ -149,7 +151,7 @@ def judge(
     text: ParallelText,
     *,
     lowercase: bool = False,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
 ) -> Judged:
     """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
 
@@ -171,10 +173,10 @@ def judge(
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
         tokens += [[codecs.target.encode(line).tokens for line in lines] for lines in wanted[1:]]
     else:
-        tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
+        tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
     warn_of_form(texts, wanted[0], text.name)
-    further = score_text(texts, *wanted, language=data.target, lowercase=data.lowercased, further=metrics)
+    further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
     bleu, chrf = (further.pop(name) for name in METRICS)
     result = Result(
         split=text.name,

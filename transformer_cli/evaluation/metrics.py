@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transformer_cli.errors import ConfigError
 from transformer_cli.system.terminal import note
 from transformer_cli.text.reading import main_code
 
@@ -77,6 +78,18 @@ def score_text(
     return found
 
 
+def further_metrics(names: str | Sequence[str]) -> list[str]:
+    """Returns which of FURTHER_METRICS are named, each once. BLEU and chrF, which are always found, may be named, too.
+
+    names: in upper or lower case; a str is one name. Raises ConfigError for a name that no metric has.
+    """
+    known = [*map(str.lower, METRICS), *FURTHER_METRICS]
+    wanted = {str(name).lower(): name for name in ([names] if isinstance(names, str) else names)}
+    if unknown := [name for lower, name in wanted.items() if lower not in known]:
+        raise ConfigError(f"no metric {unknown[0]!r}; there are {', '.join(known)}")
+    return [name for name in wanted if name in FURTHER_METRICS]
+
+
 def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str) -> None:
     """Warn of what makes scores mean less: accents written in two ways, and text that was cut into tokens.
 
@@ -132,7 +145,7 @@ def text_metrics(
         lowercase=lowercase, tokenize=tokenizer, references=references, force=True
     )  # `warn_of_form` warns instead
     metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
-    for name in further:
+    for name in further_metrics(further):
         is_ter = name == "ter"
         metrics[name] = (
             TER(references=references) if is_ter else CHRF(word_order=2, lowercase=lowercase, references=references)

@@ -177,12 +177,12 @@ def verdicts(
     """Returns one sentence about each system but the first, beside the first one.
 
     names: of all systems. differences: by each of METRICS, those of each system but the first; which of them are real
-    is decided for all together (`surely`). judges: what the figures of each come from, such as "1,000 sentences".
+    is decided for all together (`significant`). judges: what the figures of each come from, such as "1,000 sentences".
     least_p: the smallest p that these can show, whatever a test says.
     """
     of_systems = list(zip(*differences, strict=True))
     p_values = [None if each.p is None else max(each.p, least_p) for found in of_systems for each in found]
-    all_sure = surely(p_values)
+    all_sure = significant(p_values)
     first, said = names[0], []
     for row, (name, found, judge) in enumerate(zip(names[1:], of_systems, judges, strict=True)):
         own = slice(row * len(METRICS), (row + 1) * len(METRICS))  # where the system's differences stand among all
@@ -210,7 +210,7 @@ def verdicts(
     return said
 
 
-def surely(p_values: Sequence[float | None]) -> list[bool]:
+def significant(p_values: Sequence[float | None]) -> list[bool]:
     """Which of several differences are more than chance, so that LEVEL is the risk of even one mistake (Holm 1979).
 
     The smallest p is held to LEVEL divided by the number of differences, the next one to LEVEL divided by one less,

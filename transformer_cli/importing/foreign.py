@@ -2,7 +2,7 @@
 
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,20 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.system.reading import read_bytes, read_json, shown
+from transformer_cli.system.checked import read_bytes, read_json, shown
 from transformer_cli.text.subwords import Pieces
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
+Codes = tuple[str | None, str | None]
+"""the languages of source and target, as far as they are known"""
+_CODE = "([a-z]{2,3}(?:[-_][A-Z][A-Za-z]{1,7})?)"
+_BY_NAME = (
+    re.compile(f"(?:.*[-_./])?opus-mt-(?:.*-)?{_CODE}-{_CODE}"),  # opus-mt-de-en, opus-mt-tc-big-de-en
+    re.compile(f"{_CODE}-{_CODE}"),
+)
+_BY_README = tuple(
+    re.compile(rf"(?m)^\W*{side} languages?(?:\(s\))?:\W*([a-z]{{2,3}})\W*$") for side in ("source", "target")
+)
 
 T = TypeVar("T")
 
@@ -47,8 +57,10 @@ class Foreign:
     """the row with which the target begins, which is no token (-1: zeros)"""
     pad: int | None = None
     """the row of <pad>, if there is one"""
-    languages: tuple[str | None, str | None] = (None, None)
+    languages: Codes = (None, None)
     """codes of source and target, if the files say them"""
+    symbols: tuple[str, ...] = ()
+    """what is one token wherever it stands in a source"""
 
 
 def refuse(path: Path, key: str, value: object, why: str) -> DataError:
@@ -84,7 +96,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
 
 
 def read(path: Path, reader: Callable[[Path], T], remedy: str = "download the whole folder again") -> T:
-    """Returns what a reader of `system.reading` finds in a file of the model. Raises DataError."""
+    """Returns what a reader of `system.checked` finds in a file of the model. Raises DataError."""
     try:
         return reader(path)
     except FileError as error:
@@ -116,9 +128,32 @@ def object_in(path: Path) -> dict[str, Any]:
     return value
 
 
-def in_order(path: Path, ids: Iterable[tuple[str, object]]) -> list[str]:
+def languages_of(folder: Path, *names: object) -> Codes:
+    """Returns the languages that the name of a model says, such as opus-mt-de-en, or else its README.
+
+    names: what it is called, besides the folder's name.
+    """
+    for name in (*names, folder.resolve().name):
+        for pattern in _BY_NAME:
+            if isinstance(name, str) and (found := pattern.fullmatch(name)):
+                return found[1], found[2]
+    readme = folder / "README.md"
+    text = read_bytes(readme).decode(errors="replace") if readme.is_file() else ""
+    if found := re.search(rf"opus-mt-{_CODE}-{_CODE}\b", text):
+        return found[1], found[2]
+    source, target = (pattern.search(text) for pattern in _BY_README)
+    return source and source[1], target and target[1]
+
+
+def known(*codes: Codes) -> Codes:
+    """Returns each side's first code that is known."""
+    source, target = (next((code for code in side if code), None) for side in zip(*codes, strict=True))
+    return source, target
+
+
+def in_order(path: Path, ids: Sequence[tuple[str, object]]) -> list[str]:
     """Returns the tokens of a list in the order of their ids. Raises DataError unless these are 0, 1, 2, …"""
     by_id = {number if isinstance(number, int) else -1: token for token, number in ids}
-    if not by_id or sorted(by_id) != [*range(len(by_id))]:
-        raise DataError(f"{path}: its ids are not 0, 1, 2, …, each once; download it again")
+    if not by_id or sorted(by_id) != [*range(len(ids))] or len({*by_id.values()}) < len(ids):
+        raise DataError(f"{path}: its ids are not 0, 1, 2, …, each once, each of another token; download it again")
     return [by_id[number] for number in range(len(by_id))]

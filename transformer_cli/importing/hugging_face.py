@@ -3,6 +3,7 @@
 Source: transformers' models/marian. Weights are safetensors, or a pickle of which torch reads tensors and nothing else.
 """
 
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,23 @@ HELD: dict[str, tuple[object, ...]] = {
     "static_position_embeddings": (True,),
 }
 """the settings that change what is computed, with the values that tfm computes"""
+SEARCHED: dict[str, tuple[object, ...]] = {
+    "repetition_penalty": (None, 1),
+    "min_length": (None, 0),
+    "min_new_tokens": (None, 0),
+    "encoder_no_repeat_ngram_size": (None, 0),
+    "encoder_repetition_penalty": (None, 1),
+    "forced_bos_token_id": (None,),
+    "forced_decoder_ids": (None, []),
+    "suppress_tokens": (None, []),
+    "begin_suppress_tokens": (None, []),
+    "sequence_bias": (None, {}),
+    "num_beam_groups": (None, 1),
+    "diversity_penalty": (None, 0),
+    "penalty_alpha": (None,),
+    "exponential_decay_length_penalty": (None,),
+}
+"""the same for those that change what is searched for"""
 NAMES = (
     (r"^model\.(encoder|decoder)\.layers\.", r"\1.layers."),
     (r"\.self_attn\.", ".self_attention."),
@@ -47,31 +65,50 @@ NAMES = (
 """what their names become, one after the other"""
 COMPUTED = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weight")  # sines and cosines, in old files
 
+log = logging.getLogger(__name__)
 
-def read_hugging_face(folder: Path) -> Foreign:
-    """Read the model in a folder, with the positions of Hugging Face. Raises DataError."""
+
+def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
+    """Read the model in a folder, with the positions of Hugging Face. Raises DataError.
+
+    weights: the file that has them (None: as Hugging Face calls it).
+    """
     path = folder / "config.json"
     config = object_in(path)
     generation = folder / "generation_config.json"
     searching = config | (object_in(generation) if generation.exists() else {})
     refuse_others(path, config, HELD)
-    refuse_others(generation, searching, {"repetition_penalty": (None, 1), "min_length": (None, 0)})
+    said_in = generation if generation.exists() else path
+    refuse_others(said_in, searching, SEARCHED)
     for one in ("attention_heads", "ffn_dim"):
         if config.get(f"encoder_{one}") != config.get(f"decoder_{one}"):
             raise refuse(path, f"decoder_{one}", config.get(f"decoder_{one}"), "the encoder has another one")
-    source = _vocabulary(folder, "source", "vocab.json")
+    about = folder / "tokenizer_config.json"
+    tokenizer = object_in(about) if about.exists() else {}
+    added = _added_tokens(folder, tokenizer)
+    source = _vocabulary(folder, "source", "vocab.json", added)
     separate = (folder / "target_vocab.json").exists() and not config.get("share_encoder_decoder_embeddings", True)
-    target = _vocabulary(folder, "target", "target_vocab.json" if separate else "vocab.json")
+    target = _vocabulary(folder, "target", *(("target_vocab.json", {}) if separate else ("vocab.json", added)))
     for key in ("decoder_start_token_id", "pad_token_id"):
         if type(value := config.get(key)) is not int or not 0 <= value < len(target.tokens):
             raise refuse(path, key, value, "it is not the id of a token")
-    about = folder / "tokenizer_config.json"
-    codes = object_in(about) if about.exists() else {}
-    weights, tensors = _tensors(folder)
+    bad = searching.get("bad_words_ids") or []
+    if bad not in ([], [[config["pad_token_id"]]]):
+        raise refuse(said_in, "bad_words_ids", bad, "tfm writes every token of the vocabulary but <pad>")
+    if searching.get("forced_eos_token_id") not in (None, target.tokens.index(foreign.EOS)):
+        raise refuse(said_in, "forced_eos_token_id", searching["forced_eos_token_id"], f"it is not {foreign.EOS}")
+    path_of_weights, tensors = _tensors(folder, weights)
+    longest, most = searching.get("max_length"), config.get("max_position_embeddings")
+    if isinstance(longest, int) and isinstance(most, int) and longest < most:
+        log.warning(
+            "%s: max_length: %s is not taken: a translation's limit follows from its sentence", said_in, longest
+        )
+    if config.get("tie_word_embeddings", True) and not _is_tied(tensors):
+        log.warning("%s: it says that the output is tied to the embedding, but the weights are others: not tied", path)
     names = {name: foreign.renamed(name, NAMES) for name in tensors if not COMPUTED.fullmatch(name)}
     activation = config.get("activation_function")
     return Foreign(
-        weights,
+        path_of_weights,
         {
             "d_model": config.get("d_model"),
             "num_heads": config.get("encoder_attention_heads"),
@@ -96,22 +133,44 @@ def read_hugging_face(folder: Path) -> Foreign:
         {ours: tensors[name].squeeze(0) if ours == "output.bias" else tensors[name] for name, ours in names.items()},
         config["decoder_start_token_id"],
         config["pad_token_id"],
-        (_code(codes.get("source_lang")), _code(codes.get("target_lang"))),
+        foreign.known(
+            (_code(tokenizer.get("source_lang")), _code(tokenizer.get("target_lang"))),
+            foreign.languages_of(folder, config.get("_name_or_path"), tokenizer.get("name_or_path")),
+        ),
+        tuple(sorted(set(added) - {foreign.UNK, foreign.EOS, "<pad>"})),
     )
 
 
-def _vocabulary(folder: Path, side: str, name: str) -> Vocabulary:
-    tokens = foreign.in_order(folder / name, object_in(folder / name).items())
+def _added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
+    """Returns the tokens that were added to the tokenizer, with their ids; the vocabulary may have them, too."""
+    path = folder / "added_tokens.json"
+    added = dict(object_in(path)) if path.exists() else {}
+    listed = tokenizer.get("added_tokens_decoder")
+    for number, about in (listed if isinstance(listed, dict) else {}).items():
+        if isinstance(about, dict) and isinstance(about.get("content"), str) and str(number).isdecimal():
+            added[about["content"]] = int(number)
+    return added
+
+
+def _is_tied(tensors: dict[str, Tensor]) -> bool:
+    """Whether the output projection is an embedding of the target, or has no weights of its own."""
+    output = tensors.get("lm_head.weight")
+    embedding = tensors.get("model.decoder.embed_tokens.weight", tensors.get("model.shared.weight"))
+    return output is None or (embedding is not None and torch.equal(output, embedding))
+
+
+def _vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> Vocabulary:
+    tokens = foreign.in_order(folder / name, [*(added | object_in(folder / name)).items()])
     return foreign.vocabulary(folder / f"{side}.spm", tokens)
 
 
-def _tensors(folder: Path) -> tuple[Path, dict[str, Tensor]]:
+def _tensors(folder: Path, weights: Path | None) -> tuple[Path, dict[str, Tensor]]:
     """Returns the file with the weights, and what is in it."""
-    path = folder / "model.safetensors"
-    if path.exists():
+    path = weights or folder / "model.safetensors"
+    if path.suffix == ".safetensors" and path.exists():
         with foreign.refusing_damage(path):
             return path, load_file(path)
-    path = folder / "pytorch_model.bin"
+    path = weights or folder / "pytorch_model.bin"
     if not path.is_file():
         raise DataError(f"{folder}: no weights: neither model.safetensors nor pytorch_model.bin; download one of them")
     with foreign.refusing_damage(path):

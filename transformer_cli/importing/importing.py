@@ -26,10 +26,13 @@ from transformer_cli.model.size import refuse_without_room
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
 from transformer_cli.runs.run import Run, is_new
-from transformer_cli.text.codec import Codecs, ImportedCodec
+from transformer_cli.system.terminal import counted
+from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
+from transformer_cli.text.targets import MANY, TARGET_TOKEN, targets_among
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z")
 BY_COLUMN = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # whose columns are the width
 BY_ROW = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # likewise rows
 OF_SIDE = {
@@ -49,15 +52,18 @@ def import_run(
     positions: Literal["marian", "sinusoidal"] | None = None,
     source: str | None = None,
     target: str | None = None,
+    model: str | None = None,
     runs_dir: Path = Path("runs"),
 ) -> Run:
-    """Make a run of the model in a folder. name: the run's (None: the folder's).
+    """Make a run of the model in a folder. name: the run's (None: the folder's). model: its file, of several.
 
     positions: which sines and cosines are computed (None: Marian's for a model as Marian wrote it, those of
     transformers for one of theirs). source, target: codes of the languages (None: as the files say). Raises DataError
     for what is damaged or cannot be held, ConfigError for a size that no run has, or if the run is there already,
     MemoryShortage.
     """
+    if folder.is_file() and folder.suffix in ARCHIVES:
+        raise DataError(f"{folder}: an archive; unpack it, and name the folder")
     if not folder.is_dir() or not any(folder.iterdir()):
         what = "an empty folder" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
         raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
@@ -67,29 +73,34 @@ def import_run(
     place = runs_dir / name
     if not is_new(place):
         raise ConfigError(f"{place} is there already; give another --name, or delete it first")
-    found = read_hugging_face(folder) if (folder / "config.json").exists() else read_marian(folder)
-    codes = [given or said for given, said in zip((source, target), found.languages, strict=True)]
-    if None in codes:
-        log.warning(
-            "%s does not say the codes of its languages; --source and --target name them, such as de and en", folder
-        )
+    weights = None if model is None else folder / Path(model).name
+    if weights is not None and not weights.is_file():
+        raise DataError(f"{weights}: no such file; name one of {folder} with --model")
+    is_marians = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
+    found = read_marian(folder, weights, (source, target)) if is_marians else read_hugging_face(folder, weights)
+    codes = foreign.known((source, target), found.languages)
+    targets = targets_among(found.sides[0].tokens)
+    languages = [code or (MANY if side and targets else "") for side, code in enumerate(codes)]
+    if unknown := [f"--{side}" for side, code in zip(SIDES, languages, strict=True) if not code]:
+        raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as --source de")
     vocabularies, rows = zip(*(_arranged(found, side) for side in found.sides), strict=True)
     tensors = found.tensors
     if (shared := tensors.pop("tokens.weight", None)) is not None:
         for each in ("source_embedding.tokens.weight", "target_embedding.tokens.weight"):
             tensors.setdefault(each, shared)
-    languages = [code or "xx" for code in codes]
     config = _config(found, name, languages, vocabularies, positions)
-    model = _model(found, config.model, rows)
+    weighed = _model(found, config.model, rows)
     codecs = (
         ImportedCodec(side.model, algorithm="imported", language=language, vocabulary=vocabulary)
         for side, vocabulary, language in zip(found.sides, vocabularies, languages, strict=True)
     )
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}
     run = Run.create(place, config, Dataset(folder, {"tokenizer": tokenizer}, Codecs(*codecs)))
-    keep_imported(run, model)
+    keep_imported(run, weighed)
     data = config.data
-    log.info("%s: %s→%s, %s parameters", place, data.source, data.target, f"{count_parameters(model):,}")
+    log.info("%s: %s→%s, %s parameters", place, data.source, data.target, f"{count_parameters(weighed):,}")
+    if targets:
+        log.info("%s: it writes %s; name one of them with --to", place, counted(len(targets), "language"))
     return run
 
 
@@ -127,7 +138,11 @@ def _config(
         "source": codes[0],
         "target": codes[1],
         "tokens": "subwords",
-        "subwords": {"size": max(map(len, vocabularies)), "algorithm": "imported"},
+        "subwords": {
+            "size": max(map(len, vocabularies)),
+            "algorithm": "imported",
+            "symbols": [token for token in found.symbols if not TARGET_TOKEN.fullmatch(token)],
+        },
         "joint_vocabulary": is_joint,
     }
     tree = {"name": name, "data": data, "model": shape, "training": {"epochs": 1}, "decoding": {**found.decoding}}

@@ -6,19 +6,19 @@ nothing is unpacked before its size is known.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from transformer_cli.config.configfile import MOST_BYTES
-from transformer_cli.config.yamltext import parse
+from transformer_cli.config.load import MOST_BYTES
+from transformer_cli.config.yamltext import parse, scalar_pairs
 from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign
-from transformer_cli.importing.foreign import Foreign, Vocabulary, refuse, refuse_others
-from transformer_cli.system.reading import read_text
+from transformer_cli.importing.foreign import Codes, Foreign, Vocabulary, refuse, refuse_others
+from transformer_cli.system.checked import read_text
 
 SETTINGS = "special:model.yml"
 HELD: Mapping[str, tuple[object, ...]] = {
@@ -44,6 +44,9 @@ HELD: Mapping[str, tuple[object, ...]] = {
     "transformer-tied-layers": ([],),
 }
 """the settings of Marian that change what is computed, with the values that tfm computes"""
+VOCABULARIES = ("*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json", "*vocab*.txt")
+SIDE_WORDS = (("source", "src"), ("target", "trg", "tgt"))
+_IS_CODE = re.compile(f"(?!{'|'.join(('bpe', 'spm', 'src', 'trg', 'tgt', 'npz'))})[a-z]{{2,3}}")
 NAMES: tuple[tuple[str, str], ...] = (
     (r"^(encoder|decoder)_l(\d+)_", r"\1.layers.\2."),
     (r"\.self_W([qkvo])$", r".self_attention.\1.weight"),
@@ -69,9 +72,12 @@ NAMES: tuple[tuple[str, str], ...] = (
 """what Marian's names become, one after the other; its layers count from 1"""
 
 
-def read_marian(folder: Path) -> Foreign:
-    """Read the model in a folder. Raises DataError."""
-    path, searching = _find(folder)
+def read_marian(folder: Path, weights: Path | None = None, given: Codes = (None, None)) -> Foreign:
+    """Read the model in a folder. Raises DataError.
+
+    weights: its file, where there are several. given: the languages that the user names.
+    """
+    path, searching = _find(folder, weights)
     decoder = _mapping(foreign.read(searching, read_text), str(searching)) if searching.is_file() else {}
     arrays = read_npz(path)
     if SETTINGS not in arrays:
@@ -85,7 +91,8 @@ def read_marian(folder: Path) -> Foreign:
     width = settings.get("transformer-dim-ffn")
     refuse_others(path, settings, {**HELD, "transformer-decoder-dim-ffn": (0, width)})
     refuse_others(searching, decoder, {"word-penalty": (0,)})
-    source, target = _vocabularies(folder, decoder)
+    names, codes = _vocabularies(folder, path, decoder, given)
+    source, target = (_vocabulary(folder, number, names, codes) for number in range(2))
     tensors = {}
     for name, array in arrays.items():
         if array.dtype not in (np.float32, np.float16) or array.ndim != 2:
@@ -116,6 +123,7 @@ def read_marian(folder: Path) -> Foreign:
         {"beam_size": beam, "length_penalty": float(alpha) if isinstance(alpha, int) else alpha},
         (source, target),
         tensors,
+        languages=codes,
     )
 
 
@@ -127,52 +135,89 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
             return {name: archive[name] for name in archive.files}
 
 
-def _find(folder: Path) -> tuple[Path, Path]:
+def _find(folder: Path, weights: Path | None) -> tuple[Path, Path]:
     """Returns the file with the weights, and that of the settings for decoding, which need not be there."""
     found = sorted(path for path in folder.glob("*.npz") if ".optimizer." not in path.name)
-    if len(found) != 1:
-        wanted, names = "one .npz file with the weights, or Hugging Face's config.json,", [path.name for path in found]
-        raise DataError(f"{folder}: {wanted} is needed, but there is {', '.join(names) or 'none'}; leave one there")
-    places = (folder / "decoder.yml", folder / f"{found[0].name}.decoder.yml")
-    return found[0], next((place for place in places if place.is_file()), places[0])
+    if weights is None and len(found) != 1:
+        names = ", ".join(path.name for path in found)
+        if found:
+            raise DataError(f"{folder}: it has several models; name one with --model: {names}")
+        raise DataError(f"{folder}: neither a .npz file with weights, nor Hugging Face's config.json, is in it")
+    path = weights or found[0]
+    places = (folder / f"{path.name}.decoder.yml", folder / "decoder.yml")
+    return path, next((place for place in places if place.is_file()), places[0])
 
 
-def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> Iterator[Vocabulary]:
-    """Yield the vocabularies of source and target: those that decoder.yml names, else what lies in the folder."""
-    named = decoder.get("vocabs")
-    names = [Path(str(each)).name for each in named] if isinstance(named, list) else []
-    if len(names) != 2:
-        found = sorted(path.name for pattern in ("*.spm", "*vocab*.yml") for path in folder.glob(pattern))
-        lists = [name for name in found if name.endswith(".yml")] or found
-        if not 1 <= len(lists) <= 2:
+def _vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any], given: Codes) -> tuple[list[str], Codes]:
+    """Returns the names of the files with the vocabularies of source and target, and the codes of their languages.
+
+    The settings for decoding or training name them, else the files' own names say whose they are. Raises DataError.
+    """
+    about = folder / f"{model.name}.yml"
+    trained = _mapping(foreign.read(about, read_text), str(about)) if about.is_file() else {}
+    codes = foreign.known(given, foreign.languages_of(folder))
+    for settings in (decoder, trained):
+        named = settings.get("vocabs")
+        if isinstance(named, list) and len(named) == 2:
+            names = [Path(str(each)).name for each in named]
+            break
+    else:
+        others = {path.name for path in (about, *folder.glob("*decoder.yml"))}
+        found = sorted({path.name for pattern in VOCABULARIES for path in folder.glob(pattern)} - others)
+        lists = [name for name in found if not name.endswith(".spm")] or found
+        if not (names := lists * 2 if len(lists) == 1 else _by_side(lists, codes)):
             raise DataError(
-                f"{folder}: its vocabularies cannot be told; name those of source and target in decoder.yml"
+                f"{folder}: which of {', '.join(lists) or 'its files'} is the vocabulary of the source cannot be told; "
+                "give --source and --target, if the names have these codes, or name both in decoder.yml, under vocabs"
             )
-        names = [lists[0], lists[-1]]
-    for side, name in zip(("source", "target"), names, strict=True):
-        path = folder / name
-        if path.suffix == ".spm":
-            yield foreign.vocabulary(path)
+    said = tuple(next((part for part in _parts(name) if _IS_CODE.fullmatch(part)), None) for name in names)
+    both = (said[0], said[1]) if names[0] != names[1] else (None, None)
+    return names, foreign.known(given, both, codes)
+
+
+def _by_side(names: Sequence[str], codes: Codes) -> list[str]:
+    """Returns two names in the order of source and target, by words or codes in them; [] if that is not sure."""
+    words = [{*SIDE_WORDS[side], code} for side, code in enumerate(codes)]
+    found = [[name for name in names if each & {*_parts(name)}] for each in words]
+    if len(names) == 2:  # what is not the one is the other
+        found = [one or [name for name in names if name not in other] for one, other in (found, found[::-1])]
+    is_sure = len(found[0]) == len(found[1]) == 1 and found[0] != found[1]
+    return [found[0][0], found[1][0]] if is_sure else []
+
+
+def _parts(name: str) -> list[str]:
+    """Returns the parts of a file's name but for its ending: source, de of source.de.spm."""
+    return re.split(r"[._]", name)[:-1]
+
+
+def _vocabulary(folder: Path, side: int, names: Sequence[str], codes: Codes) -> Vocabulary:
+    """Returns the vocabulary of source (0) or target (1). A list beside it needs the side's SentencePiece model."""
+    path = folder / names[side]
+    if path.suffix == ".spm":
+        return foreign.vocabulary(path)
+    found = sorted(each.name for each in folder.glob("*.spm"))
+    models = found * 2 if len(found) == 1 else _by_side(found, codes) or ["source.spm", "target.spm"]
+    return foreign.vocabulary(folder / models[side], read_tokens(path))
+
+
+def read_tokens(path: Path) -> list[str]:
+    """Returns the tokens of a list in the order of their ids. Raises DataError.
+
+    It is YAML, JSON (an object, or a list of tokens) or, by any other ending, text with one token on each line.
+    """
+    text = foreign.read(path, read_text).removeprefix("\ufeff")
+    try:
+        if path.suffix not in (".yml", ".yaml", ".json"):
+            pairs = [(line.rstrip("\r").split("\t")[0], str(n)) for n, line in enumerate(text.rstrip("\n").split("\n"))]
+        elif text.lstrip().startswith("["):
+            pairs = [(str(token), str(n)) for n, token in enumerate(json.loads(text))]
+        elif path.suffix == ".json":
+            pairs = [(token, str(number)) for token, number in json.loads(text).items()]
         else:
-            tokens = foreign.in_order(path, _entries(foreign.read(path, read_text)))
-            yield foreign.vocabulary(folder / f"{side}.spm", tokens)
-
-
-def _entries(text: str) -> Iterator[tuple[str, object]]:
-    """Yield the tokens of a .yml vocabulary with their ids. PyYAML would take a NEL inside a token for a line's end."""
-    for line in text.split("\n"):
-        token, _, number = line.strip(" ,\r{}").rpartition(":")
-        if not number.strip():
-            continue
-        if token[:1] == token[-1:] == '"':
-            escaped = re.sub(r"\\x(..)", r"\\u00\1", token)
-            try:
-                token = json.loads(escaped)
-            except ValueError:
-                raise DataError(f"a vocabulary's entry is damaged: {line[:40]!r}; download it again") from None
-        elif token[:1] == token[-1:] == "'":
-            token = token[1:-1].replace("''", "'")
-        yield token, int(number) if number.strip().isdecimal() else number
+            pairs = scalar_pairs(text)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path}: not a list of tokens with their ids: {error}; download it again") from None
+    return foreign.in_order(path, [(token, int(each) if each.isdecimal() else each) for token, each in pairs])
 
 
 def _norm(path: Path, settings: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ def attention(
         return _Recomputed.apply(query, key, value, dropout, may_attend)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, target, source)
     if may_attend is not None:
-        scores = scores.masked_fill(~may_attend, float("-inf"))
+        scores = scores.masked_fill_(~may_attend, float("-inf"))
     weights = scores.softmax(dim=-1)  # (batch, heads, target, source): each row sums to 1
     if record is not None:
         record.append(RecordedAttention(scores, weights))

@@ -44,8 +44,8 @@ from transformer_cli.runs.run import (
     write_latest,
 )
 from transformer_cli.runs.state import Average, TrainingState, first_lines, load_average, load_state
+from transformer_cli.system.checked import check_file, sum_of, write_sums
 from transformer_cli.system.files import delete, new_folder, write_json
-from transformer_cli.system.sums import check_file, sum_of, write_sums
 
 WEIGHTS = "model.safetensors"
 FROZEN_ROWS = "frozen_rows."

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from safetensors import SafetensorError, safe_open
 
 from transformer_cli.config.load import settings_by_key
-from transformer_cli.config.schema import Config, Shapes, keys_that_shape
+from transformer_cli.config.schema import Config, Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.runs.provenance import Kept, last_result
@@ -33,14 +33,14 @@ from transformer_cli.runs.run import (
     training_lock,
 )
 from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
+from transformer_cli.system.checked import check_files
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
-from transformer_cli.system.sums import check_files
 
 log = logging.getLogger(__name__)
 
 # settings that say nothing of how good a run is
-NOT_TOLD = {"name", "data.fingerprint", *keys_that_shape(Config, Shapes.PLACE)} | {
+NOT_TOLD = {"name", "data.fingerprint", *keys_that_decide(Config, Decides.PLACE)} | {
     f"training.{each}" for each in ("num_threads", "save_minutes", "tensorboard")
 }
 SECTIONS = ("training", "model", "data", "decoding")  # in which differences tell most

@@ -7,16 +7,16 @@ from typing import Any, get_args
 
 from transformer_cli.config.commented import as_commented_yaml
 from transformer_cli.config.load import load_config, with_paths_from
-from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Rule, Shapes, fields_that_shape
-from transformer_cli.corpora.corpora import open_corpus
+from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
+from transformer_cli.corpora.corpora import gather, open_corpus, shares_for
 from transformer_cli.corpora.formats import count_pairs, paired, require_files, unpacked_name
-from transformer_cli.corpora.gathering import gather, shares_for
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run
 from transformer_cli.text.codec import SIDES
 
 BASE = "demo"  # the config whose model a new translator has, unless another one is named
+LONGEST_TAUGHT = 1_000  # characters of a side that a model without a last position is taught: some 250 pieces
 PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
 
 
@@ -58,10 +58,12 @@ def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
     run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
     """
     config = Run.open(find_run(run, runs_dir)).config
-    data = config.data.model_dump(mode="json", include=fields_that_shape(DataConfig, Shapes.CODEC))
+    data = config.data.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
+    longest = {} if config.model.max_length else {"longest": LONGEST_TAUGHT}
     return {
-        "data": {**data, "codec": run, "lowercase": config.data.lowercased},
+        "data": {**data, "codec": run, "lowercase": config.data.lowercased, "to": config.data.to, **longest},
         "model": config.model.model_dump(mode="json", exclude={"vectors"}),
+        "decoding": config.decoding.model_dump(mode="json"),
         "training": {"initialize_from": run},
     }
 

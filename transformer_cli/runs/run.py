@@ -35,22 +35,20 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from transformer_cli.config.configfile import MOST_BYTES
-from transformer_cli.config.load import dump_config, parse_config, settings_by_key
-from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Shapes, keys_that_shape
+from transformer_cli.config.load import MOST_BYTES, dump_config, parse_config, settings_by_key
+from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
+from transformer_cli.system.checked import SUMS, check_files, read_checked_json, read_sums, read_text, shown, write_sums
 from transformer_cli.system.files import write_json, write_text
-from transformer_cli.system.reading import read_text, shown
-from transformer_cli.system.sums import SUMS, check_files, read_checked_json, write_sums
 from transformer_cli.text.codec import Codecs, codec_files
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD
@@ -61,7 +59,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 EXPORTED = "model.bin"  # the weights of an exported run
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"
@@ -76,7 +74,7 @@ NOT_TRAINED = (
     "made from"
 )
 MAY_CHANGE = ("config.yaml", "README.md")  # in an exported run
-LASTING = keys_that_shape(Config, Shapes.DATASET, Shapes.CODEC, Shapes.MODEL, Shapes.TRAINING)
+LASTING = keys_that_decide(Config, Decides.DATASET, Decides.CODEC, Decides.MODEL, Decides.TRAINING)
 
 log = logging.getLogger(__name__)
 
@@ -156,6 +154,14 @@ class Run:
             config = read_config(folder, identity)
             return Run(folder, config, Codecs.load(folder, config.data), identity)
 
+    def into(self, language: str | None) -> "Run":
+        """Returns the run of which each line asks for a language (None: as the run itself says). Raises ConfigError."""
+        if language is None:
+            return self
+        data = self.config.data.model_copy(update={"to": language})
+        config = self.config.model_copy(update={"data": data})
+        return replace(self, config=config, codecs=self.codecs.into(language))
+
     @property
     def exported(self) -> Facts | None:
         """What it was exported as; None if it is a run that is trained."""
@@ -165,6 +171,13 @@ class Run:
     def best_name(self) -> str:
         """The name of the checkpoint whose weights translate, such as step-0004540. Raises CheckpointError."""
         return self.exported.checkpoint if self.exported else self.checkpoint("best").name
+
+    @property
+    def sum_of_weights(self) -> str:
+        """The SHA-256 of the file of the weights that translate. Raises CheckpointError."""
+        folder, name = (self.folder, EXPORTED) if self.exported else (self.checkpoint("best"), "model.safetensors")
+        with told_as_damage(self.folder):
+            return read_sums(folder).get(name, str(folder))
 
     def say_other_tokenizer(self) -> None:
         """Warn if text is now cut into tokens by another version of the library than the training text was."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.run import HISTORY, RESTORE, Run, is_new, steadily, told_as_damage
-from transformer_cli.system.reading import read_bytes
-from transformer_cli.system.sums import read_checked_json, sum_of
+from transformer_cli.system.checked import read_bytes, read_checked_json, sum_of
 
 
 @dataclass

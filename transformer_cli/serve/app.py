@@ -33,6 +33,7 @@ from transformer_cli.serve.languages import Directions
 from transformer_cli.serve.metrics import Metrics
 from transformer_cli.serve.questions import (
     GONE,
+    Answer,
     AttentionQuestion,
     BoundedRoute,
     Detected,
@@ -41,7 +42,6 @@ from transformer_cli.serve.questions import (
     Limits,
     Question,
     SentenceQuestion,
-    Translated,
     TranslateQuestion,
     also_as_form,
     refuse_beyond,
@@ -151,7 +151,7 @@ def create_app(
 
 
 # Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
-@router.post("/translate", response_model=Translated, responses=ERRORS, openapi_extra=also_as_form(TranslateQuestion))
+@router.post("/translate", response_model=Answer, responses=ERRORS, openapi_extra=also_as_form(TranslateQuestion))
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service = _admitting(request, asked)
@@ -164,7 +164,6 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
 
 
-@router.head("/", include_in_schema=False)
 @router.get("/", include_in_schema=False)
 async def page() -> Response:
     """The page for people. It loads nothing, runs its own script alone, and no other page may show it as its part."""
@@ -186,7 +185,6 @@ def _hashes_of(tag: bytes, written: bytes) -> str:
     return " ".join(f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in texts)
 
 
-@router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
     """Whether the server answers, with which models, and since when."""
@@ -214,34 +212,12 @@ async def detect(asked: DetectQuestion, request: Request) -> Response:
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
-@router.post("/inspect", responses=ERRORS)
-async def inspect(asked: AttentionQuestion, request: Request) -> Response:
-    """Look into the translation of a sentence: `tfm inspect --json` for one kind of attention, in 4 digits."""
-    limits: Limits = request.app.state.service.limits
-
-    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.inspection.numbers import inspect_translation
-
-        inspection = inspect_translation(translator, translation)
-        maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
-        n_numbers = sum(2 * each.weights.numel() for each in maps) + 3 * inspection.after.numel()
-        if n_numbers > limits.numbers:
-            raise DataError(
-                f"the answer would have {n_numbers:,} numbers, but at most {limits.numbers:,} are sent; "
-                "name a head, split the sentence, or use tfm inspect"
-            )
-        return inspection.as_record(maps, digits=DIGITS)
-
-    return await _looked(request, asked, look)
-
-
 @router.post("/inspect/steps", responses=ERRORS)
 async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.inspection.choices import decoder_choices
-        from transformer_cli.inspection.numbers import rounded
+        from transformer_cli.inspection.numbers import decoder_choices, rounded
 
         config = translator.model.config
         choices, weights = decoder_choices(translator, translation)
@@ -307,10 +283,11 @@ async def _looked(
     service = _admitting(request, asked)
     refuse_beyond(len(asked.q), service.limits.characters, "characters")
     translator = service.directions.choose(asked.source, asked.target, asked.q)[0].with_terms(asked.glossary)
+    if translator.run.exported:
+        raise DataError("an exported model cannot be looked into; /languages says what can be, under inspectable")
 
     def compute(check: BeforeStep) -> bytes:
-        assert translator.model  # an exported one has none, and raises before torch is imported
-        from transformer_cli.inspection.choices import translate_from
+        from transformer_cli.inspection.numbers import translate_from
 
         translation = translate_from(
             translator.calling(check), asked.q, asked.prefix, most_tokens=service.limits.inspected

@@ -4,12 +4,13 @@ ASGI middleware. Knows no addresses.
 """
 
 import asyncio
+import ipaddress
 import logging
 import time
 import traceback
 from collections import deque
 from collections.abc import Collection
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +19,8 @@ from transformer_cli.errors import defect
 
 LONGEST = 100  # characters of an address in the log
 SELDOM_SECONDS = 600.0  # after which a message is written again
+MOST_REQUESTS = 900  # at a time
+CROWDED = "too many ask at once; try again later"
 ENDING = "the server ends before this is answered; try again later"
 APOLOGY = "an error that nobody foresaw; the server's log describes it"
 
@@ -42,7 +45,8 @@ class Gate:
     """Refuses what the pages of other sites ask through somebody's browser, and writes a line for each request.
 
     A browser tells whose page asks (Origin). Where a site has let its own name point at this machine, both have the
-    same name, so requests by a name that is not the server's own are refused too; an address of digits is no name.
+    same name, so requests by a name that is not the server's own are refused too; an address of digits is no name. A
+    proxy on the same machine may say in headers who asks it, and by which name: pages of other sites cannot add them.
     Starlette's TrustedHostMiddleware would refuse those as well, and does not answer in JSON.
     """
 
@@ -51,6 +55,7 @@ class Gate:
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
+        self._n_running = 0
         self._may_say = Seldom()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,6 +63,13 @@ class Gate:
             await self._app(scope, receive, send)
             return
         status, started = 0, time.monotonic()
+        self._n_running += 1
+        headers = dict(scope["headers"])
+        client = (scope.get("client") or ("-",))[0]
+        is_proxy = is_local_address(client)
+        if is_proxy and (named := headers.get(b"x-forwarded-for", b"").rpartition(b",")[2].strip()):
+            client = quote(named[:LONGEST], safe=":[]")
+        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # uvicorn sends no body
 
         async def noting(message: Message) -> None:
             nonlocal status
@@ -65,7 +77,7 @@ class Gate:
             await send(message)
 
         try:
-            await (self._refused(dict(scope["headers"])) or self._app)(scope, receive, noting)
+            await (self._refused(asked, headers, is_proxy) or self._app)(asked, receive, noting)
         except asyncio.CancelledError:  # the server ends
             scope["app"].state.service.n_lost += 1
             if not status:
@@ -76,14 +88,17 @@ class Gate:
             if not status:
                 await JSONResponse({"error": APOLOGY}, 500)(scope, receive, noting)
         finally:
-            now, client = time.strftime("%Y-%m-%d %H:%M:%S"), (scope.get("client") or ("-",))[0]
-            what, took = f"{scope['method']} {scope['path'][:LONGEST]}", time.monotonic() - started
+            self._n_running -= 1
+            now, took = time.strftime("%Y-%m-%d %H:%M:%S"), time.monotonic() - started
+            what = f"{scope['method']} {quote(scope['path'][:LONGEST])}"
             log.info("%s %s %s %d %.0f ms", now, client, what, status, took * 1000)
-            address = getattr(scope.get("route"), "path", "other")
+            address = getattr(asked.get("route"), "path", "other")
             scope["app"].state.service.metrics.requests.labels(address, status).observe(took)
 
-    def _refused(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
-        """Returns what is wrong with whose page asks, or by which name; None if nothing is."""
+    def _refused(self, scope: Scope, headers: dict[bytes, bytes], is_proxy: bool) -> JSONResponse | None:
+        """Returns what is wrong: too many ask, by which name, or whose page asks; None if nothing is."""
+        if self._n_running > MOST_REQUESTS:
+            return JSONResponse({"error": CROWDED}, 503, {"Retry-After": "1", "Connection": "close"})
         asked = headers.get(b"host", b"localhost").decode("latin-1").lower()  # HTTP/1.0 has none, but all browsers have
         host = _name(asked)
         is_number = ":" in host or host.replace(".", "").isdecimal()  # no name ends in digits alone, or has a colon
@@ -92,9 +107,13 @@ class Gate:
             remedy = f"its operator may add --allow-host {host[:LONGEST]}"
             return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 400)
         origin = headers.get(b"origin", b"").decode("latin-1")
-        address = origin.lower().partition("://")[2]
-        is_own = address == asked or _name(address) in self._hosts  # a proxy asks by another name than its clients
-        if not origin or is_own or {origin, "*"} & self._origins:
+        own, port = scope.get("server") or ("", None)
+        mine = {asked, *self._hosts, *(f"{name}:{port}" for name in self._hosts)}
+        if is_local_address(own):
+            mine |= {f"{name}:{port}" for name in ("localhost", "127.0.0.1", "[::1]")}
+        if is_proxy and (named := headers.get(b"x-forwarded-host")):
+            mine.add(named.decode("latin-1").lower())
+        if not origin or origin.lower().partition("://")[2] in mine or {origin, "*"} & self._origins:
             return None
         what = f"pages of {origin[:LONGEST]} may not use this server"
         remedy = f"its operator may add --cors-origin {origin[:LONGEST]}"
@@ -107,3 +126,11 @@ def _name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
+
+
+def is_local_address(address: str) -> bool:
+    """Whether an address is one of this machine that no other can reach."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

@@ -6,10 +6,12 @@ Owns py3langid, with corpora/cleaning.py. Knows no HTTP.
 import math
 from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
+from itertools import chain
 
 import py3langid
 
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.text.reading import main_code
 from transformer_cli.translator import Translator
 
 AUTO = "auto"
@@ -36,13 +38,13 @@ class Directions:
         """Raises ConfigError if two of them translate from and into the same languages."""
         self._since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._by_pair: dict[tuple[str, str], Translator] = {}
-        for translator in translators:
+        for translator in chain.from_iterable(map(_by_target, translators)):
             data = translator.run.config.data
-            other = self._by_pair.setdefault((data.source, data.target), translator)
+            other = self._by_pair.setdefault((data.source, data.into), translator)
             if other is not translator:
                 raise ConfigError(
                     f"--run: {other.run.folder} and {translator.run.folder} both translate from {data.source} into "
-                    f"{data.target}; a request could not say which one it wants, so give one of them"
+                    f"{data.into}; a request could not say which one it wants, so give one of them"
                 )
         self.detect("")  # reads py3langid's model, for which no client shall wait
 
@@ -55,11 +57,19 @@ class Directions:
         ]  # fmt: skip
 
     def languages(self) -> list[dict[str, object]]:
-        """Returns each language with its name, and the languages into which it is translated."""
+        """Returns each language with its name, and the ones into which it is translated; what is not an export can be
+        looked into.
+        """
         codes = dict.fromkeys(code for pair in self._by_pair for code in pair)
+        pairs_of = {code: [pair for pair in self._by_pair if pair[0] == code] for code in codes}
         return [
-            {"code": code, "name": NAMES.get(code, code), "targets": [into for of, into in self._by_pair if of == code]}
-            for code in codes
+            {
+                "code": code,
+                "name": NAMES.get(code, code),
+                "targets": [into for _, into in pairs],
+                "inspectable": [pair[1] for pair in pairs if not self._by_pair[pair].run.exported],
+            }
+            for code, pairs in pairs_of.items()
         ]
 
     def detect(self, text: str, target: str | None = None) -> list[tuple[str, float]]:
@@ -73,13 +83,18 @@ class Directions:
     def choose(self, source: str, target: str, text: str) -> tuple[Translator, str, float]:
         """Returns the translator for two languages, the code of the source, and how sure that is, in percent.
 
-        source: a code, or "auto" for the language that the text seems to be in. Raises DataError in LibreTranslate's
-        words.
+        source: a code, or "auto" for the language that the text seems to be in. A code in small letters will do, and
+        one with a region (de-de) where only the language is known. Raises DataError in LibreTranslate's words.
         """
-        known = {code for pair in self._by_pair for code in pair}
-        for code in [target] if source == AUTO else [source, target]:
-            if code not in known:
-                raise DataError(f"{code[:50]} is not supported")
+        known = {code.lower(): code for pair in self._by_pair for code in pair}
+        named = [source, target]
+        for place, code in enumerate(named):
+            if not (place == 0 and code == AUTO):
+                found = known.get(code.lower()) or known.get(main_code(code.lower()))
+                if found is None:
+                    raise DataError(f"{code[:50]} is not supported")
+                named[place] = found
+        source, target = named
         confidence = 100.0
         if source == AUTO:
             source, confidence = (self.detect(text, target) or self.detect(text))[0]
@@ -87,6 +102,12 @@ class Directions:
             of, into = NAMES.get(source, source), NAMES.get(target, target)
             raise DataError(f"{into} ({target}) is not available as a target language from {of} ({source})")
         return self._by_pair[source, target], source, confidence
+
+
+def _by_target(translator: Translator) -> list[Translator]:
+    """Returns a translator into each language that a run writes: of several targets, one for each."""
+    targets = translator.run.codecs.targets
+    return [translator.into(language) for language in targets] if targets else [translator]
 
 
 def _shares(text: str, languages: Collection[str]) -> list[tuple[str, float]]:

@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
@@ -15,7 +16,7 @@ from urllib.parse import parse_qs
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -49,8 +50,6 @@ class Limits:
     """further translations of each line"""
     inspected: int = 200
     """tokens of a sentence that is looked into, whose answer grows with their square"""
-    numbers: int = 500_000
-    """numbers in one answer about a sentence that is looked into"""
     looks: int = 32
     """answers about sentences that are being computed, or read by slow clients"""
     look_lines: int = 25
@@ -64,6 +63,7 @@ class Limits:
 
 
 Text = Annotated[str, Field(min_length=1)]
+Code = Annotated[str, StringConstraints(min_length=1, to_lower=True)]
 Term = Annotated[str, Field(max_length=200)]
 Texts = Annotated[list[str], Field(min_length=1, max_length=MOST)]
 
@@ -87,15 +87,23 @@ class DetectQuestion(Question):
 class DirectedQuestion(Question):
     """What is asked of one direction."""
 
-    source: Text = Field(
+    source: Code = Field(
         description="A language's code, or auto for the one that the text seems to be in.", examples=["auto"]
     )
-    target: Text = Field(description="A language's code.", examples=["en"])
+    target: Code = Field(description="A language's code.", examples=["en"])
     glossary: Annotated[dict[Term, Term], Field(max_length=MOST)] = Field(
         {},
         description="Words and phrases, and their translations: see docs/translate.md.",
         examples=[{"Hund": "hound"}],
     )
+
+    @field_validator("glossary", mode="before")
+    @classmethod
+    def _of_a_form(cls, value: object) -> object:
+        """A form has no objects, so its field is JSON."""
+        with suppress(ValueError, RecursionError):  # what is no JSON is no object either, which is said
+            return json.loads(value) if isinstance(value, str) else value
+        return value
 
 
 class TranslateQuestion(DirectedQuestion, DetectQuestion):
@@ -149,7 +157,7 @@ class Sentence(BaseModel):
     missing_numbers: list[list[int]]
 
 
-class Translated(BaseModel):
+class Answer(BaseModel):
     """LibreTranslate's answer: one text, or a list if a list was sent."""
 
     translatedText: str | list[str]

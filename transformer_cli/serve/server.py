@@ -1,36 +1,66 @@
 """The process that serves: its socket, its signals, its log. The one owner of uvicorn, by its public options.
 
-What uvicorn has no option for (a client that sends a request's head slowly) is left to a proxy; the system itself ends
-a connection whose client reads no answer. Knows no addresses and no translation.
+A connection on which no request comes is closed here: the socket notes whom it accepts, and the application is wrapped
+to note who asks. The system itself ends a connection whose client reads no answer. Knows no addresses and no
+translation.
 """
 
-import ipaddress
+import asyncio
 import logging
+import math
 import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.serve.gate import Seldom
+from transformer_cli.serve.gate import Seldom, is_local_address
 from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler
 
 BACKLOG = 1024  # connections that wait until they are accepted
 MOST_CONNECTIONS = 900  # at a time; most systems let a process open 1,024 files
+WATCH_SECONDS = 1.0  # between two looks at connections
+HEAD_SECONDS = 10  # until the head of a request has come
 KEEP_SECONDS = 30  # for an idle connection
 READ_SECONDS = 60.0  # for a client to read more of an answer
 ENDING_SECONDS = 60  # for what runs when a signal arrives
 LOG_LINES = 10_000  # that wait to be written: more than all requests together may have (Limits.waiting)
 
+log = logging.getLogger(__name__)
 
-def bind(host: str, port: int) -> socket.socket:
+
+@dataclass(eq=False)
+class _Connection:
+    accepted: socket.socket
+    deadline: float
+    """until when its next request must have come; infinite while one is answered"""
+
+
+class Listening(socket.socket):
+    """A socket that notes the connections that asyncio accepts by it."""
+
+    def __init__(self, *arguments: int) -> None:
+        super().__init__(*arguments)
+        self.connections: dict[Any, _Connection] = {}
+        """by their clients' host and port; some are closed"""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, client = super().accept()
+        self.connections[client[:2]] = _Connection(accepted, monotonic() + HEAD_SECONDS)
+        return accepted, client
+
+
+def bind(host: str, port: int) -> Listening:
     """Returns a socket that is bound to an address but does not accept connections yet. Raises ConfigError.
 
     port: 0 lets the system choose one.
@@ -39,7 +69,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with ExitStack() as until_bound:
-            found = until_bound.enter_context(socket.socket(family, kind, protocol))
+            found = until_bound.enter_context(Listening(family, kind, protocol))
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)
             until_bound.pop_all()
@@ -57,13 +87,14 @@ def url_of(bound: socket.socket) -> str:
 
 def is_local(bound: socket.socket) -> bool:
     """Whether only this machine can reach the server."""
-    return ipaddress.ip_address(bound.getsockname()[0].partition("%")[0]).is_loopback
+    return is_local_address(bound.getsockname()[0])
 
 
 class Server(uvicorn.Server):
     """Serves an ASGI application until a signal tells it to stop."""
 
-    def __init__(self, app: Any, bound: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, bound: Listening) -> None:
+        self._app = app
         self._bound = bound
         self._signal_number: int | None = None
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections have it from the socket that accepts them
@@ -71,14 +102,15 @@ class Server(uvicorn.Server):
         bound.listen(BACKLOG)  # from now on clients wait, instead of being refused
         super().__init__(
             uvicorn.Config(
-                app,
+                self._note_who_asks,
+                interface="asgi3",
                 http="h11",
                 ws="none",
                 lifespan="on",
                 loop="asyncio",
                 backlog=BACKLOG,
-                limit_concurrency=MOST_CONNECTIONS,
                 log_config=None,
+                proxy_headers=False,  # the gate reads them
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=KEEP_SECONDS,
@@ -98,6 +130,36 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to `transformer_cli.system.signals`."""
         yield
+
+    async def _note_who_asks(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application; as long as it lives, connections are watched."""
+        if scope["type"] == "lifespan":
+            watch = asyncio.create_task(self._close_silent())
+            await self._app(scope, receive, send)
+            watch.cancel()
+            return
+        connection = self._bound.connections[scope["client"]]
+        connection.deadline = math.inf
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            connection.deadline = monotonic() + KEEP_SECONDS + HEAD_SECONDS
+
+    async def _close_silent(self) -> None:
+        """Once a second, close connections on which no request has come in time; if there are too many, the oldest."""
+        may_say, connections = Seldom(), self._bound.connections
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for client in [client for client, each in connections.items() if each.accepted.fileno() < 0]:
+                del connections[client]
+            silent = [each for each in connections.values() if each.deadline < math.inf]
+            silent.sort(key=lambda each: each.deadline)
+            n_late = sum(each.deadline < monotonic() for each in silent)
+            for each in silent[: max(n_late, len(connections) - MOST_CONNECTIONS)]:
+                with suppress(OSError):  # the client has gone
+                    each.accepted.shutdown(socket.SHUT_RDWR)  # asyncio sees that, and closes it
+                if may_say("silent"):
+                    log.warning("connections on which no request comes are closed after %d seconds", HEAD_SECONDS)
 
     def _end(self, signal_number: int) -> None:
         """Accept nothing more, and end when what runs has been answered."""

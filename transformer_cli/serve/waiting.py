@@ -6,7 +6,7 @@ ones that came shortly before it, and nobody waits for ever. A free worker takes
 that want the same of the same run, until the batch costs BATCH_COST:
 
     jobs   A: costs 40,000, arrives at 0 s, its time is 4.0 s     B: costs 50, arrives at 1 s, its time is 1.005 s
-    worker 1 takes 16,384 of A at 0 s; worker 2 takes the next 16,384 of A; who is ready first takes B and the rest of A
+    worker 1 takes 8,192 of A at 0 s; worker 2 takes the next 8,192 of A; who is ready first takes B and the rest of A
 """
 
 import threading
@@ -29,7 +29,7 @@ from transformer_cli.translator import PARTS, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
-BATCH_COST = 1 << 14  # of lines that are translated together, in characters × hypotheses: less than a second's work
+BATCH_COST = 1 << 13  # of lines that are translated together, in characters × hypotheses: 0.2 s of a small model
 PACE = 10_000  # of a job's cost: for so much, its time comes a second later
 
 
@@ -99,17 +99,8 @@ class Lines(Job):
 
 
 _Slice = tuple[Lines, range]  # lines of a job, by their indices, that a worker has taken
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What a worker computes next."""
-
-    futures: "list[Future[Any]]"
-    """of who waits for it"""
-    compute: Callable[[BeforeStep], object]
-    n_lines: int
-    cost: int
+_Work = tuple[list["Future[Any]"], Callable[[BeforeStep], object], int, int]
+"""Who waits, what is computed for them, how many lines that is, and what they cost"""
 
 
 class Workers:
@@ -169,14 +160,15 @@ class Workers:
     def _work(self, _: int) -> None:
         """A worker: take what waits until the server ends."""
         while (work := self._next()) is not None:
+            futures, compute, n_lines, cost = work
             try:
-                work.compute(partial(_check_wanted, work.futures))
+                compute(partial(_check_wanted, futures))
             except Exception as error:
-                for future in work.futures:
+                for future in futures:
                     _end(future, error)
             with self._changed:
                 self._n_busy -= 1
-                self._count(-work.n_lines, -work.cost)
+                self._count(-n_lines, -cost)
 
     def _next(self) -> _Work | None:
         """Returns what a worker computes next; None at the end.
@@ -198,7 +190,7 @@ class Workers:
                 self._changed.wait(left)
             work = self._take()
             self._n_busy += 1
-            self._were_several = len(work.futures) > 1
+            self._were_several = len(work[0]) > 1
             if self._queue:
                 self._changed.notify()
             return work
@@ -208,7 +200,7 @@ class Workers:
         head = self._queue[0]
         if isinstance(head, Call):
             del self._queue[0]
-            return _Work([head.future], lambda check: _end(head.future, head.function(check)), head.n_left, 0)
+            return [head.future], lambda check: _end(head.future, head.function(check)), head.n_left, 0
         assert isinstance(head, Lines)
         slices: list[_Slice] = []
         n_lines = cost = 0
@@ -224,7 +216,7 @@ class Workers:
             job.n_left -= len(indices)
             job.cost_left -= sum(job.costs[index] for index in indices)
         self._queue = [job for job in self._queue if job.n_left]
-        return _Work([job.future for job, _ in slices], partial(_translate, slices, self._limits), n_lines, cost)
+        return [job.future for job, _ in slices], partial(_translate, slices, self._limits), n_lines, cost
 
 
 def _check_wanted(futures: "Sequence[Future[Any]]") -> None:

@@ -7,6 +7,7 @@ import logging
 import sys
 import traceback
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
 from transformer_cli.system import terminal
@@ -56,11 +57,13 @@ def bar(
     """Returns a bar for use in a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
     total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
-    If standard error is neither a terminal nor a notebook's, a log line reports on each minute of work instead.
+    If standard error is neither a terminal nor a notebook's, a log line reports on each minute of work instead. In a
+    notebook the bar is a widget where ipywidgets is installed, and else a line of text, drawn once a second.
     is_silent: there is nothing, and neither where there is only one thing to do.
     """
     is_notebook = "ipykernel" in sys.modules
-    make = import_module("tqdm.auto" if is_notebook else "tqdm").tqdm  # auto imports asyncio
+    is_widget = is_notebook and find_spec("ipywidgets") is not None
+    make = import_module("tqdm.notebook" if is_widget else "tqdm").tqdm
     is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain())
     return make(
         desc=description,
@@ -71,7 +74,7 @@ def bar(
         leave=False,
         bar_format=BAR if total and is_bar else None,
         disable=is_silent or total == 1,
-        **{"dynamic_ncols": True} if is_bar else AS_LINES,
+        **{"dynamic_ncols": True, "mininterval": 1.0 if is_notebook else 0.1} if is_bar else AS_LINES,
     )
 
 

@@ -1,4 +1,4 @@
-r"""What a terminal is given: text that it cannot be made to obey, and passing notes; how wide a text is there.
+r"""What a terminal is given: text that it cannot be made to obey, passing notes, and tables that fit in its width.
 
 A vocabulary, a corpus or a file's name may hold control characters, and a terminal then changes colours, titles, the
 clipboard, or what stands above. They become their Python escapes, such as \x1b. Files and pipes get text as it is.
@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Sequence
 
 # DEL; C1, of which \x9b and \x9d begin escape codes too; marks of direction; surrogates
 HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -99,6 +100,35 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 def on_one_line(message: str) -> str:
     """Returns text whose control characters are visible: a file's name may hold line feeds."""
     return CONTROLS.sub(lambda found: _escape(found[0]), message)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Join rows with columns as wide as their widest cell; the first is flush left, the others are flush right.
+
+    Columns that do not fit beside each other on a terminal stand below each other, each time with the first column
+    before them. Control characters are visible: names may hold line feeds.
+    """
+    rows = [[on_one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: Sequence[str], chosen: Sequence[int]) -> str:
+        cells = [f"{row[0]}{' ' * (widths[0] - width(row[0]))}"]
+        cells += [f"{' ' * (widths[column] - width(row[column]))}{row[column]}" for column in chosen]
+        return "  ".join(cells).rstrip()
+
+    return "\n\n".join("\n".join(line(row, chosen) for row in rows) for chosen in _side_by_side(widths))
+
+
+def _side_by_side(widths: Sequence[int]) -> list[list[int]]:
+    """Returns the columns but the first in groups that fit on the terminal beside the first."""
+    limit = columns()
+    groups: list[list[int]] = [[]]
+    for column in range(1, len(widths)):
+        wanted = widths[0] + sum(2 + widths[each] for each in (*groups[-1], column))
+        if limit is not None and wanted > limit and groups[-1]:
+            groups.append([])
+        groups[-1].append(column)
+    return groups
 
 
 def _escape(character: str) -> str:

@@ -8,22 +8,21 @@ search: a line's ids are those of its own tokens, without <sos> and <eos>. What 
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
+from transformer_cli.system.checked import read_bytes, read_json
 from transformer_cli.system.files import sha256, write_bytes, write_json
-from transformer_cli.system.reading import read_bytes, read_json
 from transformer_cli.text.reading import Reader, Reading, lower
 from transformer_cli.text.subwords import SPACE, Pieces
+from transformer_cli.text.targets import N_NAMED, TARGET_TOKEN, begins_with_target, targets_among, token_of
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Joins, Tokenizer
 
 SIDES = ("source", "target")
-LANGUAGE_TOKEN = re.compile(r">>[^\s<>]+<<")
-N_NAMED = 8
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +143,8 @@ class SubwordCodec(Pieces):
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     language: str = "xx"
     """for what becomes of capitals"""
+    towards: str = field(default="", kw_only=True, compare=False)
+    """the target token with which each line begins that has none of its own; "" for none"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
@@ -151,6 +152,19 @@ class SubwordCodec(Pieces):
         model = read_bytes(folder / f"{side}.subwords.model")
         language = data.source if side == "source" else data.target
         return SubwordCodec(model, data.lowercased, data.subwords.algorithm, language)
+
+    @cached_property
+    def targets(self) -> dict[str, str]:
+        """The languages that a source can ask for: code → token."""
+        return targets_among(self.names())
+
+    def headed(self, text: str) -> str:
+        """Returns a line with the token that says what it is to be translated into, unless it has one or is blank."""
+        return f"{self.towards} {text}" if self.towards and text.strip() and not self.asks(text) else text
+
+    def asks(self, text: str) -> bool:
+        """Whether a line names the language that it is to be translated into."""
+        return begins_with_target(text, self.targets)
 
     def save(self, folder: Path, side: str) -> None:
         write_bytes(folder / f"{side}.subwords.model", self.model)
@@ -162,12 +176,12 @@ class SubwordCodec(Pieces):
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
         reading = self.reader.read(line, held)
-        ids = self.ids(reading.text)
+        ids = self.ids(self.headed(reading.text))
         return Encoded(self.tokens(ids), ids, reading)
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of many lines, which are cut on several cores."""
-        return self.ids_of_all(self.reader.read(line).text for line in lines)
+        return self.ids_of_all(self.headed(self.reader.read(line).text) for line in lines)
 
     def encode_as_it_is(self, text: str) -> Encoded:
         ids = self.ids(lower(text, self.language) if self.lowercase else text)
@@ -186,22 +200,27 @@ class ImportedCodec(SubwordCodec):
     """The pieces of an imported model: its SentencePiece model cuts text, and a list says which ids pieces have.
 
     A piece that is not in the list is `<unk>`. A line is read as the model was taught to read it: SentencePiece
-    normalises it, no symbol is held out, and a language token at its beginning, such as ">>fra<<", is one token.
+    normalises it, no symbol is held out, and a target token at its beginning, such as ">>fra<<", is one token, as
+    symbols are wherever they stand.
     """
 
     vocabulary: Vocabulary = field(default=Vocabulary(SPECIALS), kw_only=True)
-    languages: frozenset[str] = frozenset()
-    """the language tokens that a source may begin with"""
+    symbols: tuple[str, ...] = field(default=(), kw_only=True)
+    """what is one token of a source: target tokens, and what was added to its vocabulary"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "ImportedCodec":
         """Read what `save` wrote. Raises as `WordCodec.load`."""
         plain = SubwordCodec.load(folder, side, data)
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
-        languages = frozenset(filter(LANGUAGE_TOKEN.fullmatch, vocabulary.tokens if side == "source" else ()))
+        symbols = (*targets_among(vocabulary.tokens).values(), *data.subwords.symbols) if side == "source" else ()
         return ImportedCodec(
-            plain.model, algorithm="imported", language=plain.language, vocabulary=vocabulary, languages=languages
+            plain.model, algorithm="imported", language=plain.language, vocabulary=vocabulary, symbols=symbols
         )
+
+    @cached_property
+    def targets(self) -> dict[str, str]:
+        return targets_among(self.symbols)
 
     def save(self, folder: Path, side: str) -> None:
         super().save(folder, side)
@@ -242,21 +261,33 @@ class ImportedCodec(SubwordCodec):
         return self.join([piece for piece in pieces if piece not in SPECIALS[1:]])
 
     def _cut(self, lines: Sequence[str]) -> list[list[str]]:
-        if not self.languages:
+        if not self.symbols:
             return self.pieces_of_all(lines)
-        found = [LANGUAGE_TOKEN.match(line) for line in lines]
-        named = [each[0] if each else "" for each in found]
-        if not self.languages.issuperset(token for token, line in zip(named, lines, strict=True) if line.strip()):
-            _name_languages(self.languages)
-        cut = self.pieces_of_all([line[len(token) :] for token, line in zip(named, lines, strict=True)])
-        return [[token, *pieces] if token else pieces for token, pieces in zip(named, cut, strict=True)]
+        headed = [self.headed(line.strip()) for line in lines]
+        if self.targets and not all(map(self.asks, filter(None, headed))):
+            _name_targets(tuple(self.targets))
+        parts = [self._symbol.split(line) for line in headed]  # text, symbol, text, …
+        texts = iter(self.pieces_of_all([text for line in parts for text in line[::2]]))
+        return [
+            [piece for number, part in enumerate(line) for piece in ([part] if number % 2 else next(texts))]
+            for line in parts
+        ]
+
+    @cached_property
+    def _symbol(self) -> re.Pattern[str]:
+        """Finds target tokens at the beginning of a line, as the model was taught, and other symbols anywhere."""
+        targets = set(self.targets.values())
+        at_first = [r"^>>[^\s<>]+<<"] if targets else []  # one that the model does not know is <unk>
+        at_first += [f"^{re.escape(each)}" for each in targets if not each.startswith(">>")]
+        anywhere = [re.escape(each) for each in sorted(self.symbols, key=len, reverse=True) if each not in targets]
+        return re.compile(f"({'|'.join(at_first + anywhere)})")
 
 
 @cache
-def _name_languages(languages: frozenset[str]) -> None:
+def _name_targets(codes: tuple[str, ...]) -> None:
     """Warn, once, that text does not say what it is to be translated into."""
-    some = ", ".join(sorted(languages)[:N_NAMED]) + (", …" if len(languages) > N_NAMED else "")
-    log.warning("the model translates into several languages: begin each line with the one you want (%s)", some)
+    some = ", ".join(sorted(codes)[:N_NAMED]) + (", …" if len(codes) > N_NAMED else "")
+    log.warning("the model translates into several languages: name the one you want with --to (%s)", some)
 
 
 def _shown(piece: str) -> str:
@@ -282,12 +313,33 @@ class Codecs:
         kind: type[Codec] = WordCodec
         if data.tokens == "subwords":
             kind = ImportedCodec if data.subwords.algorithm == "imported" else SubwordCodec
-        return Codecs(kind.load(folder, "source", data), kind.load(folder, "target", data))
+        source, target = (kind.load(folder, side, data) for side in SIDES)
+        return Codecs(source, target).into(data.to)
+
+    @property
+    def targets(self) -> dict[str, str]:
+        """The languages that a source can ask for: code → token; {} unless the model writes several."""
+        return {} if isinstance(self.source, WordCodec) else self.source.targets
+
+    def into(self, language: str | None) -> "Codecs":
+        """Returns the codecs with which every line asks for a language. Raises ConfigError for an unknown one."""
+        if language is None:
+            return self
+        token = token_of(language, self.targets)
+        assert not isinstance(self.source, WordCodec), "which has no targets"
+        return replace(self, source=replace(self.source, towards=token))
 
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""
         self.source.save(folder, "source")
         self.target.save(folder, "target")
+
+
+def asking_like(codec: Codec, line: str) -> Codec:
+    """Returns the codec with which every sentence of a line asks for the language that the line itself asks for."""
+    if isinstance(codec, SubwordCodec) and (found := TARGET_TOKEN.match(line.lstrip())) and codec.asks(line):
+        return replace(codec, towards=found[0])
+    return codec
 
 
 def codec_files(data: DataConfig) -> list[str]:

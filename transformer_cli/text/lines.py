@@ -9,7 +9,6 @@ import bz2
 import codecs
 import gzip
 import io
-import logging
 import lzma
 import re
 import zlib
@@ -22,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import STANDARD, is_stream, open_to_read
 from transformer_cli.system.terminal import counted
+from transformer_cli.text.forms import refuse_no_text
 
 LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
 MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end
@@ -37,25 +37,6 @@ PACKED: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → what i
     ".bz2": ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2File),
     ".xz": ("xz", re.compile(rb"\xfd7zXZ\0"), lzma.LZMAFile),
 }
-
-NO_TEXT = (  # how files begin that are no text; several are ZIP archives
-    (re.compile(rb"PK\x03\x04.*?xl/", re.DOTALL), "an Excel workbook (XLSX); export its text"),
-    (re.compile(rb"PK\x03\x04.*?word/", re.DOTALL), "a Word document (DOCX); export its text"),
-    (re.compile(rb"PK\x03\x04.*?ppt/", re.DOTALL), "a PowerPoint presentation (PPTX); export its text"),
-    (re.compile(rb"PK\x03\x04.{26}mimetypeapplication/epub", re.DOTALL), "an EPUB book; export its text"),
-    (re.compile(rb"PK\x03\x04.{26}mimetype", re.DOTALL), "an OpenDocument file; export its text"),
-    (re.compile(rb"PK\x03\x04"), "a ZIP archive; unpack it, and name the files in it"),
-    (re.compile(rb".{257}ustar", re.DOTALL), "a tar archive; unpack it, and name the files in it"),
-    (re.compile(rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd"), "an archive of a kind that is not read; pack it as .gz or .xz"),
-    (re.compile(rb"%PDF-"), "a PDF; export its text"),
-    (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), "an old Office document (XLS, DOC); export its text"),
-    (re.compile(rb"\{\\rtf"), "an RTF document; export its text"),
-    (re.compile(rb"PAR1|ARROW1"), "a Parquet or Arrow file; write it as JSON lines"),
-    (re.compile(rb"SQLite format 3\0"), "a database (SQLite), such as an SDLTM; export its text, an SDLTM as TMX"),
-    (re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8"), "a picture; name a file of text"),
-)
-
-log = logging.getLogger(__name__)
 
 
 class Place(NamedTuple):
@@ -143,15 +124,17 @@ def unpacked(path: Path) -> Iterator[io.BufferedReader]:
 
     try:
         with open_to_read(path) as file:
-            beginning = file.peek(300)
-            refuse_no_text(beginning, path)
+            beginning = file.peek(1)
             packing = next((each for each in PACKED.values() if each[1].match(beginning)), None)
+            if packing is None:
+                refuse_no_text(beginning, path)
             if packing is None and beginning and path.suffix in PACKED:
                 packing, remedy = PACKED[path.suffix], f"copy it again, or take {path.suffix} off its name"
             stream: io.BufferedReader[Any] = io.BufferedReader(Parts(parts(packing[2](file)))) if packing else file
             if encoding := _wide(stream.peek(4)):
                 texts = codecs.iterdecode(parts(stream), encoding)
                 stream = io.BufferedReader(Recoded(text.encode() for text in texts))
+            refuse_no_text(stream.peek(1), path)
             yield stream
     except UnicodeDecodeError as error:
         raise DataError(
@@ -170,13 +153,6 @@ def _wide(beginning: bytes) -> str | None:
         return "utf-16"
     zeros = [byte == 0 for byte in beginning[:4]]
     return "utf-16-le" if zeros == [False, True] * 2 else "utf-16-be" if zeros == [True, False] * 2 else None
-
-
-def refuse_no_text(beginning: bytes, name: Path | str) -> None:
-    """Raises DataError if a file that begins so is no text, such as a Word document. name: what the error calls it."""
-    for pattern, what in NO_TEXT:
-        if pattern.match(beginning):
-            raise DataError(f"{name}: {what}")
 
 
 def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, None]:

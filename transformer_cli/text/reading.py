@@ -226,13 +226,6 @@ def is_word(char: str) -> bool:
     return char.isalnum() or (char != "" and (char in "\u200c\u200d" or unicodedata.category(char)[0] == "M"))
 
 
-def is_inside_word(text: str, place: int) -> bool:
-    """Whether a place is between two characters of one word; scripts without spaces have words of one character."""
-    if not 0 < place < len(text) or not (is_word(text[place - 1]) and is_word(text[place])):
-        return False
-    return not (_SPACELESS.match(text[place - 1]) or _SPACELESS.match(text[place]))
-
-
 def is_spaceless(char: str) -> bool:
     """Whether a character is of a script that is written without spaces between words, such as Chinese or Thai."""
     return _SPACELESS.match(char) is not None

@@ -24,10 +24,11 @@ SPACE = "▁"  # as SentencePiece writes it
 ESCAPE = "\ue000"  # for private use: "▁" is written as ESCAPE + "_", and ESCAPE itself twice
 
 
-def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str) -> bytes:
+def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str, symbols: Sequence[str] = ()) -> bytes:
     """Learn pieces from text; the same lines make the same bytes. Returns SentencePiece's model, for `Pieces`.
 
-    size: how many ids there will be, including special ones and the 256 bytes. algorithm: bpe or unigram.
+    size: how many ids there will be, including special ones and the 256 bytes. algorithm: bpe or unigram. symbols:
+    what is one piece wherever it stands.
     Raises ConfigError if the text cannot be described by so many pieces, or by so few.
     """
     import sentencepiece
@@ -43,6 +44,7 @@ def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str) -> bytes:
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
             byte_fallback=True,
+            user_defined_symbols=list(symbols),
             unk_id=UNK,
             pad_id=PAD,
             bos_id=SOS,

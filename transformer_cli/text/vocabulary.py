@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from transformer_cli.system.checked import read_text
 from transformer_cli.system.files import write_text
-from transformer_cli.system.reading import read_text
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 UNK, PAD, SOS, EOS = range(4)
@@ -30,6 +30,9 @@ class Vocabulary:
     """An ordered set of tokens. The four special tokens come first; text is never encoded as <pad>, <sos> or <eos>."""
 
     tokens: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} tokens)"
 
     @cached_property
     def _ids(self) -> dict[str, int]:

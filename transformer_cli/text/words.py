@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.metadata import entry_points, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from itertools import compress, pairwise
 from typing import Any
 
@@ -25,8 +25,11 @@ from transformer_cli.text.reading import lower
 
 log = logging.getLogger(__name__)
 
-SPACY_VERSION = version("spacy")
-LONGEST_RUN = 200  # characters without a space: spaCy's rules take n² time for n brackets or emoji, 40 ms for 499
+try:
+    SPACY_VERSION: str | None = version("spacy")
+except PackageNotFoundError:
+    SPACY_VERSION = None  # an exported model of subwords needs none
+LONGEST_RUN = 100  # characters without a space: spaCy's rules take n² time for n signs, 1 s for 100,000 quotes so cut
 FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
 
 
@@ -98,6 +101,9 @@ class Joins:
     """pairs that have a space between them against the rule"""
     glued_scripts: frozenset[tuple[str, str]] = frozenset()
     """pairs of scripts, such as ("CJK", "CJK") and ("CJK", "DIGIT"), that mostly have no space between them"""
+
+    def __repr__(self) -> str:
+        return f"Joins({', '.join(f'{len(getattr(self, each.name))} {each.name}' for each in fields(self))})"
 
     def join(self, tokens: Sequence[str]) -> str:
         """Returns plain text made from tokens."""
@@ -202,6 +208,8 @@ def _spacy() -> Any:
         sys.modules["torch"] = None  # type: ignore[assignment]  # Python's way to say that it cannot be imported
     try:
         import spacy
+    except ModuleNotFoundError:
+        raise ConfigError("spaCy, which cuts text into words, is not installed; install spacy 3.7.5 or newer") from None
     finally:
         if is_hidden:
             del sys.modules["torch"]

@@ -12,7 +12,7 @@ import torch
 from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
-from transformer_cli.config.schema import Config, DataConfig, Shapes, is_file, keys_that_shape
+from transformer_cli.config.schema import Config, DataConfig, Decides, is_file, keys_that_decide
 from transformer_cli.datasets.dataset import Dataset, find_dataset, is_text_of
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import refuse_without_room
@@ -193,7 +193,7 @@ def _check_settings(run: Run, config: Config) -> None:
 
     Whether files have another text is seen later, by their content.
     """
-    ignore = [*keys_that_shape(Config, Shapes.NOTHING), *_moved_vectors(run.config, config)]
+    ignore = [*keys_that_decide(Config, Decides.FREE), *_moved_vectors(run.config, config)]
     if run.config.data.files and config.data.files:
         ignore += [
             key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.config.load import differences
-from transformer_cli.config.schema import Config, Shapes, keys_that_shape
+from transformer_cli.config.schema import Config, Decides, keys_that_decide
 from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
@@ -105,7 +105,7 @@ def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transforme
             f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "
             f"--set name={free_name(run.folder)}"
         )
-    shape = keys_that_shape(Config, Shapes.MODEL)
+    shape = keys_that_decide(Config, Decides.MODEL)
     if not config.model.has_position_table:
         shape -= {"model.max_length"}  # there is no table of positions
     if changed := [each for each in differences(run.config, config) if each.partition(":")[0] in shape]:

@@ -46,30 +46,35 @@ def test_mistakes_beside_a_trained_run(
     assert_one_line(tfm(*arguments, cwd=project), *fragments)
 
 
-def be_rank(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", 2), ("LOCAL_WORLD_SIZE", 2)):
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Let `tfm train` fail with an error."""
+
+    def let(error: BaseException) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr("transformer_cli.training.trainer.train", fail)
+
+    return let
 
 
-def test_of_several_processes_each_says_its_own_error(
-    tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    be_rank(1, monkeypatch)
-    answer = tfm("train", "--set", "training.device=cpu", cwd=tmp_path)  # nobody waits for it at any address
+def rank(number: int) -> dict[str, int]:
+    """The environment of one of two processes, who cannot know where the others are."""
+    return {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+
+
+def test_of_several_processes_each_says_its_own_error(tfm: Tfm, tmp_path: Path) -> None:
+    answer = tfm("train", "--set", "training.device=cpu", cwd=tmp_path, environment=rank(1))  # at no address
     assert_one_line(answer, "rank 1: the other processes cannot be")
 
 
 def test_of_several_processes_the_first_says_that_they_were_stopped(
-    tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise Interrupted("stopped", 15)
-
-    monkeypatch.setattr("transformer_cli.training.trainer.train", stop)
-    for rank, said in enumerate(("tfm: stopped\n", "")):
-        be_rank(rank, monkeypatch)
-        assert tfm("train", cwd=tmp_path) == (143, "", said)
+    broken(Interrupted("stopped", 15))
+    for number, said in enumerate(("tfm: stopped\n", "")):
+        assert tfm("train", cwd=tmp_path, environment=rank(number)) == (143, "", said)
 
 
 @pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",), ("train", "-h")], ids=" ".join)
@@ -93,7 +98,7 @@ def test_help_of_translate_has_its_options_in_groups(tfm: Tfm, tmp_path: Path) -
     groups = re.findall(r"^(\w[\w ]+):$", out, re.MULTILINE)
     assert groups == ["Arguments", "Input", "Model and search", "Output", "Options"]
     of_prepare = tfm("prepare", "-h", cwd=tmp_path)[1].partition("\nInput:")[2].partition("\n\n")[0]
-    assert re.findall(r"^  (--\w+)", of_prepare, re.MULTILINE) == ["--source", "--target", "--columns"]
+    assert re.findall(r"^  (--\w+)", of_prepare, re.MULTILINE) == ["--source", "--target", "--to", "--columns"]
 
 
 def test_row_of_the_table_of_options_is_in_the_help_of_the_commands_that_it_names(tfm: Tfm, tmp_path: Path) -> None:
@@ -114,21 +119,8 @@ def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
     assert done.stdout.startswith("tfm 0.")
 
 
-@pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
-    """Let `tfm train` fail with an error."""
-
-    def let(error: Exception) -> None:
-        def fail(*_: object, **__: object) -> None:
-            raise error
-
-        monkeypatch.setattr("transformer_cli.training.trainer.train", fail)
-
-    return let
-
-
 def test_error_that_nobody_foresaw_is_a_traceback_and_one_line(
-    tfm: Tfm, tmp_path: Path, broken: Callable[[Exception], None], monkeypatch: pytest.MonkeyPatch
+    tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
     broken(IndexError("list index\nout of range"))
     code, out, err = tfm("train", cwd=tmp_path)
@@ -138,8 +130,7 @@ def test_error_that_nobody_foresaw_is_a_traceback_and_one_line(
         "\ntfm: error: IndexError: list index out of range; this is a defect of tfm: please send its authors the lines "
         "above, and what `tfm doctor` prints\n"
     )
-    be_rank(1, monkeypatch)  # of several processes, each says its own
-    assert "\ntfm: error: rank 1: IndexError: " in tfm("train", cwd=tmp_path)[2]
+    assert "\ntfm: error: rank 1: IndexError: " in tfm("train", cwd=tmp_path, environment=rank(1))[2]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +145,7 @@ def test_error_that_nobody_foresaw_is_a_traceback_and_one_line(
     ],
 )
 def test_os_error_is_the_users_only_of_a_path_that_was_named_or_a_full_disk(
-    number: int, path: str | None, is_users: bool, tfm: Tfm, tmp_path: Path, broken: Callable[[Exception], None]
+    number: int, path: str | None, is_users: bool, tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
     broken(OSError(number, os.strerror(number), path))
     (tmp_path / "named.yaml").write_text("name: a", encoding="utf-8")

@@ -31,7 +31,7 @@ def files(corpus: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> None:
+def test_compare_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> None:
     code, out, err = tfm("compare", "a", "b", "c", "--reference", "r", "--examples", "1", cwd=files)
     assert (code, err) == (0, "")
     assert out.startswith("r: 30 sentences\n\nBLEU")
@@ -52,7 +52,7 @@ def test_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> None:
     assert len(found["systems"][1]["examples"][0]["translations"]) == 2
 
 
-def test_commas_join_the_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:
+def test_compare_names_joined_by_commas_are_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:
     code, out, err = tfm("compare", "a,b", "c,d", "--reference", "r", cwd=files)
     assert (code, err) == (0, "")
     assert "\n2 and 2 runs cannot tell c,d and a,b apart: " in out
@@ -88,14 +88,14 @@ def test_compare_several_references_and_further_metrics(tfm: Tfm, files: Path) -
     assert "short" in err
 
 
-def test_a_name_with_a_comma_in_it_is_one_name(tfm: Tfm, files: Path) -> None:
+def test_compare_name_with_a_comma_is_one_name(tfm: Tfm, files: Path) -> None:
     shutil.copy(files / "b", files / "b,c")
     code, out, _ = tfm("compare", "a", "b,c", "--reference", "r", cwd=files)
     assert code == 0
     assert out.endswith(f"{CAUTION}\n")
 
 
-def test_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path) -> None:
+def test_compare_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path) -> None:
     code, out, _ = tfm(
         "compare", "tiny", "runs/tiny", "--split", "valid", "--split", "test", "--device", "cpu", cwd=project
     )
@@ -123,7 +123,7 @@ def comparison() -> Comparison[PairedScore]:
     )
 
 
-def test_a_comparison_is_tables_examples_and_a_verdict(comparison: Comparison[PairedScore]) -> None:
+def test_compare_table_has_scores_examples_and_a_verdict(comparison: Comparison[PairedScore]) -> None:
     assert comparisons_as_table([comparison]).split("\n") == [
         "test: 1,000 sentences",
         "",
@@ -157,7 +157,7 @@ def test_a_comparison_is_tables_examples_and_a_verdict(comparison: Comparison[Pa
     ]
 
 
-def test_recipes_are_means_with_the_spread_of_their_runs() -> None:
+def test_compare_table_of_recipes_has_means_and_the_spread_of_runs() -> None:
     score = RecipeScore([35.0, 36.0], 35.5, 0.7071, None)
     surer, unsure = RecipeDifference(1.0, 0.25, 0.0213), RecipeDifference(-1.0, None, None)
     recipes = [

@@ -9,17 +9,7 @@ from transformer_cli.commands import completion
 from transformer_cli.config.load import load_config
 
 
-def offered_by_bash(tfm: Tfm, monkeypatch: pytest.MonkeyPatch, cwd: Path, *words: str) -> list[str]:
-    """What bash offers on Tab after `tfm` and these words, the last of which is being typed."""
-    monkeypatch.setenv("_TFM_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "\n".join(["tfm", *words]))
-    monkeypatch.setenv("COMP_CWORD", str(len(words)))
-    code, out, err = tfm(cwd=cwd)
-    assert (code, err) == (0, "")
-    return out.split()
-
-
-def test_every_setting_is_offered_and_taken_by_set() -> None:
+def test_completion_offers_every_setting_and_set_takes_it() -> None:
     offered = completion.settings("")
     assert {"name=", "data.corpus=", "data.min_freq=", "model.vectors.target=", "training.epochs="} <= {*offered}
     assert all(each.endswith("=") for each in offered)
@@ -38,11 +28,13 @@ def test_every_setting_is_offered_and_taken_by_set() -> None:
         ("nothing", []),
     ],
 )
-def test_a_setting_left_alone_is_offered_with_its_default(typed: str, expected: list[str]) -> None:
+def test_completion_of_one_setting_offers_its_default(typed: str, expected: list[str]) -> None:
     assert completion.settings(typed) == expected
 
 
-def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_of_configs_offers_shipped_ones_and_files_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("demo-2.yaml", "mine.yml", "demo.txt"):
         (tmp_path / name).touch()
@@ -77,15 +69,16 @@ def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeyp
     ],
     ids=str,
 )
-def test_a_shell_that_asks_is_answered(
-    tfm: Tfm, project: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], expected: list[str]
+def test_completion_answers_bash_for_the_last_word(
+    tfm: Tfm, project: Path, words: tuple[str, ...], expected: list[str]
 ) -> None:
-    assert offered_by_bash(tfm, monkeypatch, project, *words) == expected
+    asked = {"_TFM_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(["tfm", *words]), "COMP_CWORD": len(words)}
+    code, out, err = tfm(cwd=project, environment=asked)
+    assert (code, out.split(), err) == (0, expected, "")
 
 
-def test_the_script_for_a_shell_calls_tfm(tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_TFM_COMPLETE", "source_bash")
-    code, out, err = tfm(cwd=tmp_path)
+def test_completion_script_of_bash_calls_tfm(tfm: Tfm, tmp_path: Path) -> None:
+    code, out, err = tfm(cwd=tmp_path, environment={"_TFM_COMPLETE": "source_bash"})
     assert (code, err) == (0, "")
     assert "_TFM_COMPLETE=complete_bash" in out
     assert out.rstrip().endswith(" tfm")

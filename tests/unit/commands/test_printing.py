@@ -43,7 +43,7 @@ def result(split: str, loss: float) -> Result:
     )
 
 
-def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
+def test_evaluate_json_has_the_runs_folder_and_the_fields_of_each_result() -> None:
     (found,) = json.loads(evaluate.results_as_json([Path("runs/mine")], [result("test", 1.7)]))["results"]
     assert found == asdict(result("test", 1.7))
     assert found["bleu_interval"] == {"mean": 35.9, "half_width": 1.663}
@@ -53,12 +53,12 @@ def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
     assert ensemble == '{"run": "runs/mine", "others": ["runs/yours"], "results": []}'
 
 
-def test_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
+def test_evaluate_json_of_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
     text = evaluate.results_as_json([Path("runs/\udcff")], [])
     assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
 
 
-def test_results_are_tables_with_one_line_per_split() -> None:
+def test_evaluate_table_has_one_line_per_split() -> None:
     valid = result("valid-set", 12.0)
     assert evaluate.results_as_table([result("test", 1.71249), valid]).split("\n") == [
         "split      sentences    loss    PPL  loss (batch mean)          BLEU  BLEU (tokens)  chrF  seconds",
@@ -72,7 +72,7 @@ def test_results_are_tables_with_one_line_per_split() -> None:
     assert "±" not in evaluate.results_as_table([replace(valid, bleu_interval=None, chrf_interval=None)])
 
 
-def test_a_prepared_dataset_is_a_table() -> None:
+def test_prepare_table_has_splits_and_vocabularies() -> None:
     prepared = Prepared(Path("data/mine"), MANIFEST, created=True)
     assert prepare.prepared_as_table(prepared).split("\n") == [
         "data/mine",

@@ -7,7 +7,7 @@ from pathlib import Path
 from kinds import Tfm
 
 
-def test_a_line_out_for_every_line_in(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_score_prints_a_line_for_each_pair(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "source").write_text("Der alte Hund singt im Park.\n\nDie Katze singt.\n", encoding="utf-8")
     (tmp_path / "target").write_text("the old dog sings in the park.\n\nthe cat\n", encoding="utf-8")
     files = ("--input", tmp_path / "source", "--target", tmp_path / "target")
@@ -23,7 +23,7 @@ def test_a_line_out_for_every_line_in(tfm: Tfm, project: Path, tmp_path: Path) -
     assert found[2]["target"] == "the cat"
 
 
-def test_a_pair_is_one_line_of_json_whatever_stands_in_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_score_json_is_one_line_whatever_the_text_has(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     lines = ["Der Hund\u2028singt.", "Die Katze\x85singt."]  # at both of which Python, but no other program, ends lines
     (tmp_path / "source").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     files = ("--input", tmp_path / "source", "--target", tmp_path / "source")

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 from kinds import Tfm
-from transformer_cli.config.configfile import shipped_configs
-from transformer_cli.config.load import load_config
+from transformer_cli.config.load import load_config, shipped_configs
 from transformer_cli.runs.run import Run
 
 SETTINGS = Path(__file__).parents[3] / "docs" / "settings.md"
 
 
-def test_what_is_printed_can_be_given_as_a_config(tfm: Tfm, tmp_path: Path) -> None:
+def test_config_prints_what_can_be_given_as_a_config(tfm: Tfm, tmp_path: Path) -> None:
     for name, overrides in ((None, ()), ("demo", ()), ("paper-big", ("training.average=20", "name=averaged"))):
         sets = [argument for override in overrides for argument in ("--set", override)]
         code, out, err = tfm("config", *([name] if name else []), *sets, cwd=tmp_path)
@@ -20,11 +19,11 @@ def test_what_is_printed_can_be_given_as_a_config(tfm: Tfm, tmp_path: Path) -> N
         assert tfm("config", "mine.yaml", cwd=tmp_path)[1].partition("\n\n")[2].startswith("name: ")
 
 
-def test_the_defaults_are_the_file_of_the_checkout(tfm: Tfm, tmp_path: Path) -> None:
+def test_config_without_a_name_is_the_file_of_the_checkout(tfm: Tfm, tmp_path: Path) -> None:
     assert tfm("config", cwd=tmp_path) == (0, shipped_configs()["multi30k"].read_text(encoding="utf-8"), "")
 
 
-def test_a_run_has_what_it_was_trained_with(tfm: Tfm, project: Path, tiny: Run, tmp_path: Path) -> None:
+def test_config_of_a_run_is_what_it_was_trained_with(tfm: Tfm, project: Path, tiny: Run, tmp_path: Path) -> None:
     code, out, err = tfm("config", "--run", "tiny", cwd=project)
     assert (code, err) == (0, "")
     assert out.startswith("# The settings of runs/tiny\n\nname: tiny ")
@@ -32,7 +31,7 @@ def test_a_run_has_what_it_was_trained_with(tfm: Tfm, project: Path, tiny: Run, 
     assert load_config(tmp_path / "again.yaml") == tiny.config
 
 
-def test_the_shipped_ones_are_listed(tfm: Tfm, tmp_path: Path) -> None:
+def test_config_list_names_the_shipped_ones(tfm: Tfm, tmp_path: Path) -> None:
     code, out, err = tfm("config", "--list", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == [*shipped_configs()]

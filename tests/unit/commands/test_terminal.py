@@ -19,8 +19,7 @@ import pytest
 from forked import Forks
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.progress import LineHandler
-from transformer_cli.system.tables import table
-from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_line
+from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_line, table
 
 OBEYED = {  # what terminals do when they read it
     "colour": "\x1b[31m",
@@ -82,7 +81,7 @@ def screen() -> Iterator[Screen]:
     screen.close()
 
 
-def test_a_terminal_shows_what_it_would_obey(screen: Screen) -> None:
+def test_terminal_shows_control_characters_that_it_would_obey(screen: Screen) -> None:
     terminal = Terminal(screen.stream.buffer, encoding="utf-8", line_buffering=True)
     shown = ["".join(one if one.isprintable() else repr(one)[1:-1] for one in text) for text in OBEYED.values()]
     print(*(f"eins\t{text}\tzwei" for text in OBEYED.values()), sep="\n", file=terminal)
@@ -141,7 +140,9 @@ def test_escape_codes_of_a_text_are_shown_on_a_terminal(
 DOG = "the old dog sings in the park.\n"
 
 
-def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Screen) -> None:
+def test_conversation_answers_each_line_offers_earlier_ones_and_keeps_no_file(
+    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
+) -> None:
     pid = converse()
     assert "runs/tiny: de → en\n" in screen.seen(until="de> ")
     screen.type("Der alte Hund singt im Park.\r")
@@ -155,6 +156,7 @@ def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Scre
     screen.seen(until=DOG)
     screen.type("\x04")
     assert forks.end() == 0
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_signal_other_than_ctrl_c_ends_a_conversation(
@@ -166,20 +168,6 @@ def test_a_signal_other_than_ctrl_c_ends_a_conversation(
     os.kill(pid, signal.SIGTERM)
     screen.seen(until="tfm: stopped by SIGTERM\n")
     assert forks.end() == 128 + signal.SIGTERM
-
-
-def test_conversation_offers_its_earlier_lines_and_keeps_no_file(
-    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
-) -> None:
-    converse()
-    screen.seen(until="de> ")
-    screen.type("Der alte Hund singt im Park.\r")
-    screen.seen(until=DOG)
-    screen.type("\x1b[A\r")
-    screen.seen(until=DOG)
-    screen.type("\x04")
-    assert forks.end() == 0
-    assert not (tmp_path / "state").exists()
 
 
 def test_results_of_a_conversation_may_go_to_a_file(
@@ -210,7 +198,7 @@ def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
     assert forks.end() == 0
 
 
-def test_a_note_stands_until_something_else_is_said(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_note_stands_until_something_else_is_said(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
     terminal.note("loading")
@@ -221,7 +209,7 @@ def test_a_note_stands_until_something_else_is_said(screen: Screen, monkeypatch:
     assert screen.seen() == "\r\x1b[Ktranslating …\r\x1b[Kdone\n"
 
 
-def test_nothing_but_a_terminal_that_can_erase_gets_notes(
+def test_note_is_shown_only_where_it_can_be_erased(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terminal.note("loading")
@@ -245,7 +233,7 @@ def be_narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     screen.close()
 
 
-def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> None:
+def test_table_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> None:
     be_narrow()
     rows = [["run", "loss", "perplexity", "BLEU"], ["eins", "1.0", "2.72", "33.33"], ["狗", "2.0", "7.39", "9.10"]]
     assert table(rows).split("\n\n") == [
@@ -266,5 +254,5 @@ def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> N
         ("", 0),
     ],
 )
-def test_how_wide_a_text_is(text: str, columns: int) -> None:
+def test_terminal_width_counts_columns(text: str, columns: int) -> None:
     assert terminal.width(text) == columns

@@ -68,7 +68,7 @@ def test_a_wrong_command_line_gets_its_sentence(tfm: Tfm, folder: Path, line: st
     assert sorted(path.name for path in folder.iterdir()) == sorted(CONFIGS)
 
 
-def test_what_needs_no_torch_is_told_before_what_takes_seconds_to_import(tmp_path: Path) -> None:
+def test_errors_and_completion_that_need_no_torch_import_none(tmp_path: Path) -> None:
     """What a shell completes, the settings of a config, and that a run is unknown."""
     lines = [
         *("translate Hallo --run none", "evaluate --run none", "score --input a --target b --run none"),

@@ -3,17 +3,13 @@
 import pytest
 import torch
 
+from pretended import pretended_gpus
 from transformer_cli.compute.devices import autocast, choose_device, choose_precision, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.errors import DeviceError
 
 CPU = torch.device("cpu")
 PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-
-
-def show_gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
 
 
 def set_cpu(monkeypatch: pytest.MonkeyPatch, *supported: str) -> None:
@@ -31,9 +27,9 @@ def set_cpu(monkeypatch: pytest.MonkeyPatch, *supported: str) -> None:
         ("cuda:1", 2, "cuda:1"),
     ],
 )
-def test_choose_device_is_the_one_named(monkeypatch: pytest.MonkeyPatch, name: str, n_gpus: int, chosen: str) -> None:
-    show_gpus(monkeypatch, n_gpus)
-    assert choose_device(name) == torch.device(chosen)
+def test_choose_device_is_the_one_named(name: str, n_gpus: int, chosen: str) -> None:
+    with pretended_gpus(n_gpus):
+        assert choose_device(name) == torch.device(chosen)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +47,8 @@ def test_choose_device_is_the_one_named(monkeypatch: pytest.MonkeyPatch, name: s
         ("meta", 0, "device meta: no such device; choose auto, cpu, cuda"),
     ],
 )
-def test_choose_device_that_is_not_there_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, name: str, n_gpus: int, message: str
-) -> None:
-    show_gpus(monkeypatch, n_gpus)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(DeviceError) as error:
+def test_choose_device_that_is_not_there_is_one_line(name: str, n_gpus: int, message: str) -> None:
+    with pretended_gpus(n_gpus), pytest.raises(DeviceError) as error:
         choose_device(name)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
@@ -72,22 +64,16 @@ def test_choose_device_that_is_not_there_is_one_line(
         (ALONE, "cuda:1", 2, "cuda:1"),
     ],
 )
-def test_choose_device_of_each_process_is_a_gpu_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, world: World, name: str, n_gpus: int, chosen: str
-) -> None:
-    show_gpus(monkeypatch, n_gpus)
-    assert choose_device(name, world) == torch.device(chosen)
+def test_choose_device_of_each_process_is_a_gpu_of_its_own(world: World, name: str, n_gpus: int, chosen: str) -> None:
+    with pretended_gpus(n_gpus):
+        assert choose_device(name, world) == torch.device(chosen)
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda:1", "mps"])
 @pytest.mark.parametrize("rank", range(3))
-def test_choose_device_of_too_few_is_one_error_in_all_processes(
-    monkeypatch: pytest.MonkeyPatch, rank: int, name: str
-) -> None:
-    show_gpus(monkeypatch, 2)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+def test_choose_device_of_too_few_is_one_error_in_all_processes(rank: int, name: str) -> None:
     told = f"^device {name}: 3 processes here, and torch sees 2 CUDA devices; choose cuda with one process for each"
-    with pytest.raises(DeviceError, match=told):
+    with pretended_gpus(2, mps=True), pytest.raises(DeviceError, match=told):
         choose_device(name, World(rank, 3, rank, 3))
 
 
@@ -118,11 +104,9 @@ def test_choose_precision_without_torchs_probes_is_float32(monkeypatch: pytest.M
     ("capability", "precision"),
     [((7, 5), "float32"), ((8, 0), "bfloat16"), ((8, 6), "bfloat16"), ((9, 0), "bfloat16")],
 )
-def test_choose_precision_on_cuda_is_bfloat16_from_8_0(
-    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: str
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert choose_precision("auto", torch.device("cuda:0")) == precision
+def test_choose_precision_on_cuda_is_bfloat16_from_8_0(capability: tuple[int, int], precision: str) -> None:
+    with pretended_gpus(1, capability=capability):
+        assert choose_precision("auto", torch.device("cuda:0")) == precision
 
 
 def test_choose_precision_on_an_untried_device_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +123,8 @@ def test_autocast_float32_changes_nothing_and_bfloat16_rounds() -> None:
         assert (matrix @ matrix).dtype == torch.bfloat16
 
 
-def test_describe_names_threads_or_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    assert describe(CPU) == "cpu, 3 threads"
-    assert describe(torch.device("cuda:1")) == "cuda:1 (NVIDIA H200)"
+def test_describe_names_threads_or_the_gpu() -> None:
+    assert describe(CPU) == "cpu, 1 thread"
+    with pretended_gpus(2, "NVIDIA H200"):
+        assert describe(torch.device("cuda:1")) == "cuda:1 (NVIDIA H200)"
     assert describe(torch.device("mps")) == "mps"

@@ -102,5 +102,5 @@ def test_room_for_passes_another_error_on() -> None:
     ("n_bytes", "words"),
     [(0, "0 kB"), (34_200, "34 kB"), (3 * 10**6, "3 MB"), (1.5e9, "1.5 GB"), (1.2e13, "12,000.0 GB")],
 )
-def test_in_words_of_bytes(n_bytes: int, words: str) -> None:
+def test_in_words_says_bytes_in_the_largest_unit(n_bytes: int, words: str) -> None:
     assert in_words(n_bytes) == words

@@ -1,9 +1,12 @@
 """What torchrun says about a process; what a process that is alone does not do; errors that all of them raise."""
 
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -15,11 +18,12 @@ from transformer_cli.errors import ConfigError, DataError, DistributedError, Int
 CPU = torch.device("cpu")
 
 
-def set_environment(monkeypatch: pytest.MonkeyPatch, *values: str | None) -> None:
-    for name, value in zip(VARIABLES, values, strict=True):
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, value)
+@contextmanager
+def environment(*values: str | None, restarts: str | None = None) -> Iterator[None]:
+    """During the block these are the variables of torchrun, and no others."""
+    given = zip((*VARIABLES, "TORCHELASTIC_RESTART_COUNT"), (*values, restarts), strict=True)
+    with mock.patch.dict(os.environ, {name: value for name, value in given if value is not None}, clear=True):
+        yield
 
 
 @pytest.mark.parametrize(
@@ -32,22 +36,15 @@ def set_environment(monkeypatch: pytest.MonkeyPatch, *values: str | None) -> Non
         (("1", "2", None, None), ALONE),
     ],
 )
-def test_from_environment_is_what_torchrun_says(
-    monkeypatch: pytest.MonkeyPatch, values: tuple[str | None, ...], world: World
-) -> None:
-    set_environment(monkeypatch, *values)
-    assert World.from_environment() == world
+def test_from_environment_is_what_torchrun_says(values: tuple[str | None, ...], world: World) -> None:
+    with environment(*values):
+        assert World.from_environment() == world
 
 
 @pytest.mark.parametrize(("count", "is_restarted"), [("0", False), ("2", True), (None, False)])
-def test_is_restarted_is_what_torchrun_says(
-    monkeypatch: pytest.MonkeyPatch, count: str | None, is_restarted: bool
-) -> None:
-    set_environment(monkeypatch, "0", "2", "0", "2")
-    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
-    if count:
-        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
-    assert World.from_environment().is_restarted == is_restarted
+def test_is_restarted_is_what_torchrun_says(count: str | None, is_restarted: bool) -> None:
+    with environment("0", "2", "0", "2", restarts=count):
+        assert World.from_environment().is_restarted == is_restarted
 
 
 def test_world_alone_connects_copies_and_changes_nothing() -> None:

@@ -8,9 +8,15 @@ import pytest
 
 from tables import read_table
 from transformer_cli.config.commented import as_commented_yaml
-from transformer_cli.config.configfile import shipped_configs
-from transformer_cli.config.load import differences, dump_config, load_config, settings_by_key, translation_settings
-from transformer_cli.config.schema import Config, DecodingConfig, Shapes, TranslationSettings, keys_that_shape
+from transformer_cli.config.load import (
+    differences,
+    dump_config,
+    load_config,
+    settings_by_key,
+    shipped_configs,
+    translation_settings,
+)
+from transformer_cli.config.schema import Config, Decides, DecodingConfig, TranslationSettings, keys_that_decide
 from transformer_cli.config.yamltext import as_line, as_text, parse
 from transformer_cli.errors import ConfigError
 
@@ -225,9 +231,9 @@ def test_set_wins_over_the_file_and_the_last_over_the_first(path: Path) -> None:
 
 
 def test_settings_say_once_what_they_shape() -> None:
-    marked = {kind: keys_that_shape(Config, kind) for kind in Shapes}
+    marked = {kind: keys_that_decide(Config, kind) for kind in Decides}
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
-    assert marked[Shapes.PLACE] == {
+    assert marked[Decides.PLACE] == {
         "data.files",
         "data.codec",
         "model.vectors.source",
@@ -245,10 +251,10 @@ def test_settings_say_once_what_they_shape() -> None:
         "num_threads",
         "precision",
     )
-    free = {key for key in marked[Shapes.NOTHING] if not key.startswith("decoding.")}
+    free = {key for key in marked[Decides.FREE] if not key.startswith("decoding.")}
     assert free == {"name", *(f"training.{key}" for key in resumed)}
-    assert not any(key.startswith("decoding.") for kind in Shapes if kind != Shapes.NOTHING for key in marked[kind])
-    assert {key.partition(".")[0] for key in marked[Shapes.DATASET] | marked[Shapes.CODEC]} == {"data"}
+    assert not any(key.startswith("decoding.") for kind in Decides if kind != Decides.FREE for key in marked[kind])
+    assert {key.partition(".")[0] for key in marked[Decides.DATASET] | marked[Decides.CODEC]} == {"data"}
 
 
 # What does not

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config import configfile
+from transformer_cli.config import load
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import ConfigError
 
@@ -43,9 +43,9 @@ def test_load_config_paths_of_standard_input_begin_here(tmp_path: Path, monkeypa
 
 def test_load_config_of_the_largest_file_and_one_byte_more(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
-    path.write_bytes(b"#" * configfile.MOST_BYTES)
+    path.write_bytes(b"#" * load.MOST_BYTES)
     assert load_config(path) == load_config()
-    path.write_bytes(b"#" * (configfile.MOST_BYTES + 1))
+    path.write_bytes(b"#" * (load.MOST_BYTES + 1))
     with pytest.raises(ConfigError, match=f"^{path}: has more than 1,000,000 bytes"):
         load_config(path)
 

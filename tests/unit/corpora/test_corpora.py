@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.corpora.corpora import open_corpus, read_captions
-from transformer_cli.corpora.gathering import gather, gathered
+from transformer_cli.corpora.corpora import gather, gathered, open_corpus, read_captions
 from transformer_cli.errors import DataError
 
 
@@ -64,7 +63,7 @@ def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("split", "side"), [("train", "source"), ("valid", "target"), ("news", "source")])
-def test_an_own_file_that_is_not_there(tmp_path: Path, split: str, side: str) -> None:
+def test_open_corpus_file_that_is_not_there_is_named(tmp_path: Path, split: str, side: str) -> None:
     data = own(tmp_path, news_source="n\n")
     path = tmp_path / f"{split}.{side}"
     path.unlink()
@@ -97,14 +96,14 @@ def test_a_long_pair_is_left_out_of_training_and_refused_elsewhere(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("split", "text"), [("train", ""), ("valid", ""), ("train", "\n \n")])
-def test_a_split_without_a_pair(tmp_path: Path, split: str, text: str) -> None:
+def test_open_corpus_split_without_a_pair_is_refused(tmp_path: Path, split: str, text: str) -> None:
     data = own(tmp_path, skip_empty=True, **{f"{split}_source": text, f"{split}_target": text})
     with pytest.raises(DataError, match=rf"^data\.files\.{split}: not one pair of sentences.*; a split needs"):
         write(data, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: str) -> None:
+def test_corpus_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: str) -> None:
     text = b"a\n" * 100_000
     path = tmp_path / f"text{suffix}"
     path.write_bytes(gzip.compress(text) if suffix else text)
@@ -116,7 +115,7 @@ def test_a_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: str) -
     gc.collect()  # an open file would be a ResourceWarning, and so an error
 
 
-def test_no_pass_holds_a_file_in_memory(tmp_path: Path) -> None:
+def test_corpus_pass_holds_no_file_in_memory(tmp_path: Path) -> None:
     n_lines = 50_000
     data = own(tmp_path, train_source="a sentence of thirty letters...\n" * n_lines, train_target="b\n" * n_lines)
     corpus = open_corpus(data)
@@ -150,7 +149,7 @@ def test_captions_come_in_either_direction_with_one_sum(source: str, target: str
     assert corpus.sums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def test_a_larger_train_split_begins_with_the_smaller_and_leaves_the_others_alone() -> None:
+def test_captions_more_sentences_begin_with_the_fewer_and_leave_other_splits_alone() -> None:
     small, most = read_captions(100), read_captions(20_000)
     assert [len(pairs) for pairs in most.values()] == [20_000, 500, 500]
     assert most["train"][:100] == small["train"]

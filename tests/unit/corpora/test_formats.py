@@ -162,7 +162,7 @@ def test_read_text_table_may_begin_with_an_empty_cell_or_line(read: Read) -> Non
         (b"PK\x03\x04" + b"\0" * 30, "a", "a ZIP archive; unpack it"),
         (b"%PDF-1.7", "a", "a PDF; export"),
         (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
-        (b"<?xml version='1.0'?><xliff/>", "a", "XML or HTML, but not TMX"),
+        (b"<?xml version='1.0'?><xliff/>", "a", "a translation file (XLIFF), but not TMX"),
         (b"one column\n", "a", "text of one column"),
         (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),
         (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from transformer_cli.config.schema import DataConfig, Rule
-from transformer_cli.corpora import gathering
+from transformer_cli.corpora import corpora
 from transformer_cli.corpora.cleaning import Seen, fingerprint
-from transformer_cli.corpora.corpora import open_corpus, read_captions
-from transformer_cli.corpora.gathering import LEFT_OUT, gathered, shares_for, split_of
+from transformer_cli.corpora.corpora import LEFT_OUT, gathered, open_corpus, read_captions, shares_for, split_of
 from transformer_cli.errors import DataError
 
 Gathered = Callable[..., dict[str, Any]]
@@ -52,7 +51,7 @@ def config(tmp_path: Path) -> Callable[..., DataConfig]:
 
 
 def gather(data: DataConfig, folder: Path | None) -> dict[str, Any]:
-    return gathering.gather(open_corpus(data).splits, data, folder)
+    return corpora.gather(open_corpus(data).splits, data, folder)
 
 
 def dirty() -> list[tuple[str, str]]:

@@ -60,11 +60,11 @@ def test_prepare_held_out_text_of_unknown_words_warns(warned: Warned) -> None:
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        ('    <tuv xml:lang="de-DE"><seg>{}</seg></tuv>', "TMX or other XML"),
+        ('    <tuv xml:lang="de-DE"><seg>{}</seg></tuv>', "XML"),
         ('{{"translation": {{"de": "{}", "en": "x"}}}}', "JSON"),
-        ("{}\tscore\t1.0", "TSV (columns between tabs)"),
-        ("<p>{}</p>", "HTML"),
-        ("Das ist <b>{}</b>", "HTML"),
+        ("{}\tscore\t1.0", "a table (TSV)"),
+        ("<p>{}</p>", "a part of an HTML document"),
+        ("Das ist <b>{}</b>", "markup"),
     ],
 )
 def test_prepare_lines_of_another_format_warn_once(line: str, name: str, warned: Warned) -> None:

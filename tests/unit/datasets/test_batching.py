@@ -48,14 +48,14 @@ def spread(batches: list[list[int]]) -> float:
 
 
 @each_way
-def test_every_row_is_in_exactly_one_batch(way: TrainingConfig) -> None:
+def test_plan_epoch_puts_every_row_into_exactly_one_batch(way: TrainingConfig) -> None:
     batches = plan(way)
     assert all(batches)
     assert sorted(row for batch in batches for row in batch) == ROWS.tolist()
 
 
 @each_way
-def test_a_plan_follows_from_seed_and_epoch_alone(way: TrainingConfig) -> None:
+def test_plan_epoch_follows_from_seed_and_epoch_alone(way: TrainingConfig) -> None:
     np.random.seed(1)
     first = plan(way)
     np.random.seed(2)
@@ -80,7 +80,7 @@ def test_batches_of_tokens_keep_their_budget_and_fill_it(order: str, monkeypatch
     assert tokens[1] > 40 - 12  # 12: the longest target with <eos>; tokens[0] is the remainder
 
 
-def test_a_budget_that_is_met_exactly_is_one_batch() -> None:
+def test_plan_epoch_budget_of_tokens_that_is_met_exactly_is_one_batch() -> None:
     split = split_of_lengths([(7, 1), (7, 2), (7, 4)])  # with <eos> 2 + 3 + 5 = 10 target tokens
     for size, batches in ((10, 1), (9, 2)):
         way = TrainingConfig(batch_size=size, batch_by="tokens")
@@ -111,7 +111,7 @@ def test_parts_are_a_sorted_batch_cut_by_tokens() -> None:
     assert lengths == sorted(lengths)
 
 
-def test_a_sentence_longer_than_a_part_is_one() -> None:
+def test_parts_by_length_sentence_longer_than_a_part_is_one() -> None:
     assert [len(part) for part in parts_by_length(SPLIT, ROWS[:5], 1)] == [1] * 5
 
 

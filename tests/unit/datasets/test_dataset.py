@@ -93,20 +93,20 @@ def test_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens:
 
 
 @pytest.mark.parametrize("ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source")])
-def test_an_unknown_split_lists_the_known(made: Path, ask: Callable[[Dataset], Any]) -> None:
+def test_dataset_unknown_split_lists_the_known(made: Path, ask: Callable[[Dataset], Any]) -> None:
     with pytest.raises(DataError, match=f"^{made}: no split 'tset'; it has train, valid, test_b, test_a$"):
         ask(Dataset.open(made))
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", "5"])
-def test_a_folder_that_is_no_dataset(tmp_path: Path, content: str | None) -> None:
+def test_dataset_folder_that_is_none_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(DataError, match=rf"^{tmp_path}: not a dataset: .*run `tfm prepare`"):
         Dataset.open(tmp_path)
 
 
-def test_another_format_version(folder: Path) -> None:
+def test_dataset_of_another_format_version_is_refused(folder: Path) -> None:
     edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(format_version=1))
     with pytest.raises(DataError, match=rf"^{folder}: format version 1, this tfm reads 2; run `tfm prepare` again$"):
         Dataset.open(folder)
@@ -139,7 +139,7 @@ def test_text_unlike_the_manifest_is_not_mapped(folder: Path, damage: Callable[[
         Dataset.open(folder).text("train", "source")
 
 
-def test_a_flipped_bit_is_damage_in_every_file(folder: Path) -> None:
+def test_dataset_flipped_bit_in_any_file_is_damage(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         content = path.read_bytes()
         flipped = bytearray(content)
@@ -154,13 +154,13 @@ def test_a_flipped_bit_is_damage_in_every_file(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["target.vocab.txt", "train.source.ids.npy", "train.target.txt"])
-def test_a_file_that_is_gone_is_named(folder: Path, name: str) -> None:
+def test_dataset_file_that_is_gone_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(DataError, match=f"^{folder / name}: missing; delete the folder and run `tfm prepare` again$"):
         use_all(folder)
 
 
-def test_a_damaged_manifest_stops_nobody_else(folder: Path) -> None:
+def test_find_dataset_damaged_manifest_stops_no_other_dataset(folder: Path) -> None:
     data = data_config(folder)
     other = add_version(folder, "files.en-en-00000000", age_s=-60)
     (other / "manifest.json").write_text("{}")
@@ -183,7 +183,7 @@ def use_all(folder: Path) -> None:
 # Which one is found
 
 
-def test_the_dataset_prepared_last_is_found(folder: Path) -> None:
+def test_find_dataset_takes_the_one_prepared_last(folder: Path) -> None:
     os.utime(folder, (99, 99))
     data = data_config(folder)
     assert find_dataset(data, folder.parent) == folder
@@ -207,7 +207,7 @@ def test_other_settings_find_nothing(folder: Path, changes: dict[str, Any]) -> N
         find_dataset(data, folder.parent)
 
 
-def test_a_fingerprint_that_is_not_there(folder: Path) -> None:
+def test_find_dataset_fingerprint_that_is_not_there_is_refused(folder: Path) -> None:
     with pytest.raises(DataError, match="no dataset files en→en with fingerprint 12345678; run `tfm prepare`"):
         find_dataset(data_config(folder, fingerprint="12345678"), folder.parent)
 

@@ -70,7 +70,7 @@ def test_blanks_at_the_ends_make_no_other_sentence_and_lines_end_at_newline_only
         (30, 0, 1, True),
     ],
 )
-def test_whole_pairs_and_many_sources_are_worth_a_warning(
+def test_overlap_of_whole_pairs_or_many_sources_is_warned_of(
     sentences: int, pairs: int, sources: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     warn_of_overlap(manifest("test", sentences, pairs, sources))

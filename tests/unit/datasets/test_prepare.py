@@ -12,8 +12,9 @@ import pytest
 
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.datasets import dataset as dataset_module
 from transformer_cli.datasets import make_dataset as module
-from transformer_cli.datasets import word_corpus, word_cutting, writer
+from transformer_cli.datasets import word_corpus
 from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError, DataError
@@ -65,7 +66,7 @@ class Workshop:
 
 @pytest.fixture(autouse=True)
 def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_cutting, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+    monkeypatch.setattr(word_corpus, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def interrupt(*_: Any, **__: Any) -> None:
 def test_ids_are_those_of_the_training_splits_vocabulary(
     workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "BLOCK", chunk)
+    monkeypatch.setattr(dataset_module, "BLOCK", chunk)
     prepared = workshop.prepare()
     dataset = Dataset.open(prepared.folder)
     assert prepared.created
@@ -109,7 +110,7 @@ def test_ids_are_those_of_the_training_splits_vocabulary(
     assert sentences(prepared.folder) == IDS
 
 
-def test_the_manifest_counts(workshop: Workshop) -> None:
+def test_manifest_counts_sentences_tokens_and_unknown_words(workshop: Workshop) -> None:
     prepared = workshop.prepare()
     manifest = prepared.manifest
     assert prepared.folder.name == f"files.de-en-{manifest['fingerprint']}"
@@ -145,7 +146,7 @@ def test_a_pinned_dataset_is_made_again_from_the_same_text_only(workshop: Worksh
     assert len(workshop.datasets()) == 1
 
 
-def test_a_dataset_of_somebody_elses_is_left_as_it_is(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_dataset_leaves_that_of_another_user_as_it_is(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     made = workshop.prepare()
 
     def refuse(path: Path) -> None:
@@ -169,10 +170,10 @@ def test_a_joint_vocabulary_counts_both_sides_together(workshop: Workshop) -> No
     assert sentences(prepared.folder)["train"] == ([[4, 5, 5], [0]], [[4, 0], [6, 6]])
 
 
-def test_any_number_of_processes_makes_the_same_files(
+def test_make_dataset_by_any_number_of_processes_makes_the_same_files(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(word_cutting, "CHUNK", 9)
+    monkeypatch.setattr(dataset_module, "CHUNK", 9)
     monkeypatch.setattr(word_corpus, "FEW", 20)
     config = load_config(corpus / "tiny.yaml")
     made = {}
@@ -236,20 +237,20 @@ def test_held_out_text_in_the_training_text_is_warned_of_at_every_call(
     [{"lowercase": False}, {"min_freq": 1}, {"joint_vocabulary": True}, {"skip_empty": True}, {"source": "xx"}],
     ids=str,
 )
-def test_another_setting_makes_a_dataset_beside(workshop: Workshop, settings: dict[str, Any]) -> None:
+def test_make_dataset_with_another_setting_makes_one_beside(workshop: Workshop, settings: dict[str, Any]) -> None:
     first, second = workshop.prepare(), workshop.prepare(**settings)
     assert second.created
     assert workshop.datasets() == sorted([first.folder.name, second.folder.name])
     assert first.manifest["fingerprint"] != second.manifest["fingerprint"]
 
 
-def test_what_shapes_no_file_makes_no_dataset(workshop: Workshop) -> None:
+def test_make_dataset_with_a_setting_that_shapes_no_file_makes_no_other(workshop: Workshop) -> None:
     workshop.prepare()
     assert not workshop.prepare(captions={"sentences": 500}).created
 
 
 @pytest.mark.parametrize(("split", "side"), [("train", "source"), ("test", "target")])
-def test_another_text_makes_a_dataset_beside(workshop: Workshop, split: str, side: str) -> None:
+def test_make_dataset_of_another_text_makes_one_beside(workshop: Workshop, split: str, side: str) -> None:
     first = workshop.prepare()
     path = workshop.path(split, side)
     path.write_bytes(path.read_bytes().replace(b"an", b"on"))
@@ -265,7 +266,7 @@ def test_another_text_makes_a_dataset_beside(workshop: Workshop, split: str, sid
     ("of", "step"),
     [(word_corpus, "learn_joins"), (Vocabulary, "build"), (progress, "bar"), (module, "write_sums")],
 )
-def test_an_interruption_leaves_no_folder(
+def test_make_dataset_that_is_interrupted_leaves_no_folder(
     workshop: Workshop, of: object, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -280,7 +281,7 @@ def test_an_interruption_leaves_no_folder(
     ("settings", "source", "error"),
     [({}, "one\ntwo\n", DataError), ({}, b"\xff\n", DataError), ({"target": "qq"}, "one\n", ConfigError)],
 )
-def test_a_mistake_leaves_no_folder(
+def test_make_dataset_that_fails_leaves_no_folder(
     workshop: Workshop, settings: dict[str, Any], source: str | bytes, error: type[Exception]
 ) -> None:
     workshop.path("test", "source").write_bytes(source if isinstance(source, bytes) else source.encode())
@@ -289,7 +290,7 @@ def test_a_mistake_leaves_no_folder(
     assert workshop.datasets() == []
 
 
-def test_the_slower_of_two_at_once_takes_what_the_other_made(
+def test_make_dataset_twice_at_once_lets_the_slower_take_what_the_other_made(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode = word_corpus.encode_by_words

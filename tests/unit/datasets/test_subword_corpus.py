@@ -54,7 +54,7 @@ def text(corpus: Path, split: str, language: str) -> list[str]:
 @pytest.mark.parametrize(
     ("n", "kept"), [(4, [0, 1, 2, 3]), (5, [0, 2, 4]), (8, [0, 2, 4, 6]), (9, [0, 4, 8]), (18, [0, 8, 16])]
 )
-def test_of_too_many_pairs_every_second_one_is_kept_again_and_again(
+def test_sample_of_too_many_pairs_keeps_every_second_one_again_and_again(
     n: int, kept: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_PAIRS", 4)
@@ -63,7 +63,7 @@ def test_of_too_many_pairs_every_second_one_is_kept_again_and_again(
     assert sample(iter(pairs[:1]), DataConfig(lowercase=True), size=1) == [("s0", "t0")]
 
 
-def test_a_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)
     pairs = [("a" * 6, "b" * 5), ("c", "d"), ("e", "f")]
     assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == pairs[:1]

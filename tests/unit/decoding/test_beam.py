@@ -38,7 +38,7 @@ def test_a_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: fl
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 @pytest.mark.parametrize("beam_size", [3, 40])
-def test_the_first_of_many_is_the_one_alone(beam_size: int, length_penalty: float) -> None:
+def test_beam_first_of_n_best_is_the_one_found_alone(beam_size: int, length_penalty: float) -> None:
     """A search for one best hypothesis may end earlier, and finds the same."""
     steps = []
     found = []
@@ -82,13 +82,13 @@ class Undecided(TableDecoder):
         return Step(torch.zeros_like(found.logits), found.attended)
 
 
-def test_of_equals_the_first_go_first() -> None:
+def test_beam_of_equal_scores_keeps_the_first() -> None:
     (found,) = beam_search(Undecided([0]), rules(2, length_penalty=0.0), beam_size=3, n_best=3)
     assert [each.tokens for each in found] == [[], [A], [A, A]]  # <eos>, A, B; then <eos> after A, A and B after A
 
 
 @pytest.mark.parametrize("count", [1, FEW, FEW + 5])
-def test_the_largest_logits_with_the_lower_id_first(count: int) -> None:
+def test_beam_of_equal_logits_takes_the_lower_id(count: int) -> None:
     torch.manual_seed(0)
     logits = torch.randint(0, 40, (7, 90)).float()  # many are equal
     expected = [sorted(range(90), key=lambda index: (-row[index], index))[:count] for row in logits.tolist()]
@@ -124,7 +124,7 @@ def hypotheses_by_hand(sentence: int, beam_size: int, limit: int) -> list[Hypoth
 
 
 @pytest.mark.parametrize("beam_size", [2, 7])
-def test_places_are_shared_as_the_module_says(beam_size: int) -> None:
+def test_beam_live_and_finished_hypotheses_share_places(beam_size: int) -> None:
     found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12), beam_size=beam_size, n_best=beam_size)
     for sentence, hypotheses in zip(SENTENCES, found, strict=True):
         expected = hypotheses_by_hand(sentence, beam_size, 6)

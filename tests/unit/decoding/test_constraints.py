@@ -46,13 +46,13 @@ def ngrams(tokens: Sequence[int], size: int) -> list[tuple[int, ...]]:
 
 @searches
 @given(size=some.integers(1, 4))
-def test_no_ngram_twice(search: Search, size: int) -> None:
+def test_no_repeat_ngram_writes_no_ngram_twice(search: Search, size: int) -> None:
     for found in found_by(search, rules(9, size)):
         assert len(set(ngrams(found.tokens, size))) == len(ngrams(found.tokens, size))
         assert found.log_prob > float("-inf")
 
 
-def test_without_the_rule_ngrams_do_occur_twice() -> None:
+def test_no_repeat_ngram_switched_off_lets_ngrams_occur_twice() -> None:
     for search in SEARCHES:
         all_pairs = [ngrams(found.tokens, 2) for found in found_by(search, rules(9))]
         assert any(len(set(pairs)) < len(pairs) for pairs in all_pairs)

@@ -131,6 +131,26 @@ def test_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expect
     assert found.replace(" <img src=x>", "<img src=x>").strip() == expected.replace(" <img src=x>", "<img src=x>")
 
 
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>Ein <g id='1'>roter Ball</g> <x id='2'/>rollt.</p>", ["Ein roter Ball rollt."]),
+        ("Klick <my-icon></my-icon> auf <0>diesen Link</0><1/> da", ["Klick auf diesen Link da"]),
+        ("<my-icon><svg><title>x</title></svg></my-icon> Ein <picture><img></picture> Bild", ["Ein Bild"]),
+        ("<my-card>Ein <p>Hund</p> da</my-card> Frau", ["Ein", "Hund", "da", "Frau"]),
+        ("<a-b><c-d>Ein</c-d> Hund <div>da</div></a-b> <e-f>Ball</e-f> rot", ["Ein Hund", "da", "Ball rot"]),
+        ("<p>Ein <x-y>Hund</p><p>da</p>", ["Ein Hund", "da"]),
+        ("<x-y>Ein <br>Hund</x-y> da", ["Ein", "Hund da"]),
+        ("1 &lt; 2 und <b>3 &lt;1&gt; a</b>", ["1 < 2 und 3 <1> a"]),
+        ("<a-b translate=no>Ein</a-b> Hund <a-b translate=no>Ein<p>Ball</p></a-b> rot", ["Hund", "rot"]),
+    ],
+)
+def test_elements_of_unknown_names_are_blocks_if_they_hold_one(html: str, expected: list[str]) -> None:
+    assert texts(html) == expected
+    document = Document.parse(html)
+    assert document.render([same(block) for block in document.blocks]) == html
+
+
 def test_an_element_goes_round_the_longest_run_of_its_words() -> None:
     document = Document.parse("Er <b>steht früh auf</b>.")
     text = "He gets up early."

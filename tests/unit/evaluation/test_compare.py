@@ -2,17 +2,19 @@
 
 import logging
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load, save
 
 from sealed import edit_sealed, reseal, set_config
 from transformer_cli.datasets.dataset import find_dataset
-from transformer_cli.errors import CheckpointError, DataError
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.evaluation import metrics, statistics
-from transformer_cli.evaluation.compare import Comparison, Example, Terms, compare, compare_recipes
+from transformer_cli.evaluation.compare import Comparison, Conditions, Example, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.metrics import bleu_of_text
 from transformer_cli.evaluation.statistics import PairedScore, welch
@@ -29,9 +31,9 @@ def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def terms(project: Path) -> Terms:
+def conditions(project: Path) -> Conditions:
     """The test set of the project, on the CPU."""
-    return Terms(device="cpu", data_dir=project / "data", runs_dir=project / "runs")
+    return Conditions(device="cpu", data_dir=project / "data", runs_dir=project / "runs")
 
 
 @pytest.fixture
@@ -61,11 +63,11 @@ def words_of(comparison: Comparison[PairedScore]) -> str:
 
 
 def test_compare_run_beside_a_file_has_the_scores_of_each(
-    terms: Terms, tmp_path: Path, references: list[str], tiny: Run
+    conditions: Conditions, tmp_path: Path, references: list[str], tiny: Run
 ) -> None:
     worse = file_of(tmp_path / "worse", ["nothing at all" if row % 2 else line for row, line in enumerate(references)])
-    (comparison,) = compare(["tiny", worse], terms)
-    (judged,) = evaluate(tiny.folder, data_dir=terms.data_dir)
+    (comparison,) = compare(["tiny", worse], conditions)
+    (judged,) = evaluate(tiny.folder, data_dir=conditions.data_dir)
     first, second = comparison.systems
     assert (comparison.split, comparison.sentences) == ("test", 30)
     assert (first.name, first.bleu.score, first.chrf.score) == ("tiny", judged.result.bleu, judged.result.chrf)
@@ -82,35 +84,35 @@ def test_compare_run_beside_a_file_has_the_scores_of_each(
 
 
 def test_compare_examples_are_the_sentences_that_changed_most(
-    terms: Terms, tmp_path: Path, references: list[str]
+    conditions: Conditions, tmp_path: Path, references: list[str]
 ) -> None:
     sources = file_of(tmp_path / "sources", [f"Satz {number}" for number in range(1, 31)])
     reference = file_of(tmp_path / "reference", references)
     wrong = [*references]
     wrong[3], wrong[8] = "nothing at all", references[8].replace("The", "A")
-    terms = Terms(sources=Path(sources), references=[Path(reference)])
+    conditions = Conditions(sources=Path(sources), references=[Path(reference)])
     names = [file_of(tmp_path / "wrong", wrong), reference]
-    (comparison,) = compare(names, terms)
+    (comparison,) = compare(names, conditions)
     first, second = examples_of(comparison)
     assert (first.line, first.source, first.reference) == (4, "Satz 4", references[3])
     assert first.translations == ("nothing at all", references[3])
     assert first.chrf[0] < 30 < 99 < first.chrf[1]
     assert second.line == 9
-    assert compare(names, terms, examples=1)[0].systems[1].examples == [first]
-    assert compare(names, terms, examples=0)[0].systems[1].examples == []
+    assert compare(names, conditions, examples=1)[0].systems[1].examples == [first]
+    assert compare(names, conditions, examples=0)[0].systems[1].examples == []
     assert comparison.split == "sources"
 
 
 def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references: list[str]) -> None:
     reference = Path(file_of(tmp_path / "reference", references))
     names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
-    (comparison,) = compare(names, Terms(references=[reference]))
+    (comparison,) = compare(names, Conditions(references=[reference]))
     assert "case:mixed" in comparison.signatures["BLEU"][0]
     assert "case:mixed" in comparison.signatures["chrF"][0]
     assert "tok:13a" in comparison.signatures["BLEU"][0]
     assert examples_of(comparison)[0].source is None
     assert words_of(comparison).startswith(f"{names[0]} is better")
-    (comparison,) = compare(names, Terms(references=[reference], lowercase=True, language="zh"))
+    (comparison,) = compare(names, Conditions(references=[reference], lowercase=True, language="zh"))
     assert "tok:zh" in comparison.signatures["BLEU"][0]
     assert (
         words_of(comparison) == f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
@@ -118,25 +120,26 @@ def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references:
 
 
 def test_compare_with_a_lower_cased_run_scores_all_without_case(
-    terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cased = altered(tiny, tmp_path / "cased", lowercase=False)
     with caplog.at_level(logging.INFO, "transformer_cli"):
         (comparison,) = compare(
-            ["tiny", cased, "tiny"], Terms(("valid",), device="cpu", data_dir=terms.data_dir, runs_dir=terms.runs_dir)
+            ["tiny", cased, "tiny"],
+            Conditions(("valid",), device="cpu", data_dir=conditions.data_dir, runs_dir=conditions.runs_dir),
         )
     assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
     assert "case:lc" in comparison.signatures["chrF"][1]
     caplog.clear()
     with caplog.at_level(logging.INFO, "transformer_cli"):
-        compare(["tiny", "tiny"], terms)
+        compare(["tiny", "tiny"], conditions)
     assert caplog.messages == []
 
 
 def test_compare_run_whose_own_split_is_another_text_is_named(
-    terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dataset = find_dataset(tiny.config.data, terms.data_dir)
+    dataset = find_dataset(tiny.config.data, conditions.data_dir)
     data_dir = tmp_path / "data"
     shutil.copytree(dataset, data_dir / dataset.name)
     other = shutil.copytree(dataset, data_dir / "files.de-en-00000000")
@@ -146,17 +149,17 @@ def test_compare_run_whose_own_split_is_another_text_is_named(
     reseal(other)
     name = altered(tiny, tmp_path / "other", fingerprint="00000000")
     gone = altered(tiny, tmp_path / "gone", fingerprint="11111111")
-    compare(["tiny", name, gone], Terms(device="cpu", data_dir=data_dir, runs_dir=terms.runs_dir), examples=0)
+    compare(["tiny", name, gone], Conditions(device="cpu", data_dir=data_dir, runs_dir=conditions.runs_dir), examples=0)
     said = "in its own dataset, test is another text; make sure that it was not trained on this one"
     assert caplog.messages == [f"{name}: {said}"]
 
 
 def test_compare_sentences_too_long_are_cut_and_counted(
-    terms: Terms, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    conditions: Conditions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = (Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])), Path(file_of(tmp_path / "b", ["dog", "dog"])))
-    compare(["tiny", "tiny"], Terms((), files[0], files[1:], device="cpu", runs_dir=terms.runs_dir))
-    assert caplog.messages == [f"{terms.runs_dir / 'tiny'}: a: 1 sentence too long: cut"] * 2
+    compare(["tiny", "tiny"], Conditions((), files[0], files[1:], device="cpu", runs_dir=conditions.runs_dir))
+    assert caplog.messages == [f"{conditions.runs_dir / 'tiny'}: a: 1 sentence too long: cut"] * 2
 
 
 def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[str]) -> None:
@@ -164,7 +167,7 @@ def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[s
     os.write(writing, "".join(f"{line}\n" for line in references).encode())
     os.close(writing)
     reference = file_of(tmp_path / "reference", references)
-    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Terms(references=[Path(reference)]))
+    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Conditions(references=[Path(reference)]))
     os.close(reading)
     assert comparison.systems[1].bleu.score == pytest.approx(100)
 
@@ -176,7 +179,7 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
         names.append(file_of(tmp_path / str(number), lines))
         scores.append(bleu_of_text(lines, references, lowercase=False))
     reference = Path(file_of(tmp_path / "reference", references))
-    (found,) = compare_recipes([names[:2], names[2:]], Terms(references=[reference]))
+    (found,) = compare_recipes([names[:2], names[2:]], Conditions(references=[reference]))
     one, other = found.systems
     assert (found.sentences, one.name, other.name) == (30, ",".join(names[:2]), ",".join(names[2:]))
     assert (one.bleu.scores, other.bleu.scores) == (scores[:2], scores[2:])
@@ -191,30 +194,42 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
 def test_compare_three_sentences_cannot_tell(tmp_path: Path) -> None:
     reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
-    (comparison,) = compare([reference, worse], Terms(references=[Path(reference)]))
+    (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
     said = words_of(comparison)
     assert said.startswith(f"3 sentences cannot tell {worse} and {reference} apart: ")
     assert said.count("(p = 0.250)") == 2
 
 
 def test_compare_names_and_texts_that_do_not_fit_are_one_line(
-    terms: Terms, tiny: Run, tmp_path: Path, references: list[str]
+    conditions: Conditions, tiny: Run, tmp_path: Path, references: list[str]
 ) -> None:
     reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
     empty = file_of(tmp_path / "empty", [])
     reversed_run = altered(tiny, tmp_path / "reversed", source="en", target="de")
     lengths = f"^{short} has 1 line, .* has 30; line n must translate line n"
     for names, wrong_terms, message in (
-        ([short, "nothing"], Terms(), r"no such run; runs/ has none; and there is no file nothing$"),
-        ([short, str(tmp_path)], Terms(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
-        ([short, short], Terms(), r"^files of translations need a reference: name it with --reference"),
-        (["tiny", short], replace(terms, sources=Path(short)), "sentences to translate need their references; name"),
-        ([reference, short], Terms(references=[Path(reference)]), lengths),
-        (["tiny", short], terms, lengths),
-        (["tiny", short], replace(terms, splits=("valid", "test")), "one text, but there are valid, test; choose one "),
-        (["tiny", short], replace(terms, references=[Path(short)]), "a run needs sentences to translate; name their "),
-        ([empty, empty], Terms(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
-        (["tiny", reversed_run], terms, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
+        ([short, "nothing"], Conditions(), r"no such run; runs/ has none; and there is no file nothing$"),
+        ([short, str(tmp_path)], Conditions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
+        ([short, short], Conditions(), r"^files of translations need a reference: name it with --reference"),
+        (
+            ["tiny", short],
+            replace(conditions, sources=Path(short)),
+            "sentences to translate need their references; name",
+        ),
+        ([reference, short], Conditions(references=[Path(reference)]), lengths),
+        (["tiny", short], conditions, lengths),
+        (
+            ["tiny", short],
+            replace(conditions, splits=("valid", "test")),
+            "one text, but there are valid, test; choose one ",
+        ),
+        (
+            ["tiny", short],
+            replace(conditions, references=[Path(short)]),
+            "a run needs sentences to translate; name their ",
+        ),
+        ([empty, empty], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
+        (["tiny", reversed_run], conditions, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
         with pytest.raises((CheckpointError, DataError), match=message):
             compare(names, wrong_terms)
@@ -225,3 +240,62 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
     ):
         with pytest.raises(DataError, match=message):
             compare_recipes(recipes)
+
+
+def test_compare_recipes_refuses_the_same_weights_under_two_names(
+    conditions: Conditions, tiny: Run, tmp_path: Path
+) -> None:
+    copy = str(shutil.copytree(tiny.folder, tmp_path / "copy"))
+    for recipes in ([["tiny", copy]], [["tiny", "a"], [copy, "b"]]):
+        for name in "ab":
+            file_of(tmp_path / name, ["one"])
+        named = [[str(tmp_path / name) if len(name) == 1 else name for name in runs] for runs in recipes]
+        with pytest.raises(DataError, match=f"^{copy}: has the weights of tiny, so they are one run; name"):
+            compare_recipes(named, conditions)
+
+
+def test_compare_recipes_says_equal_seeds_and_differing_settings(
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["tiny"]
+    for number, (rate, seed) in enumerate(((0.1, 0), (0.1, 5)), start=1):
+        folder = shutil.copytree(tiny.folder, tmp_path / str(number))
+        checkpoint = folder / "checkpoints" / tiny.best_name
+        (checkpoint / "model.safetensors").write_bytes(retitled(checkpoint / "model.safetensors", number))
+        reseal(checkpoint)
+        training = tiny.config.training.model_copy(update={"learning_rate": rate, "seed": seed})
+        set_config(folder, tiny.config.model_copy(update={"training": training}))
+        names.append(str(folder))
+    compare_recipes([names], conditions)
+    first, one, other = names
+    assert caplog.messages == [
+        f"{first}, {one}: the same training.seed, 0; their spread says little of what another seed does",
+        f"training.learning_rate differs within a recipe: {first} {tiny.config.training.learning_rate}, {one} 0.1, "
+        f"{other} 0.1; so their spread is not of chance alone",
+    ]
+
+
+def retitled(path: Path, number: int) -> bytes:
+    """The bytes of a file of weights, with another header: weights of the same values are another file then."""
+    return bytes(save(load(path.read_bytes()), {"number": str(number)}))
+
+
+@pytest.mark.parametrize("name", ["comet", "terr", "chrf+"])
+def test_compare_and_evaluate_refuse_an_unknown_metric_before_work(
+    conditions: Conditions, tiny: Run, name: str
+) -> None:
+    unknown = replace(conditions, metrics=[name])
+    for call in (
+        lambda: compare(["tiny", "tiny"], unknown),
+        lambda: compare_recipes([["a", "b"]], unknown),
+        lambda: list(evaluate(tiny.folder, metrics=name, data_dir=conditions.data_dir)),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(f"no metric '{name}'; there are bleu, chrf, chrf++, ter")):
+            call()
+
+
+def test_evaluate_takes_one_metric_as_text_in_any_case(conditions: Conditions, tiny: Run) -> None:
+    for named in ("ter", "TER", ["TER", "bleu"]):
+        (judged,) = evaluate(tiny.folder, metrics=named, data_dir=conditions.data_dir)
+        assert [*judged.result.further] == ["ter"]
+        assert "nrefs:1|case:lc|tok:tercom" in judged.result.further["ter"].signature

@@ -16,7 +16,7 @@ from transformer_cli.evaluation.statistics import (
     PairedScore,
     RecipeDifference,
     paired_tests,
-    surely,
+    significant,
     verdicts,
     welch,
 )
@@ -179,8 +179,8 @@ def test_verdicts_say_who_is_better_or_that_nobody_can_tell(
         ([0.0124, 0.049, 0.016, 0.024], [True, True, True, True]),
     ],
 )
-def test_surely_shares_the_level_among_metrics_and_systems(p_values: list[float | None], sure: list[bool]) -> None:
-    assert surely(p_values) == sure
+def test_significance_level_is_shared_among_metrics_and_systems(p_values: list[float | None], sure: list[bool]) -> None:
+    assert significant(p_values) == sure
 
 
 def test_verdicts_are_more_careful_with_a_further_system() -> None:

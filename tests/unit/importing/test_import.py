@@ -14,6 +14,7 @@ import torch
 import hostile
 from kinds import Tfm
 from oracles.marian import log_probs
+from small_marian import HEADS, SETTINGS, TEXT, make_model, weights, write
 from transformer_cli.datasets.batching import pad_ids
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.importing.importing import import_run
@@ -21,67 +22,11 @@ from transformer_cli.model.loss import token_losses
 from transformer_cli.text.codec import ImportedCodec
 from transformer_cli.translator import Translator
 
-D, HEADS, FF, LAYERS, VOCABULARY = 16, 2, 24, 2, 31
-TEXT = ["the old dog sees a tree", "a man in the park sings", "dogs and men see trees", "the parks are old"]
-SETTINGS = f"""type: transformer
-dim-emb: {D}
-enc-depth: {LAYERS}
-dec-depth: {LAYERS}
-transformer-heads: {HEADS}
-transformer-dim-ffn: {FF}
-transformer-ffn-activation: swish
-transformer-decoder-autoreg: self-attention
-transformer-preprocess: ""
-transformer-postprocess: dan
-"""
-
-
-def weights() -> dict[str, Any]:
-    """Random weights under Marian's names."""
-    chance = np.random.default_rng(0)
-
-    def matrix(*shape: int) -> Any:
-        return chance.normal(0, 0.3, shape).astype(np.float32)
-
-    found = {"Wemb": matrix(VOCABULARY, D), "decoder_ff_logit_out_b": matrix(1, VOCABULARY)}
-    for stack, blocks in (("encoder", ["self"]), ("decoder", ["self", "context"])):
-        for layer in range(1, LAYERS + 1):
-            name = f"{stack}_l{layer}_"
-            for block in blocks:
-                found |= {f"{name}{block}_W{part}": matrix(D, D) for part in "qkvo"}
-                found |= {f"{name}{block}_b{part}": matrix(1, D) for part in "qkvo"}
-            for norm in [*(f"{block}_Wo" for block in blocks), "ffn_ffn"]:
-                found |= {f"{name}{norm}_ln_scale": 1 + matrix(1, D), f"{name}{norm}_ln_bias": matrix(1, D)}
-            found |= {f"{name}ffn_W1": matrix(D, FF), f"{name}ffn_b1": matrix(1, FF)}
-            found |= {f"{name}ffn_W2": matrix(FF, D), f"{name}ffn_b2": matrix(1, D)}
-    return found
-
-
-def write(folder: Path, arrays: dict[str, Any], settings: str = SETTINGS) -> None:
-    text = settings.encode()
-    inside = np.frombuffer(text + b"\0" * (-len(text) % 256), dtype=np.int8)
-    everything: dict[str, Any] = {**arrays, "special:model.yml": inside}
-    np.savez(folder / "model.npz", **everything)
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model with one vocabulary for both languages, whose </s> has id 0 and <unk> id 1."""
-    place = tmp_path / "model"
-    place.mkdir()
-    write(place, weights())
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT),
-        model_writer=model,
-        vocab_size=VOCABULARY,
-        bos_id=-1,
-        eos_id=0,
-        unk_id=1,
-        minloglevel=2,
-    )
-    (place / "vocab.spm").write_bytes(model.getvalue())
-    return place
+    """A small model, from German into English by its folder's name."""
+    return make_model(tmp_path / "de-en")
 
 
 def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_path: Path) -> None:
@@ -135,11 +80,11 @@ def test_what_cannot_be_held_is_refused_by_its_key(folder: Path, tmp_path: Path,
 
 def test_import_errors_name_the_file_that_is_there_or_the_one_that_is_wanted(folder: Path, tmp_path: Path) -> None:
     (folder / "model.npz.decoder.yml").write_text("word-penalty: 0.5\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"model/model\.npz\.decoder\.yml: word-penalty: 0\.5 cannot be imported"):
+    with pytest.raises(DataError, match=r"de-en/model\.npz\.decoder\.yml: word-penalty: 0\.5 cannot be imported"):
         import_run(folder, runs_dir=tmp_path / "runs")
     (folder / "model.npz").unlink()
     with pytest.raises(
-        DataError, match=r"one \.npz file .*, or Hugging Face's config\.json, is needed, but there is none"
+        DataError, match=r"neither a \.npz file with weights, nor Hugging Face's config\.json, is in it"
     ):
         import_run(folder, runs_dir=tmp_path / "runs")
 

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from transformer_cli.errors import DataError
-from transformer_cli.inspection.choices import Choice, decoder_choices, translate_from
+from transformer_cli.inspection.numbers import Choice, decoder_choices, translate_from
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.translation import Translation
 from transformer_cli.translator import Translator

@@ -236,7 +236,7 @@ def test_run_json_is_written_last(tmp_path: Path) -> None:
 
 def test_open_run_of_an_older_format_is_one_line(run: Run) -> None:
     edit_sealed(run.folder / "run.json", lambda value: value.update(format_version=4))
-    with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 4, this tfm reads 5; train it again$"):
+    with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 4, this tfm reads 6; train it again$"):
         Run.open(run.folder)
 
 

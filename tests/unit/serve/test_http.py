@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -70,36 +69,20 @@ def test_the_pages_script_and_style_are_allowed_by_their_hashes(served: Running)
 def test_the_api_is_described(served: Running) -> None:
     paths = served.ask("/openapi.json").body["paths"]
     looks = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
-    assert set(paths) == {"/health", "/languages", "/translate", "/detect", "/inspect", *looks}
+    assert set(paths) == {"/health", "/languages", "/translate", "/detect", *looks}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
     answers = paths["/translate"]["post"]["responses"]
     assert set(answers) == {"200", "4XX", "503"}
-    assert "Translated" in json.dumps(answers["200"])
+    assert "Answer" in json.dumps(answers["200"])
     for address in ("/docs", "/redoc"):
         assert served.ask(address).status == 404
 
 
-def test_inspect_is_what_the_command_prints(served: Running, project: Path, tfm: Any) -> None:
-    code, out, _ = tfm("inspect", ASKED["q"], "--json", "--kind", "cross", "--head", 2, cwd=project)
-    assert code == 0
-    expected = json.loads(out)
-    (map_,) = expected["attention"]
-    for rows in (map_["scores"], map_["weights"], *expected["vectors"].values()):
-        rows[:] = [[round(number, 4) for number in row] for row in rows]
-    assert served.post("/inspect", **ASKED, kind="cross", head=2).body == expected
-    maps = served.post_form("/inspect", **ASKED, kind="encoder", layer="1").body["attention"]
-    assert len(maps) == 2
-
-
 def test_answers_about_a_sentence_are_bounded(single: Translator) -> None:
-    with running(single, limits=Limits(numbers=900)) as small:
-        answer = small.post("/inspect", **ASKED, kind="cross")
-        assert (answer.status, "at most 900 are sent; name a head" in answer.body["error"]) == (400, True)
-        assert small.post("/inspect/attention", **ASKED, kind="cross").status == 200
     with running(single, limits=Limits(looks=0)) as closed:
         assert closed.post("/inspect/steps", **ASKED).status == 503
     with running(single, limits=Limits(inspected=3)) as small:
-        answer = small.post("/inspect", **ASKED, kind="cross")
+        answer = small.post("/inspect/steps", **ASKED)
         error = {"error": "7 tokens, but at most 3 can be looked into; split the sentence"}
         assert (answer.status, answer.body) == (400, error)
 
@@ -130,8 +113,8 @@ def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch:
     assert statuses == {503, 200}
 
 
-def test_what_can_be_got_has_a_head_and_may_have_a_body(served: Running) -> None:
-    for path in ("/", "/health"):
+def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> None:
+    for path in ("/", "/health", "/languages", "/metrics", "/openapi.json"):
         request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         head, _, body = raw(served.url, request.encode()).partition(b"\r\n\r\n")
         assert (head.startswith(b"HTTP/1.1 200 "), body) == (True, b"")
@@ -164,22 +147,52 @@ def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(s
     assert "secret" not in answer.body
 
 
-def test_more_connections_than_there_may_be_are_refused_for_now(
-    single: Translator, monkeypatch: pytest.MonkeyPatch
+def test_connections_on_which_no_request_comes_are_closed_and_told_once(
+    single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
     with running(single) as small:
         where = urlsplit(small.url)
-        with ExitStack() as idle:
-            for _ in range(3):
-                idle.enter_context(socket.create_connection((where.hostname, where.port)))
-            assert b"503 Service Unavailable" in raw(small.url, HEAD + b"Content-Length: 0\r\n\r\n")
-        while small.ask("/health").status == 503:
-            time.sleep(0.05)
+        assert raw(small.url) == raw(small.url, HEAD[:30]) == b""
+        with socket.create_connection((where.hostname, where.port), timeout=30) as slow:  # an answer has time
+            slow.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode())
+            time.sleep(1)
+            slow.sendall(BODY)
+            assert slow.recv(100).startswith(b"HTTP/1.1 200 ")
+    told = [record.getMessage() for record in caplog.records if "no request comes" in record.getMessage()]
+    assert len(told) == 1
+
+
+def test_silent_connections_keep_nobody_out(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
+    with running(single) as small, ExitStack() as idle:
+        where = urlsplit(small.url)
+        first, *_ = [
+            idle.enter_context(socket.create_connection((where.hostname, where.port), timeout=30)) for _ in range(4)
+        ]
+        assert first.recv(1) == b""  # closed: it is the oldest
         assert small.post("/translate", **ASKED).status == 200
 
 
-def test_what_is_not_there_is_said_in_json(served: Running) -> None:
+def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
+    single: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "MOST_REQUESTS", 1)
+    with running(single) as small:
+        where = urlsplit(small.url)
+        with socket.create_connection((where.hostname, where.port)) as asking:
+            asking.sendall(HEAD + b"Content-Length: 9\r\n\r\n")
+            while (refused := small.post("/detect", **ASKED)).status != 503:
+                time.sleep(0.05)
+        assert refused.body == {"error": "too many ask at once; try again later"}
+        while (answer := small.ask("/metrics")).status == 503:
+            time.sleep(0.05)
+    assert 'status="503"' in answer.body
+
+
+def test_unknown_address_or_method_is_an_error_in_json(served: Running) -> None:
     for path, body, status, error in (
         ("/suggest", b"", 404, "Not Found"),
         ("/translate", None, 405, "Method Not Allowed"),
@@ -205,6 +218,22 @@ def test_only_the_servers_own_names_are_answered(single: Translator) -> None:
         assert public.ask("/health", Host="[").status == 400
         # a page behind a proxy that says Host: 127.0.0.1:5000
         assert public.ask("/translate", BODY, **JSON, Origin="https://tr.example.org").status == 200
+        port = urlsplit(public.url).port
+        for origin, headers, status in (
+            (f"http://tr.example.org:{port}", {}, 200),
+            (f"http://localhost:{port}", {}, 200),
+            (f"http://[::1]:{port}", {"Host": "localhost"}, 200),
+            ("https://tr.example.org:8443", {}, 403),
+            (
+                "https://tr.example.org:8443",
+                {"Host": "tr.example.org:8443"},
+                200,
+            ),  # as docs/running.md's proxy sends it
+            ("https://tr.example.org:8443", {"X-Forwarded-Host": "tr.example.org:8443"}, 200),
+            ("http://localhost", {}, 403),
+            ("null", {"X-Forwarded-Host": ""}, 403),
+        ):
+            assert public.ask("/translate", BODY, **JSON, Origin=origin, **headers).status == status, (origin, headers)
     with running(single, hosts=["*"]) as open_to_all:
         assert open_to_all.ask("/health", Host="any.example").status == 200
 
@@ -246,7 +275,7 @@ def test_a_slow_body_is_given_up(single: Translator) -> None:
         assert received.startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_key_opens(single: Translator) -> None:
+def test_api_key_is_needed_where_text_is_asked_about(single: Translator) -> None:
     with running(single, api_key="schlüssel") as closed:
         assert closed.ask("/health").status == closed.ask("/languages").status == closed.ask("/").status == 200
         for address in ("/translate", "/inspect/steps", "/detect"):
@@ -296,43 +325,32 @@ def test_a_request_whose_client_has_gone_is_not_computed(single: Translator, mon
     assert seen == ["Hund"]
 
 
-def test_a_defect_is_an_answer_and_one_report(
+def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
     single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def defect(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError
+    defects: list[Exception] = []
 
-    monkeypatch.setattr(Translator, "translate_lines", defect)
-    with running(single) as broken:
-        answers = [broken.post("/translate", **ASKED) for _ in range(2)]
-        assert broken.ask("/health").status == 200
+    def fail(*_: Any, **__: Any) -> None:
+        raise defects[-1]
+
+    def reports() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.levelno == logging.ERROR]
+
+    monkeypatch.setattr(Translator, "translate_lines", fail)
     apology = {"error": "an error that nobody foresaw; the server's log describes it"}
-    assert [(answer.status, answer.body) for answer in answers] == [(500, apology)] * 2
-    (record,) = (each for each in caplog.records if each.levelno == logging.ERROR)
-    assert record.getMessage().startswith("ZeroDivisionError; this is a defect of tfm: ")
-    assert record.exc_info
-
-
-def test_another_defect_has_a_report_of_its_own_and_an_old_one_is_reported_again(
-    single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    wrong: list[Exception] = []
-
-    def defect(*_: Any, **__: Any) -> None:
-        raise wrong[0]
-
-    def reports() -> list[str]:
-        return [record.getMessage().partition(";")[0] for record in caplog.records if record.levelno == logging.ERROR]
-
-    monkeypatch.setattr(Translator, "translate_lines", defect)
     with running(single) as broken:
         for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
-            wrong[:] = [error]
-            broken.post("/translate", **ASKED)
-        assert reports() == ["ZeroDivisionError", "KeyError"]
+            defects.append(error)
+            answer = broken.post("/translate", **ASKED)
+            assert (answer.status, answer.body) == (500, apology)
+        first, second = reports()
+        assert first.getMessage().startswith("ZeroDivisionError; this is a defect of tfm: ")
+        assert first.exc_info
+        assert second.getMessage().startswith("KeyError;")
         monkeypatch.setattr(gate, "SELDOM_SECONDS", 0.0)
         broken.post("/translate", **ASKED)
-    assert reports() == ["ZeroDivisionError", "KeyError", "ZeroDivisionError"]
+        assert broken.ask("/health").status == 200
+    assert reports()[2:] != []
 
 
 def test_what_may_be_said_seldom_is_forgotten_after_a_hundred_others() -> None:
@@ -376,7 +394,19 @@ def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, cap
     ]
 
 
-def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_into_it(
+    single: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="transformer_cli")
+    with running(single) as found:
+        for named in ("203.0.113.7", "1.2.3.4, 2001:db8::1", "9" * 20_000, "x 200 3 ms\u2028é"):
+            found.ask("/health?x", X_Forwarded_For=named.encode().decode("latin-1"))
+    clients = [record.getMessage().split()[2:5] for record in caplog.records if "/health" in record.getMessage()]
+    expected = ["203.0.113.7", "2001:db8::1", "9" * 100, "x%20200%203%20ms%E2%80%A8%C3%A9"]
+    assert clients == [[client, "GET", "/health"] for client in expected]
+
+
+def test_log_text_writes_sentences_and_translations(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="transformer_cli")
     with running(single, log_text=True) as talkative:
         found = talkative.post("/translate", **ASKED).body["translatedText"]

@@ -1,10 +1,14 @@
 """What the page asks for: steps, one attention map, vectors in the plane."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.testing import assert_close
 
-from served import Running
+from served import Running, running
+from transformer_cli.inspection.numbers import Kind, inspect_translation
+from transformer_cli.runs.export import export
 from transformer_cli.translator import Translator
 
 ASKED = {"q": "Der kleine Hund und der Hund.", "source": "de", "target": "en"}
@@ -29,22 +33,34 @@ def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, singl
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, kind: str) -> None:
-    whole = served.post("/inspect", **ASKED, kind=kind).body
-    heads = [torch.tensor(each["weights"]) for each in whole["attention"]]
+def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, single: Translator, kind: Kind) -> None:
+    expected = inspect_translation(single, single.translations([ASKED["q"]])[0])
+    heads = [each.weights for each in expected.maps([kind])]
     mean = served.post("/inspect/attention", **ASKED, kind=kind).body
-    second = served.post("/inspect/attention", **ASKED, kind=kind, layer=1, head=2).body
+    second = served.post_form("/inspect/attention", **ASKED, kind=kind, layer="1", head="2").body
     assert_close(torch.tensor(mean["weights"]), torch.stack(heads).mean(dim=0), atol=1e-4, rtol=0)
     assert_close(torch.tensor(second["weights"]), heads[1], atol=1e-4, rtol=0)
     assert (mean["kind"], mean["layer"], mean["head"], second["head"]) == (kind, 1, None, 2)
-    assert mean["target_tokens"] == whole["source_tokens" if kind == "encoder" else "target_tokens"]
+    assert mean["target_tokens"] == expected.maps([kind])[0].target_tokens
 
 
 def test_vectors_have_a_place_before_and_after_and_repeated_words_their_cosines(served: Running) -> None:
     found = served.post("/inspect/vectors", **ASKED).body
-    whole = served.post("/inspect", **ASKED, kind="cross").body
     for stage in ("before", "after"):
         assert len(found[stage]["places"]) == len(found["source_tokens"])
         assert 0 < sum(found[stage]["explained"]) <= 1 + 1e-9
-    assert found["repetitions"] == whole["repetitions"]
     assert [each["token"] for each in found["repetitions"]] == ["der", "hund"]
+
+
+def test_an_export_is_not_looked_into_which_languages_say_and_no_answer_names_a_folder(
+    single: Translator, tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    exported = Translator.load(export(single.run.folder, tmp_path / "export").folder, device="cpu")
+    with running(exported) as found:
+        assert [each["inspectable"] for each in found.ask("/languages").body] == [[], []]
+        for path in PATHS:
+            answer = found.post(path, **ASKED, kind="cross")
+            assert (answer.status, "cannot be looked into" in answer.body["error"]) == (400, True)
+            assert str(tmp_path) not in answer.body["error"]
+        assert found.post("/translate", **ASKED).body["translatedText"] == single.translate([ASKED["q"]])[0]

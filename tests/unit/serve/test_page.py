@@ -4,11 +4,13 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from served import Running, running
+from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
 
@@ -385,7 +387,7 @@ def test_a_hundred_words_scroll_and_do_not_break_the_page(browser: Any, server: 
         expect(page.locator("#map canvas")).to_be_visible()
         page.click("#vectors summary")
         expect(page.locator("#planes svg")).to_have_count(2)
-        assert page.locator("#source .word").count() == 102  # a run of 300 characters is cut once
+        assert page.locator("#source .word").count() == 103  # a run of 300 characters is cut twice
         page.locator("#map").focus()
         for width in (1100, 320):
             page.set_viewport_size({"width": width, "height": 700})
@@ -457,3 +459,16 @@ def test_subwords_of_a_word_stand_together(browser: Any, by_subwords: Translator
         starts = [not each for each in words.evaluate_all("all => all.map(one => one.classList.contains('joined'))")]
         tokens = translator.run.codecs.source.encode("Quokka schläft.").tokens
         assert starts == [token.startswith(" ") or place == 0 for place, token in enumerate(tokens)]
+
+
+def test_the_page_of_an_export_translates_and_shows_nothing_else(
+    browser: Any, deep: Translator, tmp_path: Path
+) -> None:
+    pytest.importorskip("ctranslate2")
+    exported = Translator.load(export(deep.run.folder, tmp_path / "export").folder, device="cpu")
+    with running(exported) as found, opened(browser, found.url) as page:
+        page.fill("#input", f"{SENTENCE} {SENTENCE}")
+        expect(page.locator("#output")).to_contain_text(deep.translate([SENTENCE])[0], timeout=WAIT)
+        expect(page.locator("#inside")).to_be_hidden()
+        expect(page.locator("[role=alert]:visible")).to_have_count(0)
+        expect(page.locator("#output .sentence")).to_have_count(0)

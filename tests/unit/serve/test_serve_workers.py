@@ -70,7 +70,7 @@ def texts(translations: Sequence[Translation]) -> list[str]:
     return [translation.text for translation in translations]
 
 
-def test_what_waits_is_translated_together_and_each_gets_its_own(single: Translator, batches: list[list[str]]) -> None:
+def test_workers_translate_together_what_waits(single: Translator, batches: list[list[str]]) -> None:
     with started() as them, held(them):
         futures = [translating(them, single, LINES[n:]) for n in range(len(LINES))]
     assert [texts(future.result()) for future in futures] == [single.translate(LINES[n:]) for n in range(len(LINES))]
@@ -92,7 +92,7 @@ def test_a_worker_waits_for_nobody_where_one_client_asks(single: Translator, bat
     assert batches == [[line] for line in LINES]
 
 
-def test_a_long_job_lets_others_pass(
+def test_workers_let_others_pass_a_long_job(
     single: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 4)
@@ -130,7 +130,7 @@ def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(singl
     assert them.n_waiting == 0
 
 
-def test_only_what_is_searched_for_alike_goes_together(single: Translator, batches: list[list[str]]) -> None:
+def test_workers_batch_only_what_is_searched_for_alike(single: Translator, batches: list[list[str]]) -> None:
     alike, wider, sampled = (single.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
     with started() as them, held(them):
         futures = [
@@ -181,7 +181,7 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
     assert n_steps == 2
 
 
-def test_no_more_waits_than_may(single: Translator) -> None:
+def test_workers_refuse_more_than_may_wait(single: Translator) -> None:
     with started(limits=Limits(waiting=5)) as them, held(them):
         first = translating(them, single, LINES[:3])
         with pytest.raises(Busy):
@@ -194,7 +194,9 @@ def test_no_more_waits_than_may(single: Translator) -> None:
     assert len(last.result()) == 1
 
 
-def test_what_is_cancelled_or_has_failed_no_longer_waits(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_do_not_count_what_is_cancelled_or_has_failed(
+    single: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 2)
     with started(limits=Limits(waiting=5)) as them:
         with held(them):

@@ -1,5 +1,6 @@
 """`POST /translate` and `GET /languages`, as LibreTranslate's clients use them."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +25,8 @@ def test_the_client_from_the_registry_works_unchanged(served: Running, expected:
     assert client.translate(LINES[0], "de", "en") == expected[0]
     assert client.translate("\n".join(LINES), "de", "en") == "\n".join(expected)
     assert client.languages() == [
-        {"code": "de", "name": "German", "targets": ["en"]},
-        {"code": "en", "name": "English", "targets": []},
+        {"code": "de", "name": "German", "targets": ["en"], "inspectable": ["en"]},
+        {"code": "en", "name": "English", "targets": [], "inspectable": []},
     ]
 
 
@@ -167,9 +168,9 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
             "glossary parameter exceeds limit (1000) of entries; send fewer",
         ),
         # what is asked about one sentence
-        ({"path": "", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),
-        ({"path": "", "kind": None}, "missing kind parameter"),
-        ({"path": "", "kind": "all"}, "kind parameter: Input should be 'encoder', 'decoder' or 'cross'"),
+        ({"path": "/attention", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),
+        ({"path": "/attention", "kind": None}, "missing kind parameter"),
+        ({"path": "/attention", "kind": "all"}, "kind parameter: Input should be 'encoder', 'decoder' or 'cross'"),
         ({"path": "/steps", "prefix": [4, None]}, "prefix parameter: Input should be a valid integer"),
         (
             {"path": "/steps", "prefix": [4] * 500_000},
@@ -182,12 +183,34 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(served: Running, changed: dict[str, Any], error: str) -> None:
+def test_translate_request_that_is_wrong_is_refused_in_one_line(
+    served: Running, changed: dict[str, Any], error: str
+) -> None:
     """path: what comes after /inspect."""
     parameters = {"q": LINES[0], "source": "de", "target": "en", "kind": "cross", **changed}
     path = f"/inspect{parameters.pop('path')}" if "path" in parameters else "/translate"
     answer = served.post(path, **{name: value for name, value in parameters.items() if value is not None})
     assert (answer.status, answer.body["error"].removeprefix("Invalid request: ")) == (400, error)
+
+
+@pytest.mark.parametrize(("source", "target"), [("DE", "EN"), ("de-DE", "en-US"), ("De_at", "en"), ("AUTO", "eN")])
+def test_codes_of_languages_are_read_as_clients_send_them(served: Running, source: str, target: str) -> None:
+    answer = served.post_form("/translate", q=LINES[0], source=source, target=target)
+    assert (
+        answer.body["translatedText"]
+        == served.post("/translate", q=LINES[0], source="de", target="en").body["translatedText"]
+    )
+
+
+def test_a_form_has_its_glossary_as_json(served: Running) -> None:
+    asked = {"q": "Der Hund läuft.", "source": "de", "target": "en"}
+    glossary = {"Hund": "Zyx"}
+    in_json = served.post("/translate", **asked, glossary=glossary).body
+    assert served.post_form("/translate", **asked, glossary=json.dumps(glossary)).body == in_json
+    assert "Zyx" in in_json["translatedText"]
+    for wrong in ("Hund", "[1]", "[" * 10_000, '{"a": 1}'):
+        answer = served.post_form("/translate", **asked, glossary=wrong)
+        assert (answer.status, answer.body["error"].partition(": ")[2][:18]) == (400, "glossary parameter")
 
 
 IN_PARTS = b'--b\r\nContent-Disposition: form-data; name="q"%s\r\n\r\nHund\r\n'

@@ -20,3 +20,7 @@ def test_a_line_becomes_words_and_ids_and_an_unknown_word_keeps_its_form() -> No
 
 def test_case_is_kept_where_the_codec_keeps_it() -> None:
     assert word_codec("A", lowercase=False).encode("A a") == Encoded(["A", "a"], [4, UNK], Reading("A a"))
+
+
+def test_repr_of_a_codec_is_short_whatever_it_knows() -> None:
+    assert len(repr(word_codec(*map(str, range(10_000))))) < 250

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.errors import FileError, MissingFile
-from transformer_cli.system import sums
-from transformer_cli.system.reading import read_json, read_text, shown
-from transformer_cli.system.sums import check_file, read_sums, sum_of, write_sums
+from transformer_cli.system import checked
+from transformer_cli.system.checked import check_file, read_json, read_sums, read_text, shown, sum_of, write_sums
 
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
 
@@ -49,7 +48,7 @@ def test_check_file_of_more_than_a_gigabyte_is_left_to_sha256sum(
     (tmp_path / "a").write_bytes(b"abc")
     write_sums(tmp_path)
     (tmp_path / "a").write_bytes(b"abd")
-    monkeypatch.setattr(sums, "SUMMED", 2)
+    monkeypatch.setattr(checked, "SUMMED", 2)
     check_file(tmp_path / "a")
 
 

@@ -1,8 +1,11 @@
-"""What a text seems to be that is not plain."""
+"""What a file or a text is, as its beginning tells."""
+
+import re
 
 import pytest
 
-from transformer_cli.documents.forms import form_of
+from transformer_cli.errors import DataError
+from transformer_cli.text.forms import form_of, refuse_no_text
 
 
 @pytest.mark.parametrize(
@@ -18,6 +21,8 @@ from transformer_cli.documents.forms import form_of
         ('<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">', "a translation memory (TMX)"),
         ('<?xml version="1.0"?>\n<rss>', "XML"),
         ("1\r\n00:00:01,000 --> 00:00:02,000\r\nEin Hund.\r\n", "subtitles (SRT)"),
+        ("<!-- a --><rss>", "XML"),
+        ("<p>Ein Hund</p>", "a part of an HTML document"),
         ("\ufeffWEBVTT\n\n00:01.000 --> 00:02.000\nEin Hund.\n", "subtitles (WebVTT)"),
         ('# Ein Kommentar\n#: a.c:1\nmsgid ""\nmsgstr ""\n', "a message catalogue (PO)"),
         ('{"de": "Ein Hund"}\n', "JSON"),
@@ -28,5 +33,19 @@ from transformer_cli.documents.forms import form_of
         (" " * 4000 + "x" * 4000, None),
     ],
 )
-def test_form_of_a_beginning(beginning: str, form: str | None) -> None:
-    assert form_of(beginning) == form
+def test_form_of_knows_a_text_by_its_beginning(beginning: str, form: str | None) -> None:
+    assert form_of(beginning.encode()) == form
+
+
+@pytest.mark.parametrize(
+    ("beginning", "what"),
+    [
+        (b"ARROW1\0\0", "a Parquet or Arrow file; write it as JSON lines"),
+        (b"\xff\xff\xff\xff\x98\x02\0\0\x10\0\0\0", "a Parquet or Arrow file; write it as JSON lines"),
+        (b"\xde\x12\x04\x95\0\0\0\0", "a compiled message catalogue (MO); take its PO file"),
+        (b"%PDF-1.7", "a PDF; export its text"),
+    ],
+)
+def test_refuse_no_text_names_what_it_is(beginning: bytes, what: str) -> None:
+    with pytest.raises(DataError, match=f"^a: {re.escape(what)}$"):
+        refuse_no_text(beginning, "a")

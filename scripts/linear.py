@@ -1,0 +1,406 @@
+"""How the time of what reads a user's text grows with the text: at most twelve times for eight times the length.
+
+`make linear` prints a table of all readers, each with its slowest input, and fails if one is too slow. A reader is a
+public function of READ_IN that takes text, for which READERS has inputs of its own special characters, or a pattern
+that is compiled there, for which inputs are made of its signs. tests/unit/test_linear.py holds that none is missing.
+The time is processor time, the best of five runs.
+"""
+
+import importlib
+import inspect
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.corpora import cleaning, formats
+from transformer_cli.documents import glossary, held, long_lines, sentences
+from transformer_cli.documents.amounts import missing_numbers
+from transformer_cli.documents.markup import Document
+from transformer_cli.errors import DataError
+from transformer_cli.evaluation import metrics
+from transformer_cli.serve.languages import LOOKED_AT, _shares
+from transformer_cli.system.terminal import on_one_line, width
+from transformer_cli.text import lines, reading
+from transformer_cli.text.codec import SubwordCodec, WordCodec
+from transformer_cli.text.subwords import learn_pieces
+from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
+from transformer_cli.text.words import Joins
+from transformer_cli.translation import Translation, whole
+
+LENGTH, TIMES = 100_000, 8  # characters of the longer text, and of how many shorter ones it has the length
+MOST_S, MOST_TIMES = 2.0, 12.0  # that the longer one may take, and how often as long as the shorter one
+FAST_S = 0.1  # what takes less is not compared: in n² time, it would take seconds
+ROUNDS = 5
+
+
+def names(text: str) -> list[str]:
+    return text.split()
+
+
+READ_IN = names(
+    "corpora.cleaning corpora.formats documents.amounts documents.glossary "
+    "documents.held documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
+    "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
+)
+
+TEXTS = frozenset(names("text texts line lines sentence sentences source beginning pairs message"))  # as arguments
+
+Prepare = Callable[[str], Callable[[], object]]
+"""Returns what is timed, for a text"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a reader takes for an input."""
+
+    given: str
+    """what is repeated; in a⟨b⟩c, only b is"""
+    seconds: float
+    times: float
+    """how often as long as for the shorter text; 0 if that is too fast to tell"""
+
+    @property
+    def is_linear(self) -> bool:
+        return self.times <= MOST_TIMES and self.seconds <= MOST_S
+
+
+def text_of(given: str, length: int) -> str:
+    """Returns an input of this length."""
+    found = re.fullmatch("(.*)⟨(.+)⟩(.*)", given, re.DOTALL)
+    before, piece, after = found.groups() if found else ("", given, "")
+    left = length - len(before) - len(after)
+    return before + (piece * (left // len(piece) + 1))[:left] + after
+
+
+def measured(prepare: Prepare, given: str) -> Measured:
+    """Returns what a reader takes for an input."""
+
+    def seconds(length: int, rounds: int) -> float:
+        timed, best = prepare(text_of(given, length)), float("inf")
+        for _ in range(rounds):
+            start = time.process_time()
+            timed()
+            best = min(best, time.process_time() - start)
+        return best
+
+    longer = seconds(LENGTH, 1)
+    if longer < FAST_S:
+        return Measured(given, longer, 0.0)
+    if longer < MOST_S:
+        longer = min(longer, seconds(LENGTH, ROUNDS - 1))
+    return Measured(given, longer, longer / max(seconds(LENGTH // TIMES, ROUNDS), 1e-6))
+
+
+# What is measured
+
+
+def of(call: Callable[[str], object]) -> Prepare:
+    """A reader that is called with the text alone."""
+    return lambda text: partial(call, text)
+
+
+def by_lines(call: Callable[[str], object]) -> Callable[[str], object]:
+    """A reader of lines, which are not too long."""
+    return lambda text: [call(line) for line in lines_of(text)]
+
+
+def lines_of(text: str) -> list[str]:
+    return [text[start : start + lines.LONGEST_LINE] for start in range(0, len(text), lines.LONGEST_LINE)]
+
+
+@cache
+def words() -> WordCodec:
+    known = names("ein eine Hund Frau läuft am Strand und . , ( )")
+    return WordCodec("de", False, Vocabulary((*SPECIALS, *known)), Joins())
+
+
+@cache
+def subwords() -> SubwordCodec:
+    text = [f"Der Hund Nummer {n} läuft am Strand, und eine Frau sieht ihm zu." for n in range(1_000)]
+    return SubwordCodec(learn_pieces(text, size=350, algorithm="bpe"))
+
+
+def spots(text: str) -> list[held.Span]:
+    """Returns where words and signs stand, as tokens would."""
+    return [found.span() for found in re.finditer(r"\w{1,8}|[^\w ]", text)]
+
+
+def links_of(text: str) -> list[held.Link]:
+    return [*zip(spots(text), spots(text), strict=True)]
+
+
+def rendered(text: str) -> Callable[[], object]:
+    """A page whose words come back in another order."""
+    document = Document.parse(text)
+    found = [(block.text, [*zip(spots(block.text), spots(block.text)[::-1], strict=True)]) for block in document.blocks]
+    return partial(document.render, found)
+
+
+def put_back(text: str) -> Callable[[], object]:
+    spans = [reading.Held(start, "X", " ", " ") for start, _ in spots(text)]
+    return partial(held.put_back, text, text, spans, links_of(text))
+
+
+def replaced(text: str) -> Callable[[], object]:
+    return partial(glossary.replaced, text, TERMS.find(text), links_of(text), [(0, 5)])
+
+
+def term_spans(text: str) -> Callable[[], object]:
+    return partial(glossary.term_spans, TERMS.find(text), text)
+
+
+def token_spans(text: str) -> Callable[[], object]:
+    return partial(held.token_spans, text, [text[start:end] for start, end in spots(text)])
+
+
+def word_links(text: str) -> Callable[[], object]:
+    tokens = [text[start:end] for start, end in spots(text)]
+    return partial(held.word_links, text, tokens, f"{text}.", tokens, range(len(tokens)))
+
+
+def joined(text: str) -> Callable[[], object]:
+    return partial(sentences.join, text, spots(text), [text[start:end] for start, end in spots(text)])
+
+
+def wholly(text: str) -> Callable[[], object]:
+    spans = sentences.sentences(text, "de")
+    found = []
+    for start, end in spans:
+        tokens = text[start:end].split()
+        found.append(Translation(text[start:end], tokens, text[start:end], tokens, 0, 0, [], [], [*range(len(tokens))]))
+    return partial(whole, text, spans, found)
+
+
+def pieces(text: str) -> object:
+    return list(sentences.pieces(text, (0, len(text)), lambda start, end: end - start < 100))
+
+
+def split(text: str) -> object:
+    """For a model with few positions."""
+    cutting = long_lines.LongLines(subwords(), 50, "truncate")
+    return [cutting.split(line, "de") for line in lines_of(text)]
+
+
+def with_stand_ins(text: str) -> object:
+    return reading.with_stand_ins(text, [*pairwise(range(0, len(text), 2))])
+
+
+def clean(text: str) -> object:
+    data = DataConfig().model_copy(update={"clean": names("empty copies markup length duplicates held_out")})
+    pairs = ((line, line[::-1], lines.Place(Path("a"), Path("b"), 1)) for line in lines_of(text))
+    return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}))
+
+
+def of_file(write: Callable[[str], str]) -> Prepare:
+    """A file of a format, in which the text is written so."""
+
+    def prepare(text: str) -> Callable[[], object]:
+        def read() -> int:
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+                file.write(write(text))
+                file.flush()
+                with suppress(DataError):  # for quotes that are not closed
+                    return sum(1 for _ in formats.read_texts([Path(file.name)], DataConfig(), lambda *_: None))
+            return 0
+
+        return read
+
+    return prepare
+
+
+def tmx(text: str) -> str:
+    text = re.sub("[<&][^>;]*$", "", text)  # what has no end
+    sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code in ("de", "en"))
+    return f"<tmx><header/><body><tu>{sides}</tu></body></tmx>"
+
+
+def bleu(text: str) -> object:
+    return metrics.bleu_of_text(lines_of(text), lines_of(text[::-1]), lowercase=False)
+
+
+def chrf(text: str) -> object:
+    return metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False)
+
+
+def warn_of_form(text: str) -> None:
+    metrics.warn_of_form(lines_of(text), lines_of(text), "a text")
+
+
+_ENTRIES = {"a": "b|c d", "a b": "a", "a a a*": "x", "Hund*": "hound", "b": "a b c", "c": "never"}
+TERMS = glossary.Glossary(_ENTRIES | {f"w{n}": f"v{n}" for n in range(1_000)})
+
+PROSE = "Ein Hund läuft am Strand, und eine Frau sieht ihm zu. "
+PLACEHOLDERS = "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
+HTML = (
+    "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
+    "&amp|<a alt=\"a\" title='b'>|<i translate=no>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|a"
+)
+UNREAD = (
+    "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
+)
+TOKENS = "a|(|'|😀|a.|ab-|://a|'s |1,|犬|\u0301|a\u0301"
+CODES = ("de", "tr", "lt")  # whose capitals differ
+
+READERS: dict[str, tuple[Prepare, str]] = {
+    "corpora.cleaning.cleaned": (of(clean), "<a|&a|[[|1|_|a b "),
+    "corpora.cleaning.fingerprint": (of(lambda text: cleaning.fingerprint(text, "de")), "1|_| |a1|ΑΣ"),
+    "corpora.formats.read_texts": (of_file(lambda text: f"{text}\tb\n"), 'a b|""|" |a;'),
+    "corpora.formats.read_texts (CSV)": (of_file(lambda text: f"de,en\n{text},b\n"), 'a b|""|" |a;'),
+    "corpora.formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
+    "corpora.formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
+    "documents.amounts.missing_numbers": (
+        of(lambda text: missing_numbers(text, text[::-1])),
+        "1|1.|1 |1 000 |12/|1.234,5 |٣",
+    ),
+    "documents.glossary.Glossary.find": (of(TERMS.find), "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
+    "documents.glossary.replaced": (replaced, "a |a b |Hund |a"),
+    "documents.glossary.term_spans": (term_spans, "a |a b |a a |w1 w2 w3 |c"),
+    "documents.held.Holder.masked": (of(held.BUILT_IN.masked), PLACEHOLDERS),
+    "documents.held.Holder.spans": (of(held.BUILT_IN.spans), PLACEHOLDERS),
+    "documents.held.put_back": (put_back, "a |a|a.|.|犬|. "),
+    "documents.held.token_spans": (token_spans, "a |a|é|e\u0301|\xad|."),
+    "documents.held.word_edges": (of(held.word_edges), "a|a |犬|\u0301|-"),
+    "documents.held.word_links": (word_links, "a |ab|é |\u0301"),
+    "documents.long_lines.LongLines.split": (of(split), SENTENCES),
+    "documents.long_lines.readable": (of(lambda text: long_lines.readable(text, "de")), SENTENCES),
+    "documents.markup.Document.parse": (of(Document.parse), HTML),
+    "documents.markup.Document.render": (rendered, HTML),
+    "documents.sentences.join": (joined, "a |。|a. |”。"),
+    "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
+    "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
+    "evaluation.metrics.bleu_of_text": (of(bleu), "a |.|1,|&amp;"),
+    "evaluation.metrics.sentence_chrf": (of(chrf), "a |a"),
+    "evaluation.metrics.warn_of_form": (of(warn_of_form), "a|\u0301|é"),
+    "serve.languages.Directions.detect": (of(lambda text: _shares(text[:LOOKED_AT], ("de", "en"))), "a|\u0301"),
+    "system.terminal.on_one_line": (of(on_one_line), "\x1b|\x9b|\u202e"),
+    "system.terminal.width": (of(width), "犬|\u0301|a"),
+    "text.codec.SubwordCodec.encode": (
+        of(by_lines(lambda line: subwords().encode(line))),
+        f"{UNREAD}|{TOKENS}|▁|\ue000",
+    ),
+    "text.codec.WordCodec.encode": (of(by_lines(lambda line: words().encode(line))), f"{UNREAD}|{TOKENS}"),
+    "text.lines.has_letter": (of(lines.has_letter), "1|.|a"),
+    "text.reading.Reader.read": (of(lambda text: words().reader.read(text)), UNREAD),
+    "text.reading.ends": (of(reading.ends), " | a|a ⟨ ⟩ b"),
+    "text.reading.is_in_capitals": (of(reading.is_in_capitals), "A|A |AB |ß|犬 AB "),
+    "text.reading.lower": (of(lambda text: [reading.lower(text, code) for code in CODES]), "Σ|AΣ|I\u0307|İ|Ì|J\u0301"),
+    "text.reading.nfc": (of(reading.nfc), "\u0301\u0327|a\u0301|a⟨\u0301⟩\u0327|각|\u1100\u1161\u11a8|é"),
+    "text.reading.normalized": (of(reading.normalized), " |a⟨\u0327\u0301⟩|a \u0301"),
+    "text.reading.upper": (of(lambda text: [reading.upper(text, code) for code in CODES]), "ß|i\u0307|ŉ|a\u0301\u0327"),
+    "text.reading.with_stand_ins": (of(with_stand_ins), "ab"),
+    "text.subwords.Pieces.ids": (of(lambda text: subwords().ids(text)), f"{TOKENS}|▁|\ue000"),
+    "text.subwords.Pieces.text": (lambda text: partial(subwords().text, subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
+    "text.words.Joins.join": (lambda text: partial(words().joins.join, text.split(" ")), "a |a. "),
+    "text.words.Tokenizer.split": (of(lambda text: words().tokenizer.split(text)), TOKENS),
+    "translation.whole": (wholly, "A. |a"),
+}
+
+CALLS = names(  # they leave the characters of a text to readers above
+    "corpora.cleaning.without corpora.formats.count_pairs documents.held.spaces documents.long_lines.LongLines.cut "
+    "documents.long_lines.LongLines.encoded documents.long_lines.LongLines.line evaluation.metrics.bleu_of_tokens "
+    "evaluation.metrics.score_text serve.languages.Directions.choose system.terminal.Terminal.put "
+    "system.terminal.Terminal.write system.terminal.note text.codec.ImportedCodec.content "
+    "text.codec.ImportedCodec.encode text.codec.ImportedCodec.encode_all text.codec.ImportedCodec.encode_as_it_is "
+    "text.codec.SubwordCodec.asks text.codec.SubwordCodec.content text.codec.SubwordCodec.encode_all "
+    "text.codec.SubwordCodec.encode_as_it_is text.codec.SubwordCodec.headed text.codec.WordCodec.content "
+    "text.codec.WordCodec.encode_as_it_is text.codec.asking_like text.forms.form_of text.forms.refuse_no_text "
+    "text.lines.aligned text.lines.is_too_long text.lines.out_of_step text.reading.gap "
+    "text.subwords.Pieces.ids_of_all text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces "
+    "text.words.Joins.restores text.words.Tokenizer.tokens translation.Wording.read translation.Wording.sentence "
+    "translation.Wording.translation translation.joined"
+)
+
+AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
+    "corpora.formats._LANGUAGE corpora.formats._UTF_16 documents.markup._MARKUP "
+    "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
+)
+BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
+
+
+# How it is found and measured
+
+
+def functions() -> list[str]:
+    """Returns the names of the public functions and methods of READ_IN that take one of TEXTS."""
+    found = []
+    for module in READ_IN:
+        for name, value in vars(importlib.import_module(f"transformer_cli.{module}")).items():
+            if name.startswith("_") or getattr(value, "__module__", "") != f"transformer_cli.{module}":
+                continue
+            members = {f"{name}.{key}": getattr(value, key) for key in vars(value) if not key.startswith("_")}
+            for full, member in (members if inspect.isclass(value) else {name: value}).items():
+                if inspect.isfunction(member) and not TEXTS.isdisjoint(inspect.signature(member).parameters):
+                    found.append(f"{module}.{full}")
+    return found
+
+
+def patterns() -> dict[str, "re.Pattern[Any]"]:
+    """Returns the patterns that are compiled in READ_IN, by their names; of several with one, by their numbers too."""
+
+    def within(value: object) -> Iterator["re.Pattern[Any]"]:
+        if isinstance(value, re.Pattern):
+            yield value
+        elif isinstance(value, (dict, tuple, list)):
+            for each in value.values() if isinstance(value, dict) else value:
+                yield from within(each)
+
+    return {
+        f"{module}.{name}" + (f"[{number}]" if number else ""): pattern
+        for module in READ_IN
+        for name, value in vars(importlib.import_module(f"transformer_cli.{module}")).items()
+        for number, pattern in enumerate(within(value))
+    }
+
+
+def inputs_of(pattern: "re.Pattern[Any]") -> Iterator[str]:
+    """Yield inputs for a pattern: each of its signs, after each of them, and each of these pairs, again and again."""
+    source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    signs = [*dict.fromkeys(char for char in source if not char.isalnum() and char not in "⟨⟩"), " ", "\n", "a", "0"]
+    for one, other in product(signs, repeat=2):
+        yield f"{one}⟨{other}⟩"
+        yield one + other
+    yield from (f"{one}⟨{sign}⟩" for one in BEGINNINGS.split("|") for sign in signs)
+    yield from BEGINNINGS.split("|")
+
+
+def of_pattern(name: str, pattern: "re.Pattern[Any]") -> Prepare:
+    def prepare(text: str) -> Callable[[], object]:
+        given: Any = text if isinstance(pattern.pattern, str) else text.encode()
+        if name.partition("[")[0] in AT_ONE_PLACE:
+            return partial(pattern.match, given)
+        return lambda: sum(1 for _ in pattern.finditer(given))
+
+    return prepare
+
+
+def main() -> int:
+    """Measure all readers. Returns 1 if one of them is not linear."""
+    readers = {name: (prepare, [*given.split("|"), PROSE]) for name, (prepare, given) in READERS.items()}
+    readers |= {name: (of_pattern(name, each), [*inputs_of(each)]) for name, each in patterns().items()}
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    n_slow = 0
+    print(f"{'reader':44}{'inputs':>7}{'seconds':>9}{'times':>7}  the slowest input, {LENGTH:,} characters")
+    for name, (prepare, inputs) in readers.items():
+        if wanted in name:
+            found = [measured(prepare, given) for given in dict.fromkeys(inputs)]
+            worst = max(found, key=lambda each: (not each.is_linear, each.seconds))
+            n_slow += not worst.is_linear
+            mark = "" if worst.is_linear else "  TOO SLOW"
+            times = f"{worst.times:.1f}" if worst.times else ""
+            print(f"{name:44}{len(inputs):>7}{worst.seconds:>9.3f}{times:>7}  {worst.given!a}{mark}", flush=True)
+    print(f"{len(readers)} readers, of which {n_slow} are too slow")
+    return min(n_slow, 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,42 @@
+"""scripts/linear.py: every reader of text stands in its table, and can be measured. No time is judged."""
+
+import pytest
+
+import linear
+
+
+def test_linear_table_has_every_function_that_takes_text() -> None:
+    found = linear.functions()
+    assert {"documents.held.Holder.spans", "text.reading.Reader.read", "documents.markup.Document.parse"} <= {*found}
+    measured = {name.partition(" ")[0] for name in linear.READERS}
+    assert {*found} - measured == {*linear.CALLS}
+
+
+def test_linear_patterns_are_all_that_are_compiled_in_the_modules() -> None:
+    found = linear.patterns()
+    assert {"documents.held.PLACEHOLDERS", "text.forms._FORMS[2]", "documents.sentences._CUTS[1]"} <= {*found}
+    assert {*linear.AT_ONE_PLACE} <= {name.partition("[")[0] for name in found}
+
+
+@pytest.mark.parametrize("name", linear.READERS)
+def test_linear_reader_reads_each_of_its_inputs(name: str) -> None:
+    prepare, given = linear.READERS[name]
+    for each in given.split("|"):
+        text = linear.text_of(each, 60)
+        assert len(text) == 60
+        prepare(text)()
+
+
+def test_measured_tells_quadratic_time_from_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def reader(power: int) -> linear.Prepare:
+        def read(text: str) -> None:
+            clock[0] += (len(text) / linear.LENGTH) ** power
+
+        return linear.of(read)
+
+    monkeypatch.setattr("time.process_time", lambda: clock[0])
+    linear_time, quadratic = (linear.measured(reader(power), "a") for power in (1, 2))
+    assert (round(quadratic.times), quadratic.is_linear) == (64, False)
+    assert (round(linear_time.times), linear_time.is_linear) == (8, True)

@@ -1,0 +1,62 @@
+"""What a file or a text is, as its beginning tells: no text, markup, subtitles, catalogues, tables, or plain text."""
+
+import re
+from pathlib import Path
+
+from transformer_cli.errors import DataError
+
+HTML, TMX, JSON = "an HTML document", "a translation memory (TMX)", "JSON"
+XML = (HTML, "a translation file (XLIFF)", "XML")
+
+_NO_TEXT = {  # how files begin that are no text, and what to do instead; several are ZIP archives
+    name: re.compile(pattern, re.DOTALL)
+    for name, pattern in {
+        "an Excel workbook (XLSX); export its text": rb"PK\x03\x04.*?xl/",
+        "a Word document (DOCX); export its text": rb"PK\x03\x04.*?word/",
+        "a PowerPoint presentation (PPTX); export its text": rb"PK\x03\x04.*?ppt/",
+        "an EPUB book; export its text": rb"PK\x03\x04.{26}mimetypeapplication/epub",
+        "an OpenDocument file; export its text": rb"PK\x03\x04.{26}mimetype",
+        "a ZIP archive; unpack it, and name the files in it": rb"PK\x03\x04",
+        "a tar archive; unpack it, and name the files in it": rb".{257}ustar",
+        "an archive of a kind that is not read; pack it as .gz or .xz": rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd",
+        "a PDF; export its text": rb"%PDF-",
+        "an old Office document (XLS, DOC); export its text": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "an RTF document; export its text": rb"\{\\rtf",
+        "a Parquet or Arrow file; write it as JSON lines": rb"PAR1|ARROW1|FEA1|\xff{4}.{2}\0\0",
+        "a database (SQLite), such as an SDLTM; export its text, an SDLTM as TMX": rb"SQLite format 3\0",
+        "a picture; name a file of text": rb"\x89PNG|\xff\xd8\xff|GIF8",
+        "numbers (NumPy, HDF5); name a file of text": rb"\x93NUMPY|\x89HDF",
+        "a compiled message catalogue (MO); take its PO file": rb"\xde\x12\x04\x95|\x95\x04\x12\xde",
+    }.items()
+}
+
+# Each pattern can match in one way only, so that no beginning takes long.
+_COMMENT = r"<!--(?:[^-]|-(?!->))*-->\s*"
+_BEFORE = rf"(?:<\?[^>]*>\s*|{_COMMENT}|<!DOCTYPE[^>]*>\s*)*"
+_FORMS = {
+    name: re.compile(rf"(?:\xef\xbb\xbf)?\s*(?:{pattern})".encode("latin-1"), re.IGNORECASE | re.DOTALL)
+    for name, pattern in {
+        HTML: rf"{_BEFORE}<(?:html|head|body)\b",
+        "a part of an HTML document": rf"{_BEFORE}<(?:p|div|h1)\b",
+        "a translation file (XLIFF)": rf"{_BEFORE}<xliff\b",
+        TMX: rf"{_BEFORE}(?:<(?:\w+:)?tmx\b|<!DOCTYPE\s+tmx\b)",
+        "XML": rf"<\?xml\b|<!DOCTYPE\b|{_COMMENT}<\w|</?(?:tuv?|seg|prop|note|header|trans-unit|target)\b",
+        "subtitles (SRT)": r"\d+[ \t\r]*\n\d+:\d\d:\d\d[,.]\d+ --> ",
+        "subtitles (WebVTT)": r"WEBVTT\b",
+        "a message catalogue (PO)": r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
+        JSON: r"[\[{]\s*[\[{\"]",
+        "a table (TSV)": r"\S[^\t\n]*\t[^\S\t\n]*\S",
+    }.items()
+}
+
+
+def form_of(beginning: bytes) -> str | None:
+    """Returns what a text that begins so seems to be, if it is not plain."""
+    return next((name for name, pattern in _FORMS.items() if pattern.match(beginning)), None)
+
+
+def refuse_no_text(beginning: bytes, name: Path | str) -> None:
+    """Raises DataError if a file that begins so is no text, such as a Word document. name: what the error calls it."""
+    for what, pattern in _NO_TEXT.items():
+        if pattern.match(beginning):
+            raise DataError(f"{name}: {what}")
