@@ -78,16 +78,14 @@ def prepare(
 
 def cleaning_as_table(facts: Mapping[str, Any]) -> str:
     """Returns how many pairs were read and which rules left some out, each with examples, and what is left."""
+    from transformer_cli.corpora.corpora import shortened
+
     lines = [f"{facts['read']:>11,}  pairs read"]
     for rule, found in facts["left_out"].items():
         lines.append(f"{-found['pairs']:>11,}  {rule}")
         for where, source, target in found["examples"]:
-            lines.append(f"{'':13}{where}: {_short(source)} | {_short(target)}")
+            lines.append(f"{'':13}{where}: {shortened(source)} | {shortened(target)}")
     return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 50 else f"{text[:49]}…"
 
 
 def prepared_as_table(prepared: "Prepared") -> str:

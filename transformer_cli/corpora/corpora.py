@@ -9,6 +9,7 @@ import bz2
 import gzip
 import hashlib
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ from transformer_cli.corpora.formats import LeaveOut, read_texts, require_files
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
 from transformer_cli.system.files import sha256
+from transformer_cli.system.terminal import counted
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import TOO_LONG, Pairs, Place, Placed, is_too_long
 
@@ -33,6 +35,8 @@ HELD_OUT = 500  # pairs of valid, and of test
 LEFT_OUT = "left-out.tsv.gz"
 N_EXAMPLES = 2
 WANTED, MOST_SHARE = 1_000, 0.02  # pairs of a held-out split, and the most that it may take
+SURELY = 5  # pairs that a share of a text means, so that there is one at all, but in one of 150 texts
+MOST_OF_FEW = 0.4
 ENOUGH = 1_000  # pairs, with which there is also a test split
 
 log = logging.getLogger(__name__)
@@ -149,11 +153,16 @@ def gather(
                 add(split, source, target, place)
                 if "held_out" in data.clean:
                     held_out.add(fingerprint(source, data.source))
-        before = n_pairs()
+        before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
             for pair in cleaned(corpus["train"](leave_out), data, leave_out, held_out):
                 add(split_of(pair[0], data), *pair)
                 bar.update(1)
+                if (
+                    data.corpus == "files" and pair[2].source not in shown
+                ):  # so whoever reads it sees what the sides are
+                    shown.add(pair[2].source)
+                    log.info("%s: %s | %s", pair[2], shortened(pair[0]), shortened(pair[1]))
     if folder and not counts:
         (folder / LEFT_OUT).unlink()
     reasons = ", ".join(
@@ -161,12 +170,20 @@ def gather(
     )
     for split in [split for split, size in splits.items() if not size]:
         where, remedy = f"data.files.{split}", "a split needs at least one"
-        if split not in corpus:
-            where, remedy = f"data.held_out.{split}", f"raise it, or name files for {split}"
+        if share := dict(data.held_out).get(split):
+            where = f"data.held_out.{split}: {share:g} of {counted(sum(splits.values()), 'pair')}"
+            remedy = f"give at least {math.ceil(SURELY / share):,} pairs, a larger share, or files for {split}"
+        elif any(share for _, share in data.held_out):
+            remedy = f"all were held out; give at least {SURELY} pairs"
         if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # so not the share is too small
             remedy = "see that neither the sides nor the columns (data.columns) are mistaken, or name fewer rules"
         raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")
     return {"read": n_pairs() - before, "left_out": counts, "splits": splits}
+
+
+def shortened(text: str) -> str:
+    """Returns the beginning of a text, to be shown."""
+    return text if len(text) <= 50 else f"{text[:49]}…"
 
 
 def gathered(folder: Path, split: str) -> Pairs:
@@ -192,8 +209,12 @@ def split_of(source: str, data: DataConfig) -> str:
 
 
 def shares_for(n_pairs: int, data: DataConfig) -> HeldOutConfig:
-    """Returns the shares that hold out about WANTED pairs for each split without files, but at most MOST_SHARE."""
+    """Returns the shares that hold out about WANTED pairs for each split without files, but at most MOST_SHARE.
+
+    Of very few pairs, a larger share is held out, so that there is one at all.
+    """
     share = min(MOST_SHARE, float(f"{WANTED / max(1, n_pairs):.2g}"))
+    share = max(share, min(MOST_OF_FEW, float(f"{SURELY / max(1, n_pairs):.2g}")))
     given = data.files or {}
     return HeldOutConfig(
         valid=0.0 if "valid" in given else share,

@@ -6,12 +6,11 @@ function from a file to an iterator of (source, target, place), and holds no mor
 
 import csv
 import json
-import locale
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, product
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -21,6 +20,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.files import kind_of
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.forms import JSON, TMX, XML, form_of
+from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import (
     LONGEST_LINE,
     PACKED,
@@ -29,10 +29,11 @@ from transformer_cli.text.lines import (
     Placed,
     Recoded,
     aligned,
+    has_letter,
     unpacked,
     wide_lines,
 )
-from transformer_cli.text.reading import main_code
+from transformer_cli.text.reading import is_spaceless, is_word
 
 LeaveOut = Callable[[str, str, str, Place], None]
 """Notes a pair that is left out: why, its sides, and where it stands"""
@@ -41,14 +42,19 @@ LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
 READ = 1 << 14  # bytes of TMX at a time, whose elements are in memory
 LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of TMX, and elements inside each other
 TABLE, ONE_SIDE = "table", "one side"  # formats beside TMX and JSON lines
-ROLES = (("source", "src"), ("target", "tgt", "trg"))  # what a side is called where its language is not
+ROLES = (  # what a side is called where its language is not
+    ("source", "src", "original", "quelle", "ausgangstext", "fuente", "origen"),
+    ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "zieltext", "cible", "destino"),
+)
+N_ROWS = 100  # of a table without a heading, by which it is known whether its columns hold text
 CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
 WITHOUT = "a unit without one of the languages"
 
 _ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
 _DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
 _UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
+_CELL = re.compile(r'(?:"(?:[^"]|"")*(?:"|\Z)|[^"\t\r\n]*)(?:[\t\r\n]+|\Z)')  # quoted as in CSV, or without a quote
 _OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
 _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # begins at the first of the white space
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -114,34 +120,60 @@ def require_files(paths: Iterable[tuple[str, Path]]) -> None:
 def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
     """Returns files in their order, those of two sides of a text as a pair, by the languages or roles in their names.
 
-    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c; so are d.tgt, d.src one text. Two plain files
-    whose names do not say their sides are source and target. Raises DataError for a side without the other.
+    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c; so are d.tgt, d.src one text, and deu_Latn.dev,
+    eng_Latn.dev. Two plain files are one text whatever they are called, unless both are the same side; if neither name
+    says a side, they are source and target. Raises DataError for a side without the other.
     """
-    texts: dict[object, list[Path | None]] = {}  # both sides of each text, or one file
-    for path in paths:
-        full = unpacked_name(path).removesuffix(".txt")
-        for name, separator in product((full, Path(full).stem), "._-"):  # of a.de.tok, also a.de
-            stem, _, suffix = name.rpartition(separator)  # of de.txt, the stem is ""
-            ranks = [_likeness(suffix, *side) for side in zip((data.source, data.into), ROLES, strict=True)]
-            if any(ranks) and (name == full or format_of(path, data) == ONE_SIDE):
-                break
-        else:
-            if path in texts:
-                raise DataError(f"{path} is given twice; name it once")
+    sides, texts = [], dict[object, list[Path | None]]()  # both sides of each text, or one file
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
+            raise DataError(f"{path} is given twice; name it once")
+        side, text = _side_of(path, data)
+        sides.append(side)
+        if side is None:
             texts[path] = [path]
             continue
-        sides, side = texts.setdefault((path.parent, stem, full[len(name) :]), [None, None]), ranks.index(max(ranks))
-        if sides[side]:
-            raise DataError(f"{path}: {sides[side]} is the same side of the same text; leave one of them out")
-        sides[side] = path
-    if len(texts) == len(paths) == 2 and all(path in texts and format_of(path, data) == ONE_SIDE for path in paths):
-        return [FilePair(source=paths[0], target=paths[1])]
-    found = [[side for side in sides if side] for sides in texts.values()]
-    for sides, (path, *other) in zip(texts.values(), found, strict=True):
-        if None in sides and not other and format_of(path, data) == ONE_SIDE:  # a table may be called de-en.txt
-            missing = (data.source, data.into)[sides.index(None)]
+        both = texts.setdefault((path.parent, text), [None, None])
+        if both[side]:
+            remedy = "leave one of them out, or name both sides in data.files, as {source: …, target: …}"
+            raise DataError(f"{path}: {both[side]} is the same side of the same text, as their names say; {remedy}")
+        both[side] = path
+    are_two = len(texts) == len(paths) == 2 and (sides[0] is None or sides[0] != sides[1])
+    if are_two and all(format_of(path, data) == ONE_SIDE for path in paths):
+        source = int(sides[0] == 1 or sides[1] == 0)
+        return [FilePair(source=paths[source], target=paths[1 - source])]
+    found = [[side for side in both if side] for both in texts.values()]
+    for both, (path, *other) in zip(texts.values(), found, strict=True):
+        if None in both and not other and format_of(path, data) == ONE_SIDE:  # a table may be called de-en.txt
+            missing = (data.source, data.target)[both.index(None)]
             raise DataError(f"{path}: the same text in {missing} is not given; name it too")
-    return [FilePair(source=sides[0], target=sides[1]) if len(sides) == 2 else sides[0] for sides in found]
+    return [FilePair(source=both[0], target=both[1]) if len(both) == 2 else both[0] for both in found]
+
+
+def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
+    """Returns which side a file holds by its name, 0 or 1 (None: it does not say so), and the rest of the name.
+
+    A language counts before a role, and the last of several. What has a table's form holds both sides, unless its name
+    ends in one of them.
+    """
+    parts = re.split(r"([._-])", unpacked_name(path).removesuffix(".txt"))
+    side, rest = None, list(parts)
+    by_language = [[_rank(part, language) for language in (data.source, data.target)] for part in parts]
+    by_role = [[int(part.lower() in roles) for roles in ROLES] for part in parts]
+    for ranks in (by_language, by_role):
+        place = max((place for place, each in enumerate(ranks) if any(each)), default=None)
+        if place is None:
+            continue
+        start, end = place, place + 1
+        if ranks is by_language and any(by_language[max(0, place - 2)]) and parts[place - 1] in ("-", "_"):
+            start = place - 2 if by_language[place - 2] == by_language[place] else place  # of de-DE
+        if any(map(_REGION.fullmatch, parts[place + 2 : place + 3])):
+            end = place + 3
+        if side is None and end < len(parts) and format_of(path, data) != ONE_SIDE:
+            return None, ""
+        side = ranks[place].index(max(ranks[place])) if side is None else side
+        rest[start:end] = [""] * (end - start)
+    return side, "".join(rest)
 
 
 # Formats
@@ -150,11 +182,12 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
 def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
     """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two.
 
-    Between tabs, quotes are text, but not in UTF-16: there, Excel writes cells as in CSV.
+    Between tabs, quotes are text, unless cells are quoted as in CSV throughout, as Excel and pandas write them.
     """
-    delimiter = _delimiter(_beginning(path), path, data) or ","
+    beginning = _beginning(path)
+    delimiter = _delimiter(beginning, path, data) or ","
     with unpacked(path) as file:
-        quote = '"' if delimiter != "\t" or isinstance(file.raw, Recoded) else None
+        quote = '"' if delimiter != "\t" or isinstance(file.raw, Recoded) or _is_quoted(beginning) else None
     csv.field_size_limit(WIDEST)
     lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in wide_lines(path))
     rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote))
@@ -176,12 +209,17 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
                 elif wanted:
                     columns = named = _columns(wanted, cells, place)
                 else:
-                    if not named and any(_rank(cell, each) == 2 for cell in cells for each in (data.source, data.into)):
+                    languages = [cell for cell in cells if language_named(cell) in NAMES]
+                    if not named and (len(languages) > 1 or {*languages} & {data.source, data.target}):
                         raise DataError(
                             f"{place} looks like a heading ({_shown(cells)}), but not of {data.source} and "
                             f"{data.into}; name their columns (--columns, or data.columns)"
                         )
                     columns = named or (0, 1)
+                    if not named:
+                        text = beginning.decode(errors="replace").splitlines(keepends=True)
+                        read = csv.reader(text[: N_ROWS + 1], delimiter=delimiter, quotechar=quote)
+                        _refuse_no_text_in([row for row in islice(read, N_ROWS) if len(row) > 1], path)
                 if named:
                     continue
             if len(cells) <= max(columns):
@@ -214,6 +252,40 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
     rows = text.replace("\0", "").splitlines()[:50]
     commas, semicolons = ({len(row) for row in csv.reader(rows, delimiter=each)} - {0} for each in ",;")
     return ";" if len(commas) > 1 == len(semicolons) or max(semicolons) > max(commas) == 1 else ","
+
+
+def _is_quoted(beginning: bytes) -> bool:
+    """Whether the cells of a TSV are quoted as in CSV: all that have a quote; and one has what only these can have."""
+    text, place = beginning.decode(errors="replace"), 0
+    if text.count('"') % 2 and len(beginning) < LOOKED_AT:  # else a cell may be cut off
+        return False
+    while place < len(text):
+        if not (found := _CELL.match(text, place)):
+            return False
+        place = found.end()
+    return '""' in text.replace('\t""', "\t") or re.search(r'(?:^|\t)"[^"\t\n]*\n', text) is not None
+
+
+def _refuse_no_text_in(rows: Sequence[Sequence[str]], path: Path) -> None:
+    """Raises DataError if more than half of a column holds addresses, numbers, ids or single words.
+
+    rows: of a table without a heading, whose first two columns are taken. Where there are only two, single words are
+    text, as in a list of words.
+    """
+
+    def is_text(cell: str) -> bool:
+        if len(cell.split()) > 1 or any(map(is_spaceless, cell)):
+            return has_letter(cell)
+        return len(rows[0]) == 2 and not re.search(r"[\d_/:=]", cell)
+
+    for column in (0, 1):
+        cells = [row[column] for row in rows if row[column].strip()]
+        if 2 * sum(map(is_text, cells)) < len(cells):
+            what = "addresses, numbers, ids or single words"
+            raise DataError(
+                f"{path}: no heading names the columns of {what}: column {column + 1} holds such; name those of the "
+                "two sides, as in --columns 1,2 (or data.columns)"
+            )
 
 
 def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
@@ -315,10 +387,12 @@ def _language(variant: Element) -> str:
 
 def _text(element: Element) -> str:
     """Returns what stands in a <seg>, and in the elements below it, such as <hi>, that do not hold codes."""
-    parts = [element.text or ""]
+    text = element.text or ""
     for each in element:
-        parts += ["" if _tag(each) in CODES else _text(each), each.tail or ""]
-    return "".join(parts)
+        text += "" if _tag(each) in CODES else _text(each)
+        is_glued = _tag(each) == "ph" and is_word(text[-1:]) and is_word((each.tail or "")[:1])
+        text += (" " if is_glued else "") + (each.tail or "")  # a break of the line, for example
+    return text
 
 
 FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
@@ -359,16 +433,10 @@ def _likeness(name: str, language: str, roles: Sequence[str]) -> float:
 
 @lru_cache(1_000)
 def _rank(code: str, language: str) -> int:
-    """Returns how well a code means a language: 2 if it is the same, 1 if it begins so (de-DE for de), 0 if not.
-
-    Python knows some names of languages, too: German is de_DE.ISO8859-1.
-    """
-    code = code.strip().lower().replace("_", "-")
-    if code == language.lower().replace("_", "-"):
+    """Returns how well a code or a name means a language: 2 if it is its code, 1 if it means it otherwise, 0 if not."""
+    if code.strip().lower().replace("_", "-") == language.lower().replace("_", "-"):
         return 2
-    if code.isalpha() and len(code) > 3:
-        code = locale.normalize(code).partition(".")[0]
-    return int(_LANGUAGE.fullmatch(code) is not None and main_code(code) == main_code(language))
+    return int(language_named(code) == language_named(language))
 
 
 def _columns(wanted: Sequence[str], names: Sequence[str], place: Place) -> tuple[int, int]:

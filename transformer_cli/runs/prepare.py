@@ -9,14 +9,16 @@ from transformer_cli.config.commented import as_commented_yaml
 from transformer_cli.config.load import load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
 from transformer_cli.corpora.corpora import gather, open_corpus, shares_for
-from transformer_cli.corpora.formats import count_pairs, paired, require_files, unpacked_name
+from transformer_cli.corpora.formats import count_pairs, paired, read_texts, require_files, unpacked_name
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run
 from transformer_cli.text.codec import SIDES
+from transformer_cli.text.subwords import smallest_size
 
 BASE = "demo"  # the config whose model a new translator has, unless another one is named
 LONGEST_TAUGHT = 1_000  # characters of a side that a model without a last position is taught: some 250 pieces
+MANY_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
 PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
 
 
@@ -127,7 +129,12 @@ def config_for(
         shares = {split: max(share, getattr(of_run, split)) for split, share in shares.items()}
     elif base is None:
         given["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs))), "FILE"
-        given["data.subwords.size"] = max(500, min(config.data.subwords.size, n_pairs // 2)), "FILE"
+        size = max(500, min(config.data.subwords.size, n_pairs // 2))
+        if n_pairs < MANY_PAIRS:  # a text of many characters, such as Japanese, needs more
+            texts = read_texts(paired(files, data), config.data, lambda *_: None)
+            smallest = smallest_size(f"{one} {other}" for one, other, _ in texts)
+            size = max(size, smallest + smallest // 5)
+        given["data.subwords.size"] = size, "FILE"
         given["model.dropout"] = 0.1, "FILE"
     return load(data__held_out=shares), place
 

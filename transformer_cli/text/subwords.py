@@ -5,11 +5,14 @@ written as its UTF-8 bytes, and "▁", with which SentencePiece writes a space, 
 """
 
 import io
+import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,46 +26,66 @@ LONGEST = 1_000  # characters, which have at most 4,000 bytes: SentencePiece lea
 SPACE = "▁"  # as SentencePiece writes it
 ESCAPE = "\ue000"  # for private use: "▁" is written as ESCAPE + "_", and ESCAPE itself twice
 
+log = logging.getLogger(__name__)
+
 
 def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str, symbols: Sequence[str] = ()) -> bytes:
     """Learn pieces from text; the same lines make the same bytes. Returns SentencePiece's model, for `Pieces`.
 
     size: how many ids there will be, including special ones and the 256 bytes. algorithm: bpe or unigram. symbols:
     what is one piece wherever it stands.
-    Raises ConfigError if the text cannot be described by so many pieces, or by so few.
+    Of a text that gives fewer pieces, all are taken, with a warning. Raises ConfigError if the text cannot be described
+    by so few.
     """
-    import sentencepiece
-
-    model = io.BytesIO()
+    lines = list(lines)
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_short_lines(lines),
-            model_writer=model,
-            model_type=algorithm,
-            vocab_size=size,
-            character_coverage=COVERAGE,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            byte_fallback=True,
-            user_defined_symbols=list(symbols),
-            unk_id=UNK,
-            pad_id=PAD,
-            bos_id=SOS,
-            eos_id=EOS,
-            unk_piece=SPECIALS[UNK],
-            pad_piece=SPECIALS[PAD],
-            bos_piece=SPECIALS[SOS],
-            eos_piece=SPECIALS[EOS],
-            num_threads=1,  # sums of several threads would depend on their number
-            minloglevel=2,  # errors only
-        )
+        return _learn(lines, size, algorithm, symbols)
     except RuntimeError as error:
         why = f"cannot be learned from the training text: {error}"
         if found := re.search(r"value <= (\d+)", str(error)):
-            why = f"is more than the training text can fill; set it to {found[1]} or less"
+            log.warning("the training text gives %s subwords only, not data.subwords.size: %d", found[1], size)
+            return _learn(lines, int(found[1]), algorithm, symbols)
         if found := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
             why = f"is too small for the bytes and the characters of the training text; set it to {found[1]} or more"
         raise ConfigError(f"data.subwords.size: {size} {why}") from None
+
+
+def smallest_size(lines: Iterable[str]) -> int:
+    """Returns how many ids text needs at least: special ones, bytes, and the characters that get a piece."""
+    counts = Counter(chain.from_iterable(lines))
+    left, needed = COVERAGE * counts.total(), 0
+    for _, times in counts.most_common():
+        if left <= 0:
+            break
+        left, needed = left - times, needed + 1
+    return len(SPECIALS) + 256 + needed
+
+
+def _learn(lines: Sequence[str], size: int, algorithm: str, symbols: Sequence[str]) -> bytes:
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=_short_lines(lines),
+        model_writer=model,
+        model_type=algorithm,
+        vocab_size=size,
+        character_coverage=COVERAGE,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        byte_fallback=True,
+        user_defined_symbols=list(symbols),
+        unk_id=UNK,
+        pad_id=PAD,
+        bos_id=SOS,
+        eos_id=EOS,
+        unk_piece=SPECIALS[UNK],
+        pad_piece=SPECIALS[PAD],
+        bos_piece=SPECIALS[SOS],
+        eos_piece=SPECIALS[EOS],
+        num_threads=1,  # sums of several threads would depend on their number
+        minloglevel=2,  # errors only
+    )
     return model.getvalue()
 
 

@@ -7,20 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 from transformer_cli.errors import ConfigError
+from transformer_cli.text.languages import SHORT
 
 TARGET_TOKEN = re.compile(r">>([^\s<>]+)<<|<2([A-Za-z][A-Za-z_-]*)>")
 MANY = "mul"  # ISO 639-2: several languages
 N_NAMED = 8
-
-# ISO 639-1 and ISO 639-3, as OPUS-MT's tokens have either
-_LIST = """
-af:afr am:amh ar:ara az:aze be:bel bg:bul bn:ben bs:bos ca:cat cs:ces cy:cym da:dan de:deu el:ell en:eng eo:epo
-es:spa et:est eu:eus fa:fas fi:fin fr:fra ga:gle gl:glg gu:guj he:heb hi:hin hr:hrv hu:hun hy:hye id:ind is:isl
-it:ita ja:jpn ka:kat kk:kaz kn:kan ko:kor ky:kir la:lat lb:ltz lt:lit lv:lav mk:mkd ml:mal mr:mar ms:msa my:mya
-nb:nob ne:nep nl:nld nn:nno no:nor pl:pol ps:pus pt:por ro:ron ru:rus si:sin sk:slk sl:slv sq:sqi sr:srp sv:swe
-sw:swa ta:tam te:tel th:tha tl:tgl tr:tur uk:ukr ur:urd uz:uzb vi:vie xh:xho yo:yor zh:zho zu:zul
-"""
-_SHORT = {long: short for short, long in (pair.split(":") for pair in _LIST.split())}
 
 
 def targets_among(tokens: Iterable[str]) -> dict[str, str]:
@@ -52,4 +43,4 @@ def token_of(language: str, targets: Mapping[str, str]) -> str:
 
 def _short(code: str) -> str:
     main = re.split("[-_]", code, maxsplit=1)[0]
-    return _SHORT.get(main, main) + code[len(main) :]
+    return SHORT.get(main, main) + code[len(main) :]

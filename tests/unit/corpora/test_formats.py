@@ -85,7 +85,47 @@ def test_read_text_utf_16_of_any_format_gives_the_pairs(read: Read, content: str
 def test_read_text_unicode_text_of_excel_has_quoted_cells(read: Read) -> None:
     content = 'de\ten\n"Ein ""Hund"", der"\t"a\nb"\n'
     assert read(content.encode("utf-16")) == [('Ein "Hund", der', "a b", "line 2")]
-    assert read('"a" b\t"c"\n') == [('"a" b', '"c"', "line 1")]  # elsewhere, quotes between tabs are text
+    for text in ('"a" b\t"c"\n', '"a"\t"b"\n', 'a "b" c\t"d ""e"""\n', '"a\tb ""c""\n'):  # else quotes are text
+        assert read(text) == [(*text.strip().split("\t"), "line 1")]
+
+
+@pytest.mark.parametrize(
+    ("content", "pairs"),
+    [
+        ('de\ten\n"Er sagte ""ja""."\tyes\n', [('Er sagte "ja".', "yes", "line 2")]),  # as pandas writes it
+        ('"a b"\t"c\nd"\ne\tf\n', [("a b", "c d", "line 1"), ("e", "f", "line 3")]),
+        ('"a\tb"\t"""c"""\n', [("a\tb", '"c"', "line 1")]),
+    ],
+)
+def test_read_text_tsv_that_is_quoted_throughout_is_read_as_csv(
+    read: Read, content: str, pairs: list[tuple[str, str, str]]
+) -> None:
+    assert read(content) == pairs
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ("https://a.de/{n}\thttps://a.com/{n}\tEin Hund.\tA dog.", 1),
+        ("seg-{n}\tdoc-1\tEin Hund.\tA dog.", 1),
+        ("{n}\tEin Hund.", 1),
+        ("Ein Hund.\t0.{n}", 2),
+        ("Ein Hund.\tok\tA dog.", 2),
+    ],
+)
+def test_read_text_columns_of_other_things_than_text_are_refused(read: Read, row: str, column: int) -> None:
+    with pytest.raises(DataError, match=rf"column {column} holds such; name those of the two sides, as in --columns"):
+        read("".join(f"{row}\n".replace("{n}", str(n)) for n in range(9)))
+
+
+@pytest.mark.parametrize("row", ["Haus\thouse", "Speicherverwaltung\tmemory management", "犬がいます。\tA dog.\t0.5"])
+def test_read_text_columns_of_words_or_without_spaces_are_text(read: Read, row: str) -> None:
+    assert len(read(f"{row}\n" * 9)) == 9
+
+
+def test_read_text_heading_of_other_languages_is_refused(read: Read) -> None:
+    with pytest.raises(DataError, match=r"line 1 looks like a heading \(German, French\), but not of de and en; name"):
+        read("German\tFrench\nb\tc\n")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
@@ -132,6 +172,10 @@ def test_read_text_tmx_byte_order_mark_goes_before_what_is_declared(read: Read, 
         ("b,c\n", {"name": "a.csv"}),
         ("b\n", {"name": "a.csv", "columns": [1, 1]}),
         ('id, "de", "en"\n1, "b", "c"\n', {}),
+        ("German (Germany);English (United States)\nb;c\n", {}),
+        ("id\tdeu\teng_Latn\n1\tb\tc\n", {}),
+        ("ENGLISCH\tdeutsch\nc\tb\n", {}),
+        ("Quelle;Ziel\nb;c\n", {}),
     ],
 )
 def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
@@ -235,6 +279,8 @@ def test_read_text_tmx_takes_no_memory_for_what_has_been_read(tmp_path: Path) ->
 def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -> None:
     content = TMX.replace("ENC", "UTF-8").replace("A dog.", "A <b>big <g id='1'>d<ut>{/i}</ut>og</g></b><x/>.")
     assert read(content)[0][1] == "A big dog."
+    broken = content.replace("A <b>", "A<ph>&lt;br/></ph>b<ph/> w<bpt>x</bpt>w<b>")
+    assert read(broken)[0][1].startswith("A b ww")
 
 
 def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
@@ -259,8 +305,27 @@ def test_paired_files_are_found_by_languages_in_any_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("names", ["a.src.gz a.tgt.gz", "source.txt target.txt", "a.de.tok a.en.tok", "de.x en.x"])
-def test_paired_files_are_found_by_roles_and_before_a_suffix(names: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        "a.src.gz a.tgt.gz",
+        "source.txt target.txt",
+        "a.de.tok a.en.tok",
+        "de.x en.x",
+        "deu_Latn.dev eng_Latn.dev",
+        "a.deu a.eng",
+        "x-ref.de x-src.en",  # the language counts
+        "tgt.de src.en",
+        "corpus.de.txt corpus_v2.en.txt",
+        "de-DE.test en-US.test",
+        "a.de-en.de a.de-en.en",
+        "deutsch.txt english.txt",
+        "newstest.src newstest-ref",
+        "a.de other.txt",
+        "other.txt a.en",
+    ],
+)
+def test_paired_two_files_are_found_by_languages_and_roles_in_their_names(names: str, tmp_path: Path) -> None:
     source, target = (tmp_path / name for name in names.split())
     for path in (source, target):
         path.write_text("a\n", encoding="utf-8")
@@ -290,7 +355,7 @@ def test_paired_two_plain_files_without_languages_are_source_and_target(tmp_path
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        ("a.de b.en", "a.de: the same text in en is not given; name it too"),
+        ("a.de b.en c.tmx", "a.de: the same text in en is not given; name it too"),
         ("a.de a.de.gz", "is the same side of the"),
         ("a.tmx b.tsv a.tmx", "^a.tmx is given twice; name it once"),
     ],

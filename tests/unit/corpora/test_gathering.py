@@ -109,7 +109,7 @@ def test_gather_without_py3langid_says_so_and_checks_no_languages(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     caplog.set_level("INFO")
     assert gather(data, None)["left_out"] == {}
-    (message,) = caplog.messages
+    message = caplog.messages[0]
     assert message.startswith("languages are not checked: py3langid is not installed; `pip install")
     assert open_corpus(data).rules != with_rule  # so it is another dataset
 
@@ -120,7 +120,7 @@ def test_gather_language_that_is_unknown_is_not_checked(
     caplog.set_level("INFO")
     facts = gather(config(PLANTED["language"], source="xx", clean=["language"]), None)
     assert facts["left_out"]["language"]["pairs"] == 10  # those with Japanese on the English side
-    assert caplog.messages == ["text in xx is not checked for its language: py3langid does not know it"]
+    assert caplog.messages[:1] == ["text in xx is not checked for its language: py3langid does not know it"]
 
 
 def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., DataConfig]) -> None:
@@ -129,8 +129,22 @@ def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., 
         match=r"^data\.files\.train: not one pair of sentences \(left out: copies 2, such as '.+'\); see that neither",
     ):
         gather(config(PLANTED["copies"], clean=["copies"]), None)
-    with pytest.raises(DataError, match=r"^data\.held_out\.valid: not one pair of sentences; raise it, or name"):
+    with pytest.raises(DataError, match=r"valid: 1e-06 of 3 pairs: not one .*; give at least 5,000,000 pairs, a la"):
         gather(config(GOOD[:3], valid=None, held_out={"valid": 1e-6}), None)
+    held_out = {"valid": 0.4}
+    one = next(pair for pair in GOOD if split_of(pair[0], config([], valid=None, held_out=held_out)) == "valid")
+    data = config([one], valid=None, held_out=held_out)
+    with pytest.raises(DataError, match=r"^data\.files\.train: not one .*; all were held out; give at least 5 pairs$"):
+        gather(data, None)
+
+
+def test_gather_says_the_first_pair_of_each_file(
+    config: Callable[..., DataConfig], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    gather(config([*PLANTED["copies"], *GOOD[:3]], clean=["copies"]), None)
+    (message,) = caplog.messages
+    assert message.partition(": line ")[2].startswith(f"3: {GOOD[0][0][:40]}")
 
 
 # Held out
@@ -160,7 +174,14 @@ def test_split_of_larger_share_takes_the_same_sentences_and_more(config: Callabl
 
 @pytest.mark.parametrize(
     ("n_pairs", "valid", "test"),
-    [(100, 0.02, 0.0), (3_000, 0.02, 0.02), (200_000, 0.005, 0.005), (30_000_000, 3.3e-5, 3.3e-5)],
+    [
+        (2, 0.4, 0.0),
+        (30, 0.17, 0.0),
+        (300, 0.02, 0.0),
+        (3_000, 0.02, 0.02),
+        (200_000, 0.005, 0.005),
+        (30_000_000, 3.3e-5, 3.3e-5),
+    ],
 )
 def test_shares_for_hold_out_a_thousand_pairs_or_two_in_a_hundred(n_pairs: int, valid: float, test: float) -> None:
     data = DataConfig.model_validate({"corpus": "files", "files": {"train": "x"}, "held_out": {"valid": 0.1}})

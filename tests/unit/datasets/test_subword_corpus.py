@@ -69,11 +69,9 @@ def test_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == pairs[:1]
 
 
-def test_a_size_that_one_side_cannot_reach_names_that_side(make: Make) -> None:
-    with pytest.raises(ConfigError, match=r"^data\.subwords\.size: 5000 is .*; set it to \d+ or less \(de\)$"):
-        make("data.subwords.size=5000")
-    with pytest.raises(ConfigError, match=r" or less \(de and en\)$"):
-        make("data.subwords.size=5000", "data.joint_vocabulary=true")
+def test_a_size_that_is_too_small_for_one_side_names_that_side(make: Make) -> None:
+    with pytest.raises(ConfigError, match=r"^data\.subwords\.size: 262 is too small .*; set it to \d+ or more \(de\)$"):
+        make("data.subwords.size=262")
 
 
 # What stands in the files

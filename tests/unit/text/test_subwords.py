@@ -9,7 +9,7 @@ from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.corpora.corpora import read_captions
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.codec import Codec, Codecs, SubwordCodec, codec_files
-from transformer_cli.text.subwords import Pieces, learn_pieces
+from transformer_cli.text.subwords import Pieces, learn_pieces, smallest_size
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 TEXT = [line for pair in read_captions(300)["train"] for line in pair]
@@ -110,14 +110,22 @@ def test_the_same_text_makes_the_same_bytes(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", MODELS)
-@pytest.mark.parametrize("size", [100_000, 270])
-def test_a_size_out_of_reach_is_told_with_the_next_that_is_not(algorithm: str, size: int) -> None:
+def test_learn_pieces_size_below_the_characters_says_the_smallest(algorithm: str) -> None:
     with pytest.raises(
-        ConfigError, match=rf"^data\.subwords\.size: {size} .*; set it to (\d+) or (less|more)$"
+        ConfigError, match=r"^data\.subwords\.size: 270 is too small .*; set it to (\d+) or more$"
     ) as caught:
-        learn_pieces(TEXT, size=size, algorithm=algorithm)
-    reachable = int(str(caught.value).split()[-3])
-    assert len(Pieces(learn_pieces(TEXT, size=reachable, algorithm=algorithm))) == reachable
+        learn_pieces(TEXT, size=270, algorithm=algorithm)
+    smallest = int(str(caught.value).split()[-3])
+    assert smallest <= smallest_size(TEXT) <= smallest + 1  # SentencePiece's own count may leave out the space
+    assert len(Pieces(learn_pieces(TEXT, size=smallest, algorithm=algorithm))) == smallest
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_learn_pieces_of_text_that_gives_fewer_takes_all_with_a_warning(
+    algorithm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = len(Pieces(learn_pieces(TEXT, size=100_000, algorithm=algorithm)))
+    assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.size: 100000"]
 
 
 def test_any_other_trouble_is_one_line() -> None:

@@ -1,0 +1,52 @@
+"""What languages are called: codes of two and three letters, English names, their own, and those of some neighbours."""
+
+import re
+
+# For each language: its code in ISO 639-1, if it has one; in ISO 639-3; in ISO 639-2/B, where that is another; names.
+_LIST = """
+af afr Afrikaans; am amh Amharic; ar ara Arabic العربية Arabisch arabe; az aze Azerbaijani; be bel Belarusian;
+bg bul Bulgarian български Bulgarisch; bn ben Bengali; bs bos Bosnian; ca cat Catalan català Katalanisch;
+cs ces cze Czech čeština Tschechisch tchèque; cy cym wel Welsh Cymraeg; da dan Danish dansk Dänisch;
+de deu ger German Deutsch allemand alemán tedesco; el ell gre Greek ελληνικά Griechisch grec;
+en eng English Englisch anglais inglés inglese; eo epo Esperanto;
+es spa Spanish español Spanisch espagnol spagnolo castellano; et est Estonian eesti Estnisch;
+eu eus baq Basque euskara; fa fas per Persian فارسی Farsi Persisch; fi fin Finnish suomi Finnisch;
+fr fra fre French français Französisch francés francese; ga gle Irish Gaeilge; gl glg Galician galego;
+gu guj Gujarati; he heb Hebrew עברית Hebräisch; hi hin Hindi हिन्दी; hr hrv Croatian hrvatski Kroatisch;
+hsb Upper_Sorbian; hu hun Hungarian magyar Ungarisch hongrois; hy hye arm Armenian; id ind Indonesian Indonesia;
+is isl ice Icelandic íslenska; it ita Italian italiano Italienisch italien;
+ja jpn Japanese 日本語 Japanisch japonais japonés; ka kat geo Georgian; kk kaz Kazakh; kn kan Kannada;
+ko kor Korean 한국어 Koreanisch coréen; ky kir Kyrgyz; la lat Latin Latein latin; lb ltz Luxembourgish;
+lt lit Lithuanian lietuvių Litauisch; lv lav Latvian latviešu Lettisch; mk mkd mac Macedonian; ml mal Malayalam;
+mr mar Marathi; ms msa may Malay Melayu; my mya bur Burmese; nb nob Norwegian_Bokmål bokmål; ne nep Nepali;
+nl nld dut Dutch Nederlands Niederländisch néerlandais; nn nno Norwegian_Nynorsk nynorsk;
+no nor Norwegian norsk Norwegisch; pl pol Polish polski Polnisch polonais; ps pus Pashto;
+pt por Portuguese português Portugiesisch portugais portugués portoghese;
+ro ron rum Romanian română Rumänisch roumain; ru rus Russian русский Russisch russe ruso; si sin Sinhala;
+sk slk slo Slovak slovenčina Slowakisch; sl slv Slovenian slovenščina Slowenisch Slovene; sq sqi alb Albanian;
+sr srp Serbian српски srpski Serbisch; sv swe Swedish svenska Schwedisch; sw swa Swahili; ta tam Tamil; te tel Telugu;
+th tha Thai ไทย Thailändisch; tl tgl Tagalog; tr tur Turkish Türkçe Türkisch turc turco;
+uk ukr Ukrainian українська Ukrainisch ukrainien; ur urd Urdu; uz uzb Uzbek;
+vi vie Vietnamese Vietnamesisch vietnamien; xh xho Xhosa; yo yor Yoruba;
+zh zho chi Chinese 中文 汉语 漢語 Mandarin Chinesisch chinois chino cinese; zu zul Zulu
+"""
+_ROWS = [row.split() for row in _LIST.split(";")]
+NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}
+"""code → English name"""
+SHORT = {row[1]: row[0] for row in _ROWS if len(row[0]) == 2}
+"""code of three letters, as ISO 639-3 has it → of two"""
+_CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
+_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
+_PLACE = re.compile(r"[(\[,–-]")  # what a region stands behind
+
+
+def language_named(text: str) -> str | None:
+    """Returns the code of the language that a text names, as short as it can be; None if it names none.
+
+    It may be a code of two or three letters, with a script or a region, or a name, with a region: de, deu, de_DE,
+    deu_Latn, German, German (Germany) and Deutsch are de. What is not in the list is its own code: tlh of tlh-Latn.
+    """
+    name = text.strip().casefold()
+    if tag := _TAG.fullmatch(name):
+        return _CODES.get(tag[1]) or _CODES.get(name, tag[1])
+    return _CODES.get(name) or _CODES.get(_PLACE.split(name, maxsplit=1)[0].rstrip())
