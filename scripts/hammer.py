@@ -237,13 +237,44 @@ class Client:
         """A form of 41,000 fields."""
         return self.refused(self.send(b"&".join(b"f%d=" % number for number in range(41_000)), FORM), 400)
 
+    def costly(self) -> str:
+        """Little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice."""
+        chosen: list[dict[str, object]] = [
+            {"q": "\n".join(["a " * 240] * 8), "alternatives": 10},
+            {"q": "Hallo %" + "0" * 3900},
+            {"q": "Hallo %" + "0" * 50_000, "format": "html"},
+            {"q": "a " + "<b>.</b>" * 6000, "format": "html"},
+            {"q": "\n".join(["a" * 480] * 8), "glossary": {"a": "b"}},
+            {"q": "a " * 1900, "alternatives": 10, "split": False},
+            {"q": "&" * 50_000, "format": "html"},
+            {"q": "{" * 3900},
+        ]
+        status, body = self.ask(**self.chance.choice(chosen))
+        return self.refused((status, body), 400) if status != 200 else "200"
+
+    def costly_and_gone(self) -> str:
+        """The same, whose client does not wait."""
+        with self.raw() as connection:
+            connection.sendall(self.written("\n".join(["a " * 240] * 20), alternatives=10))
+            time.sleep(0.2)
+        return "gone"
+
+    def forged(self) -> str:
+        """Headers that would write into the log, or pretend to be the server's own page."""
+        headers = {
+            "X-Forwarded-For": "9" * 20_000,
+            "Origin": self.chance.choice(["null", "http://evil.example", "http://["]),
+        }
+        return self.refused(self.send(b"{}", {**JSON, **headers}), 403)
+
     def prefix(self) -> str:
         """A million ids as the beginning of a translation."""
         return self.refused(self.ask("/inspect/steps", q="Hund", prefix=[5] * 1_000_000), 413)
 
-    def written(self, q: str, address: str = "/translate") -> bytes:
+    def written(self, q: str, address: str = "/translate", **further: object) -> bytes:
         """Returns a request, byte by byte."""
-        body = json.dumps({"q": q, "source": self.pair[0], "target": self.pair[1], "api_key": KEY}).encode()
+        asked = {"q": q, "source": self.pair[0], "target": self.pair[1], "api_key": KEY, **further}
+        body = json.dumps(asked).encode()
         head = f"POST {address} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -304,9 +335,10 @@ HONEST: list[tuple[int, Callable[[Client], str]]] = [  # how many of a thousand 
     *((10, Client.nul), (10, Client.slow), (40, Client.paragraph), (20, Client.markup), (40, Client.terms)),
 ]
 HOSTILE: list[tuple[int, Callable[[Client], str]]] = [
-    *((30, Client.bad_json), (25, Client.wrong_key), (25, Client.wrong_question), (5, Client.large)),
+    *((30, Client.bad_json), (15, Client.wrong_key), (15, Client.wrong_question), (5, Client.large)),
     *((15, Client.not_http), (20, Client.dropped), (15, Client.idle), (5, Client.unread), (10, Client.long_and_gone)),
     *((10, Client.brackets), (5, Client.fields), (5, Client.prefix), (15, Client.bad_terms)),
+    *((4, Client.costly), (4, Client.costly_and_gone), (12, Client.forged)),
 ]
 
 

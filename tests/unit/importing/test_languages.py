@@ -330,7 +330,12 @@ def test_subwords_with_symbols_keep_target_tokens_whole_and_ask_for_a_language()
 
 def test_directions_of_a_run_of_several_targets_are_one_for_each(several: Run) -> None:
     directions = Directions([Translator.load(several.folder, device="cpu")])
-    assert directions.languages()[0] == {"code": "en", "name": "English", "targets": ["fr", "es"]}
+    assert directions.languages()[0] == {
+        "code": "en",
+        "name": "English",
+        "targets": ["fr", "es"],
+        "inspectable": ["fr", "es"],
+    }
     translator, _, _ = directions.choose("en", "es", "the dog")
     (found,) = translator.translations(["the old dog"])
     assert found.source_tokens[0] == ">>es<<"
