@@ -282,8 +282,8 @@ def _refuse_no_text_in(rows: Sequence[Sequence[str]], path: Path) -> None:
         cells = [row[column] for row in rows if row[column].strip()]
         if 2 * sum(map(is_text, cells)) < len(cells):
             raise DataError(
-                f"{path}: without a heading, columns 1 and 2 are read, but column {column + 1} holds addresses, numbers, "
-                "ids or single words; name those of the two sides, as in --columns 3,4 (or data.columns)"
+                f"{path}: without a heading, columns 1 and 2 are read, but column {column + 1} holds addresses, "
+                "numbers, ids or single words; name those of the two sides, as in --columns 3,4 (or data.columns)"
             )
 
 
