@@ -198,7 +198,7 @@ def with_stand_ins(text: str) -> object:
 def clean(text: str) -> object:
     data = DataConfig().model_copy(update={"clean": names("empty copies markup length duplicates held_out")})
     pairs = ((line, line[::-1], lines.Place(Path("a"), Path("b"), 1)) for line in lines_of(text))
-    return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}))
+    return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}, lambda: None))
 
 
 def of_file(write: Callable[[str], str]) -> Prepare:

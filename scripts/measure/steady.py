@@ -24,7 +24,6 @@ from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
 
-BATCHES = 24  # over and over
 SENTENCES = 300
 WARM_UP = 3  # steps, or rounds of translations
 
@@ -61,17 +60,17 @@ def train(data_dir: Path, precision: str, config_file: str | None = None) -> Ite
 
 
 def steps(config: Config, data_dir: Path, precision: str) -> Iterator[int]:
-    """Take step after step on random batches; yields each one's target tokens, <eos> included."""
+    """Take step after step, each on a fresh batch; yields its target tokens, <eos> included."""
     training = config.training.model_copy(update={"precision": precision})
     config = config.model_copy(update={"training": training})
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
         trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, torch.device("cpu"))
     split, usable = trainer.train_sentences.split, trainer.train_sentences.rows
-    plan = plan_epoch(split, usable, config.training, epoch=1)[:BATCHES]
-    for rows in itertools.cycle(plan):
-        trainer.step([rows])
-        yield int(target_tokens(split, rows).sum())
+    for epoch in itertools.count(1):
+        for rows in plan_epoch(split, usable, config.training, epoch):
+            trainer.step([rows])
+            yield int(target_tokens(split, rows).sum())
 
 
 def greedy(data_dir: Path, run: str, count: str = str(SENTENCES)) -> Iterator[int]:

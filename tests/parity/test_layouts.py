@@ -7,8 +7,9 @@ from torch import Tensor, nn
 from oracles.padded import padded_losses
 from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model import layout, loss
-from transformer_cli.model.loss import TokenLosses, projected_losses, token_losses
+from transformer_cli.model import attention, layout, loss
+from transformer_cli.model.dropout import drawing_from
+from transformer_cli.model.loss import TokenLosses, losses_in_chunks, token_losses
 from transformer_cli.model.transformer import Output, Transformer
 
 PAD = 1
@@ -82,7 +83,7 @@ def test_the_loss_in_chunks_is_torchs_cross_entropy(label_smoothing: float) -> N
     found = []
     for fast in (True, False):
         if fast:
-            losses = TokenLosses(*projected_losses(hidden, output, gold, label_smoothing=label_smoothing))
+            losses = TokenLosses(*losses_in_chunks(hidden, output, gold, label_smoothing=label_smoothing))
         else:
             logits = output(hidden)
             objective = nn.functional.cross_entropy(logits, gold, reduction="sum", label_smoothing=label_smoothing)
@@ -101,3 +102,32 @@ def test_under_bfloat16_autocast_the_forms_agree_to_its_precision() -> None:
     for ours, theirs in zip(gradients(model, fast.objective), gradients(model, plain.objective), strict=True):
         assert ours.dtype == torch.float32
         assert (ours - theirs).norm() <= 0.05 * theirs.norm() + 1e-3
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_weights_of_long_sentences_computed_again_give_the_same_gradient_bits(
+    monkeypatch: pytest.MonkeyPatch, precision: torch.dtype
+) -> None:
+    model, (source, target), found = transformer(dropout=0.3).train(), batch(), []
+    for longest in (attention.LONG, 2):
+        monkeypatch.setattr(attention, "LONG", longest)
+        with drawing_from(torch.Generator().manual_seed(3)):
+            with torch.autocast("cpu", precision, enabled=precision != torch.float32, cache_enabled=False):
+                losses = token_losses(model, source, target)
+            found.append([losses.nll, *gradients(model, losses.objective)])
+    assert all(one.equal(other) for one, other in zip(*found, strict=True))
+
+
+def test_packed_in_bfloat16_is_filled_to_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of layout.py."""
+    for name, value in {"GROUP": 2, "FILLED": 4, "FILLED_LENGTH": 4}.items():
+        monkeypatch.setattr(layout, name, value)
+    is_token = torch.tensor([[True] * 3 + [False] * 2, [True] * 2 + [False] * 3, [True] * 5])
+    found = {}
+    for precision in (torch.float32, torch.bfloat16):
+        with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+            packed = layout.Packed(torch.full((3, 5), 7), is_token, torch.device("cpu"))
+        x = torch.rand(2, len(packed.ids), 3)
+        assert packed.unpad(packed.pad(x))[:, :10].equal(x[:, :10])
+        found[precision] = len(packed.ids), [tuple(mask.shape) for mask in packed.masks]
+    assert found == {torch.float32: (10, [(2, 3), (1, 5)]), torch.bfloat16: (12, [(2, 4), (1, 8)])}

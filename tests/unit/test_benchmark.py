@@ -90,7 +90,7 @@ def test_marian_is_given_our_ids_and_timed_from_the_second_line_of_its_log(
 
     monkeypatch.setattr(marian, "pymarian", pretended)
     monkeypatch.setattr(marian, "SECONDS", 0.01)
-    (figure,) = marian.marian_speed(config, project / "data", rounds=1, lines=2)
+    figure, *_ = marian.marian_speed(config, project / "data", rounds=1, lines=2)
     assert (figure.name, figure.reference) == ("float32", 2000)
     dataset = Dataset.open(find_dataset(config.data, project / "data"))
     side = dataset.split("train").target

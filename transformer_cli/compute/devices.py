@@ -63,8 +63,7 @@ def choose_device(name: str, world: World = ALONE) -> "torch.device":
 def choose_precision(setting: str, device: "torch.device") -> Precision:
     """Returns the set precision; auto is bfloat16 where the hardware is fast at it, else float32.
 
-    Fast are CPUs with AVX512-BF16 but without AMX, and CUDA devices of compute capability 8.0 or higher. With AMX the
-    default model trained more slowly in bfloat16.
+    Fast are CPUs with AMX or AVX512-BF16, and CUDA devices of compute capability 8.0 or higher.
     """
     if setting == "bfloat16" or (setting == "auto" and fast_at_bfloat16(device)):
         return "bfloat16"
@@ -114,8 +113,9 @@ def fast_at_bfloat16(device: "torch.device") -> str:
         return f"compute capability {major}.{minor}" if major >= 8 else ""
     if device.type != "cpu":
         return ""
-    amx, avx512 = (getattr(torch.cpu, f"_is_{name}_supported", lambda: False)() for name in ("amx_tile", "avx512_bf16"))
-    return "AVX512-BF16" if avx512 and not amx else ""
+    units = {"AMX": "amx_tile", "AVX512-BF16": "avx512_bf16"}
+    found = (name for name, probe in units.items() if getattr(torch.cpu, f"_is_{probe}_supported", lambda: False)())
+    return next(found, "")
 
 
 def saturates_int8() -> bool:

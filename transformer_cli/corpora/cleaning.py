@@ -5,6 +5,7 @@ the order in which they are applied. The one owner of py3langid, beside the serv
 """
 
 import hashlib
+import html
 import importlib.util
 import logging
 import re
@@ -37,6 +38,8 @@ THRESHOLDS = [LEARNED_FROM, MOST_TIMES, SLACK, *UNLIKELY.values(), LOOKED_AT]
 MARKUP = re.compile(
     r"</?[A-Za-z][^<>]*>|<!--|&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});|\{\\|\{\{|\}\}|\[\[|\]\]"
 )
+_ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_SPAN = re.compile(r"</?[A-Za-z][^<>]*>|\{\{\s{0,9}[\w.-]+\s{0,9}\}\}")  # an element, a placeholder: <b>, {{name}}
 _NO_WORD = re.compile(r"[\W_]+")
 _NUMBER = re.compile(r"\d+")
 
@@ -46,18 +49,25 @@ log = logging.getLogger(__name__)
 RULES: dict[str, Callable[[str, str], bool]] = {
     "empty": lambda source, target: not source.strip() or not target.strip(),
     "copies": lambda source, target: normalized(source).casefold() == normalized(target).casefold() != "",
-    "markup": lambda *pair: any(MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in pair),
+    "markup": lambda source, target: _is_markup(source, target),
 }
 
 
 def cleaned(
-    pairs: Iterator[Placed], data: DataConfig, leave_out: LeaveOut, held_out: Collection[int]
+    pairs: Iterator[Placed],
+    data: DataConfig,
+    leave_out: LeaveOut,
+    held_out: Collection[int],
+    mended: Callable[[], object],
 ) -> Iterator[Placed]:
     """Yield the pairs that no rule of `data.clean` leaves out, and that are not too long.
 
+    mended: is called for each pair with entities, such as &apos;, which the rule `markup` reads as their characters.
     held_out: `fingerprint` of each source sentence in the splits that have files of their own.
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
+    if "markup" in wanted:
+        pairs = _without_entities(pairs, mended)
     rules = {**RULES, TOO_LONG: lambda source, target: max(len(source), len(target)) > data.longest}
     for rule in dict.fromkeys(("empty", TOO_LONG, *RULES)):
         if rule in wanted:
@@ -84,6 +94,22 @@ def without(
             leave_out(rule, source, target, place)
         else:
             yield source, target, place
+
+
+def _without_entities(pairs: Iterator[Placed], mended: Callable[[], object]) -> Iterator[Placed]:
+    for source, target, place in pairs:
+        if _ENTITY.search(source) or _ENTITY.search(target):
+            source, target = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
+            mended()
+        yield source, target, place
+
+
+def _is_markup(source: str, target: str) -> bool:
+    """The rule on markup. Elements and placeholders that both sides have are text, which is translated with them."""
+    spans = [sorted(_SPAN.findall(side)) for side in (source, target)]
+    if spans[0] == spans[1]:
+        source, target = (_SPAN.sub(" ", side) for side in (source, target))
+    return any(MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in (source, target))
 
 
 def shaped_by(data: DataConfig) -> dict[str, Any]:

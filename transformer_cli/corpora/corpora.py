@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -110,8 +111,9 @@ def gather(
     """Write {split}.source.txt and {split}.target.txt into a dataset's folder, and into LEFT_OUT what was left out.
 
     corpus: see `Corpus.splits`. folder: None writes nothing. Returns how many pairs were read of the training text,
-    were left out (with examples) and are in each split. Raises DataError as `read_texts` does, for a split without a
-    pair, for an empty side that no rule leaves out, and for a held-out pair with a side that is too long.
+    were left out (with examples), are in each split, and were mended, if any. Raises DataError as `read_texts` does,
+    for a split without a pair, for an empty side that no rule leaves out, and for a held-out pair with a side that is
+    too long.
     """
     splits = dict.fromkeys(["train", "valid", *corpus, *(name for name, share in data.held_out if share)], 0)
     counts: dict[str, dict[str, Any]] = {}
@@ -153,9 +155,10 @@ def gather(
                 add(split, source, target, place)
                 if "held_out" in data.clean:
                     held_out.add(fingerprint(source, data.source))
+        mended = count(1)
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
-            for pair in cleaned(corpus["train"](leave_out), data, leave_out, held_out):
+            for pair in cleaned(corpus["train"](leave_out), data, leave_out, held_out, partial(next, mended)):
                 add(split_of(pair[0], data), *pair)
                 bar.update(1)
                 if (
@@ -178,7 +181,8 @@ def gather(
         if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # so not the share is too small
             remedy = "see that neither the sides nor the columns (data.columns) are mistaken, or name fewer rules"
         raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")
-    return {"read": n_pairs() - before, "left_out": counts, "splits": splits}
+    facts = {"read": n_pairs() - before, "left_out": counts, "splits": splits}
+    return {**facts, **({"mended": n_mended} if (n_mended := next(mended) - 1) else {})}
 
 
 def shortened(text: str) -> str:

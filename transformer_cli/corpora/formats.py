@@ -281,10 +281,9 @@ def _refuse_no_text_in(rows: Sequence[Sequence[str]], path: Path) -> None:
     for column in (0, 1):
         cells = [row[column] for row in rows if row[column].strip()]
         if 2 * sum(map(is_text, cells)) < len(cells):
-            what = "addresses, numbers, ids or single words"
             raise DataError(
-                f"{path}: no heading names the columns of {what}: column {column + 1} holds such; name those of the "
-                "two sides, as in --columns 1,2 (or data.columns)"
+                f"{path}: without a heading, columns 1 and 2 are read, but column {column + 1} holds addresses, "
+                "numbers, ids or single words; name those of the two sides, as in --columns 3,4 (or data.columns)"
             )
 
 

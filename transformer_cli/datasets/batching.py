@@ -15,6 +15,7 @@ from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.text.lengths import Rows
 from transformer_cli.text.vocabulary import EOS, MARKERS, PAD, SOS
 
+WIDE = 512  # tokens of a sentence, from which on its squares bound the memory of a part
 BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; the pools themselves are drawn at random
 
 
@@ -48,9 +49,14 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
 def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
     """Sort a batch by length and cut it into parts of at most `tokens` target tokens; a longer sentence stands alone.
 
+    The memory of attention grows with the squares of the lengths, so parts of sentences longer than WIDE are cut again.
     The sum of the parts' gradients is the batch's gradient.
     """
-    return _cut_by_tokens(_by_length(split, rows), split, tokens)
+    parts = []
+    for part in _cut_by_tokens(_by_length(split, rows), split, tokens):
+        longest = np.maximum(split.source.lengths[part], split.target.lengths[part])
+        parts += _cut_by(part, longest**2, tokens * WIDE)
+    return parts
 
 
 def target_tokens(split: EncodedSplit, rows: Rows) -> Rows:
@@ -94,14 +100,19 @@ def _by_length(split: EncodedSplit, rows: Rows) -> Rows:
 
 
 def _cut_by_tokens(order: Rows, split: EncodedSplit, most: int) -> list[Rows]:
-    """Cut rows, in their order, into batches of at most `most` target tokens; a longer sentence is one of its own.
+    """Cut rows, in their order, into batches of at most `most` target tokens; a longer sentence is one of its own."""
+    return _cut_by(order, target_tokens(split, order), most)
 
-    For example, rows [7, 8, 9] with 3, 2 and 4 tokens to predict become [[7, 8], [9]] if most = 5.
+
+def _cut_by(order: Rows, sizes: Rows, most: int) -> list[Rows]:
+    """Cut rows, in their order, where their sizes (rows,) would add up to more than `most`.
+
+    For example, rows [7, 8, 9] of the sizes 3, 2 and 4 become [[7, 8], [9]] if most = 5.
     """
     batches, start, total = [], 0, 0
-    for end, tokens in enumerate(target_tokens(split, order).tolist()):
-        if start < end and total + tokens > most:
+    for end, size in enumerate(sizes.tolist()):
+        if start < end and total + size > most:
             batches.append(order[start:end])
             start, total = end, 0
-        total += tokens
+        total += size
     return [*batches, order[start:]] if len(order) else []

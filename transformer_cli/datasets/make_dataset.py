@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -42,6 +43,8 @@ from transformer_cli.text.words import SPACY_VERSION
 BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
 LOOKED_AT = 1_000  # lines of each side of each split
 MOST = 0.5  # the share of lines that makes one kind of text of it
+FEW = 0.1  # the share of lines with signs of subwords, of which other text has hardly any
+CUT = re.compile(r"@@ |▁\w")
 MANY_TIMES = 4  # the unknown words of training
 
 log = logging.getLogger(__name__)
@@ -198,6 +201,14 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         log.warning(
             "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
         )
+    cut = [
+        f"{split}, {side}"
+        for (split, side), lines in texts.items()
+        if sum(CUT.search(line) is not None for line in lines) > FEW * len(lines)
+    ]
+    if cut:
+        what = "text that is cut into subwords already (%s): give it as it was before, since tfm cuts it itself"
+        log.warning(what, "; ".join(cut))
     same = [
         split
         for split in manifest["splits"]

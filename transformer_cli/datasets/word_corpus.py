@@ -24,7 +24,7 @@ from transformer_cli.system.workers import workers_of
 from transformer_cli.text.codec import SIDES, Codecs, WordCodec
 from transformer_cli.text.reading import lower, normalized
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary, import_torchtext
-from transformer_cli.text.words import SPACY_VERSION, Joins, Tokenizer, learn_joins
+from transformer_cli.text.words import SPACY_VERSION, CutSettings, Joins, learn_joins, open_cutter
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +32,6 @@ FEW = 5_000  # one process has tokenised this many pairs before workers would ha
 MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
 MANY_WORDS = 50_000  # above which a warning speaks of subwords
 JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
-
-Settings = tuple[str, str, bool]  # language of the source, of the target, whether to lower-case
 
 
 @dataclass(frozen=True)
@@ -171,31 +169,8 @@ def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequ
     return vocabulary
 
 
-def open_cutter(settings: Settings) -> Callable[[Texts], list[tuple[Any, ...]]]:
-    """Returns a function from the texts of a chunk to the fields of [source, target], arrays as bytes.
-
-    Raises ConfigError as Tokenizer does.
-    """
-    *languages, lowercase = settings
-    tokenizers = [Tokenizer(str(language), lowercase=bool(lowercase)) for language in languages]
-    return lambda texts: [_cut(*side) for side in zip(tokenizers, texts, strict=True)]
-
-
-def _cut(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[bytes, bytes, list[str], bytes]:
-    known: dict[str, int] = {}
-    ids: list[int] = []
-    lengths: list[int] = []
-    glued: list[bool] = []
-    for text in texts:
-        tokens = tokenizer.split(text)
-        ids += [known.setdefault(word, len(known)) for word in tokens.words]
-        lengths.append(len(tokens.words))
-        glued += tokens.glued
-    return np.array(ids, np.int32).tobytes(), np.array(lengths, np.int64).tobytes(), list(known), bytes(glued)
-
-
 @contextmanager
-def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
+def cutting(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
     """Yields a function from pairs to chunks of them, in order, with their words: the same for any `processes`.
 
     If `processes` is 1, this process does the work; otherwise that many workers do, each with a thread that waits for

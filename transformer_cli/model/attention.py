@@ -10,11 +10,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.dropout import Dropout
+from transformer_cli.model.dropout import Dropout, same_draws
+
+LONG = 128  # positions: of longer sentences, training keeps no weights of attention for the way back
 
 
 class RecordedAttention(NamedTuple):
@@ -45,13 +48,40 @@ def attention(
     if record is None and query.device.type != "cpu":  # torch's kernel keeps no weights; slower on CPUs if n is small
         share = dropout.p if dropout.training else 0.0
         return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=share)
+    if record is None and torch.is_grad_enabled() and query.shape[-2] * key.shape[-2] > LONG**2:
+        return _Recomputed.apply(query, key, value, dropout, may_attend)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, target, source)
     if may_attend is not None:
-        scores = scores.masked_fill(~may_attend, float("-inf"))
+        scores = scores.masked_fill_(~may_attend, float("-inf"))
     weights = scores.softmax(dim=-1)  # (batch, heads, target, source): each row sums to 1
     if record is not None:
         record.append(RecordedAttention(scores, weights))
     return dropout(weights) @ value  # (batch, heads, target, depth)
+
+
+class _Recomputed(torch.autograd.Function):
+    """Scores and weights of long sentences, which grow with the square of the length, are computed again backwards.
+
+    Until then only what is linear in the length is kept. The mask of dropout is drawn again from the same state.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, dropout: nn.Dropout, may_attend: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(query, key, value, may_attend)
+        ctx.dropout, ctx.same_draws = dropout, same_draws()
+        ctx.is_autocast, ctx.dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        return attention(query, key, value, dropout, may_attend=may_attend)  # no graph is built here
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        *saved, may_attend = ctx.saved_tensors
+        query, key, value = inputs = [each.detach().requires_grad_() for each in saved]
+        precision = torch.autocast("cpu", ctx.dtype, enabled=ctx.is_autocast, cache_enabled=False)
+        with torch.enable_grad(), ctx.same_draws(), precision:
+            found = attention(query, key, value, ctx.dropout, may_attend=may_attend, record=[])  # which keeps all
+        return *torch.autograd.grad(found, inputs, gradients), None, None
 
 
 Attend = Callable[[Tensor, Tensor, Tensor, nn.Dropout], Tensor]

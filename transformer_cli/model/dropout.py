@@ -5,8 +5,8 @@ rounded to a 65,536th. Masks are drawn from torch's global generator, so `torch.
 `drawing_from` block from another one, so that several threads can draw side by side.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 import torch
@@ -26,6 +26,12 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
         yield
     finally:
         _generator.reset(before)
+
+
+def same_draws() -> Callable[[], AbstractContextManager[None]]:
+    """Returns a function that makes blocks in which this thread's masks are drawn once more as they are from now on."""
+    state = (_generator.get() or torch.default_generator).get_state()
+    return lambda: drawing_from(torch.Generator().set_state(state))
 
 
 class Dropout(nn.Dropout):

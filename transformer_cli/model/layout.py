@@ -28,6 +28,7 @@ from transformer_cli.model.attention import Attend, RecordedAttention, attention
 
 GROUP = 16  # sentences padded together: smaller groups waste less on padding, but make smaller products
 LARGE_GROUP, MOST_GROUPS = 64, 16  # other devices than the CPU want few large products
+FILLED, FILLED_LENGTH = 64, 8  # in bfloat16 on the CPU: the numbers of tokens, and groups' lengths, are multiples
 
 
 class Layout(Protocol):
@@ -83,6 +84,11 @@ class Packed:
     ids         (10,): the ids of a a a b b c c c c c
     positions   (10,): 0 1 2 0 1 0 1 2 3 4
     masks       one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
+
+    In bfloat16 on the CPU, oneDNN compiles a product for each new shape, and keeps it: each batch had new ones, and
+    memory grew by 40 MB a step. So there the tokens are filled to a multiple of 64, with tokens that nobody reads and
+    that have no gradient, and groups are padded to multiples of 8. With FILLED = 4 and FILLED_LENGTH = 4 the example
+    has 12 tokens, and groups of (2, 4) and (1, 8).
     """
 
     def __init__(self, ids: Tensor, is_token: Tensor, device: torch.device) -> None:
@@ -91,14 +97,18 @@ class Packed:
         device: where all of it is wanted. ids and is_token may stay on the CPU.
         """
         size = GROUP if device.type == "cpu" else max(LARGE_GROUP, math.ceil(len(ids) / MOST_GROUPS))
-        self.ids = moved(ids[is_token], device)
-        self.positions = moved((is_token.cumsum(dim=1) - 1)[is_token], device)
+        is_filled = device.type == "cpu" and torch.is_autocast_enabled("cpu")
+        n_tokens, unit = int(is_token.sum()), FILLED_LENGTH if is_filled else 1
+        self.n_filled = math.ceil(n_tokens / FILLED) * FILLED if is_filled else n_tokens
+        filler = (0, self.n_filled - n_tokens)
+        self.ids = moved(nn.functional.pad(ids[is_token], filler), device)
+        self.positions = moved(nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], filler), device)
         lengths = is_token.sum(dim=1)  # 3 2 5
         first = lengths.cumsum(0) - lengths  # the first token of each sentence: 0 3 5
         masks, tokens = [], []
         for start in range(0, len(ids), size):
             group = slice(start, start + size)
-            columns = torch.arange(int(lengths[group].max()), device=ids.device)
+            columns = torch.arange(math.ceil(int(lengths[group].max()) / unit) * unit, device=ids.device)
             masks.append(columns < lengths[group, None])
             tokens.append((first[group, None] + columns).flatten())  # 0 1 2 3 4 5, and 5 6 7 8 9
         self.masks = [moved(group, device) for group in masks]
@@ -110,14 +120,16 @@ class Packed:
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
-        slots = _Pad.apply(x.transpose(0, 1), self._token_of_slot, self._slot_of_token)  # (slots, heads, depth)
+        slots = _Pad.apply(
+            x.transpose(0, 1), self._token_of_slot, self._slot_of_token, self.n_filled
+        )  # (slots, heads, depth)
         groups = slots.split([mask.numel() for mask in self.masks])
         return [group.unflatten(0, mask.shape).transpose(1, 2) for group, mask in zip(groups, self.masks, strict=True)]
 
     def unpad(self, groups: Sequence[Tensor]) -> Tensor:
         """The inverse of `pad`, (heads, tokens, depth); the contents of padding slots are dropped."""
         slots = torch.cat([group.transpose(1, 2).flatten(0, 1) for group in groups])  # (slots, heads, depth)
-        return _Unpad.apply(slots, self._slot_of_token).transpose(0, 1)
+        return _Unpad.apply(slots, self._slot_of_token, self.n_filled).transpose(0, 1)
 
     def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
         """As in `Layout`, group by group: queries, keys, values and the result are (heads, tokens, depth)."""
@@ -159,26 +171,34 @@ class _Pad(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token_of_slot: Tensor, slot_of_token: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, token_of_slot: Tensor, slot_of_token: Tensor, n_filled: int) -> Tensor:
         ctx.save_for_backward(slot_of_token)
+        ctx.n_filled = n_filled
         return x.index_select(0, token_of_slot)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (slot_of_token,) = ctx.saved_tensors
-        return gradients[0].index_select(0, slot_of_token), None, None
+        return _taken(gradients[0], slot_of_token, ctx.n_filled), None, None, None
 
 
 class _Unpad(torch.autograd.Function):
     """Slots → tokens. Backwards, padding slots get zero."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, slot_of_token: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, slot_of_token: Tensor, n_filled: int) -> Tensor:
         ctx.save_for_backward(slot_of_token)
         ctx.shape = x.shape
-        return x.index_select(0, slot_of_token)
+        return _taken(x, slot_of_token, n_filled)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (slot_of_token,) = ctx.saved_tensors
-        return gradients[0].new_zeros(ctx.shape).index_copy_(0, slot_of_token, gradients[0]), None
+        of_tokens = gradients[0][: len(slot_of_token)]
+        return gradients[0].new_zeros(ctx.shape).index_copy_(0, slot_of_token, of_tokens), None, None
+
+
+def _taken(x: Tensor, rows: Tensor, n_filled: int) -> Tensor:
+    """Returns these rows of x, int64 (rows,), and then zeros: (n_filled, …)."""
+    found = x.index_select(0, rows)
+    return found if len(rows) == n_filled else torch.cat((found, x.new_zeros(n_filled - len(rows), *x.shape[1:])))

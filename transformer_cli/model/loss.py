@@ -4,19 +4,18 @@ What training, validation, scores and evaluations call. Knows ids and the model;
 or the optimiser.
 """
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_cli.model.layout import Packed, moved
 from transformer_cli.model.transformer import Output, Transformer
 
 CHUNK = 512  # tokens
 LARGE_CHUNK = 4096  # on other devices than the CPU, which want few large products
-ALIGNED = 16  # numbers; MKL is half again as fast at writing rows that begin at a multiple of 64 bytes
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,32 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
     read, written = Packed(source, model.source_mask(source), device), Packed(given, is_label, device)
     hidden = model.decode(written, model.decoder.keys_values(model.encode(read)), read)  # (tokens, d_model)
     gold = moved(labels[is_label], device)  # (tokens,)
-    objective, nll = projected_losses(hidden, model.output, gold, label_smoothing=label_smoothing)
+    objective, nll = losses_in_chunks(hidden, model.output, gold, label_smoothing=label_smoothing)
     return TokenLosses(objective, nll)
+
+
+def cross_entropy(
+    logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0, never: Sequence[int] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the objective, -log p of each label, and the objective's gradient for the logits, in their memory.
+
+    The objective is (1-ε)·(-log p of the label) + ε·(the mean of -log p over all words), summed, where p is the softmax
+    of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,). never: words
+    with the logit -inf, which are no part of that mean.
+    """
+    n_words, labels = logits.shape[1] - len(never), labels[:, None]
+    log_p = torch.log_softmax(logits, dim=1, out=logits)
+    nll = -log_p.gather(1, labels)[:, 0]
+    objective = nll.sum()
+    if label_smoothing:
+        log_p[:, never] = 0.0
+        objective = (1 - label_smoothing) * objective - label_smoothing / n_words * log_p.sum()
+    gradient = log_p.exp_()  # the softmax, less what was wanted: 1-ε of the label, and ε shared by all words
+    gradient.scatter_add_(1, labels, torch.full_like(labels, label_smoothing - 1, dtype=logits.dtype))
+    if label_smoothing:
+        gradient -= label_smoothing / n_words
+        gradient[:, never] = 0.0
+    return objective, nll, gradient
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:
@@ -58,77 +81,58 @@ def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor
     return torch.zeros(len(counts), dtype=torch.float64, device=nll.device).index_add_(0, rows, nll.double()), counts
 
 
-def projected_losses(
-    hidden: Tensor, output: Output, gold: Tensor, *, label_smoothing: float = 0.0
+def losses_in_chunks(
+    hidden: Tensor, output: Output, labels: Tensor, *, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Returns (1 - ε)·(-log p of the labels) + ε·(the mean of -log p over all words), summed, and -log p of each label.
+    """Returns objective and nll of `cross_entropy` for output(hidden), never with all logits in memory.
 
-    p is softmax(output(hidden)) and ε label_smoothing (5.4); hidden (tokens, d_model), gold int64 (tokens,). They are
-    computed chunk by chunk, so that the logits are never in memory as a whole. Under autocast, products are computed in
-    its type; sums, losses and the gradients of the weights are float32.
+    hidden (tokens, d_model), labels int64 (tokens,). Rows of hidden behind the last label are left out. Under autocast,
+    products are computed in its type; sums, losses and the gradients of the weights are float32.
     """
-    weights, needs_gradient = (output.weight, output.bias), torch.is_grad_enabled()
-    return _ProjectedLosses.apply(hidden, *weights, gold, label_smoothing, output.never, needs_gradient)
+    needs_gradient = torch.is_grad_enabled()
+    return _InChunks.apply(hidden, labels, output, label_smoothing, needs_gradient, *output.parameters())
 
 
-class _ProjectedLosses(torch.autograd.Function):
-    """The gradient is computed in the forward pass, while a chunk's logits are at hand: softmax minus the target."""
+class _InChunks(torch.autograd.Function):
+    """The gradients are computed in the forward pass, while a chunk's logits are at hand."""
 
     @staticmethod
     def forward(
         ctx: Any,
         hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        gold: Tensor,
+        labels: Tensor,
+        output: Output,
         label_smoothing: float,
-        never: list[int],
-        has_gradient: bool,
+        needs_gradient: bool,
+        *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        device = hidden.device.type
-        autocasts = torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if autocasts else hidden.dtype
-        vocabulary, n_written = len(bias), len(bias) - len(never)
-        with torch.autocast(device, enabled=False):
-            hidden_gradient = torch.empty_like(hidden)
-            weight_gradient, bias_gradient = torch.zeros_like(weight), torch.zeros_like(bias)
-            nll = torch.empty(len(hidden), device=hidden.device)
-            smoothed = torch.zeros((), device=hidden.device)
-            narrow = weight.to(dtype)
-            width = math.ceil(vocabulary / ALIGNED) * ALIGNED  # 5904 for 5893 columns
-            size = CHUNK if device == "cpu" else LARGE_CHUNK
-            space = torch.empty(min(size, len(hidden)), width, dtype=dtype, device=hidden.device)[:, :vocabulary]
-            for first in range(0, len(hidden), size):
-                chunk = slice(first, first + size)
-                x, labels = hidden[chunk].to(dtype), gold[chunk, None]  # (chunk, d_model), (chunk, 1)
-                # All that follows is (chunk, vocabulary), or (chunk, 1) where a row becomes a number.
-                logits = torch.mm(x, narrow.t(), out=space[: len(x)]).float().add_(bias)
-                logits -= logits.amax(dim=1, keepdim=True)  # softmax does not change
-                wanted, mean = logits.gather(1, labels), logits.mean(dim=1, keepdim=True)
-                if never:
-                    mean = (logits.sum(dim=1, keepdim=True) - logits[:, never].sum(dim=1, keepdim=True)) / n_written
-                    logits[:, never] = float("-inf")
-                gradient = logits.exp_()
-                z = gradient.sum(dim=1, keepdim=True)
-                gradient /= z  # softmax
-                log_z = z.log()
-                nll[chunk] = (log_z - wanted)[:, 0]
-                smoothed += (log_z - mean).sum()
-                if not has_gradient:
-                    continue
-                gradient -= label_smoothing / n_written
-                if never:
-                    gradient[:, never] = 0.0
-                gradient.scatter_add_(1, labels, torch.full_like(z, label_smoothing - 1.0))
-                bias_gradient += gradient.sum(dim=0)
-                gradient = gradient.to(dtype)
-                hidden_gradient[chunk] = gradient @ narrow
-                weight_gradient += gradient.t() @ x
-        ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
+        size = CHUNK if hidden.device.type == "cpu" else LARGE_CHUNK
+        of_hidden, of_weights = torch.empty_like(hidden), [torch.zeros_like(weight) for weight in weights]
+        objectives, nlls = [], []
+        for start in range(0, len(hidden), size):
+            chunk = slice(start, start + size)
+            with torch.set_grad_enabled(needs_gradient):
+                x = hidden[chunk].detach().requires_grad_(needs_gradient)
+                logits = output(x)  # (chunk, vocabulary)
+            of_chunk = labels[chunk]
+            objective, nll, gradient = cross_entropy(
+                logits.detach()[: len(of_chunk)].float(), of_chunk, label_smoothing=label_smoothing, never=output.never
+            )
+            objectives.append(objective)
+            nlls.append(nll)
+            if needs_gradient:
+                gradient = nn.functional.pad(gradient, (0, 0, 0, len(x) - len(of_chunk))).to(logits.dtype)
+                wanted = [x, *(weight for weight in weights if weight.requires_grad)]
+                of_hidden[chunk], *found = torch.autograd.grad(logits, wanted, gradient)
+                for so_far, weight in zip(of_weights, weights, strict=True):
+                    if weight.requires_grad:
+                        so_far += found.pop(0)
+        ctx.save_for_backward(of_hidden, *of_weights)
+        nll = torch.cat(nlls)
         ctx.mark_non_differentiable(nll)
-        return (1.0 - label_smoothing) * nll.sum() + label_smoothing * smoothed, nll
+        return torch.stack(objectives).sum(), nll
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias = ctx.saved_tensors
-        return hidden * gradients[0], weight * gradients[0], bias * gradients[0], None, None, None, None
+        of_hidden, *of_weights = (each * gradients[0] for each in ctx.saved_tensors)
+        return of_hidden, None, None, None, None, *of_weights

@@ -133,7 +133,7 @@ def config_for(
         if n_pairs < MANY_PAIRS:  # a text of many characters, such as Japanese, needs more
             texts = read_texts(paired(files, data), config.data, lambda *_: None)
             smallest = smallest_size(f"{one} {other}" for one, other, _ in texts)
-            size = max(size, smallest + smallest // 5)
+            size = size if size > smallest else smallest + smallest // 5
         given["data.subwords.size"] = size, "FILE"
         given["model.dropout"] = 0.1, "FILE"
     return load(data__held_out=shares), place

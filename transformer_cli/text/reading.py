@@ -20,6 +20,7 @@ IGNORABLE = (
 )
 _CONTROLS = "\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f"  # but white space
 _IGNORED = re.compile(f"[{IGNORABLE}{_CONTROLS}]")
+WORD_BREAK = "\u200b"
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1980-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 _BOUNDARY = re.compile(  # between words of Thai, Khmer, …
     f"(?<=[{_UNSPACED}])\u200b+|(?<!\u200b)\u200b+(?=[{_UNSPACED}])"
@@ -133,7 +134,7 @@ class Reader:
 
     def _meant(self, text: str) -> str:
         """Returns what unknown characters without a form of their own, and unknown white space, stand for."""
-        if "\u200b" not in self.known:
+        if WORD_BREAK not in self.known:
             text = _BOUNDARY.sub(" ", text)
         kept = (
             char if char in self.known else " " if char.isspace() else "" if _IGNORED.match(char) else char
@@ -229,6 +230,11 @@ def is_word(char: str) -> bool:
 def is_spaceless(char: str) -> bool:
     """Whether a character is of a script that is written without spaces between words, such as Chinese or Thai."""
     return _SPACELESS.match(char) is not None
+
+
+def has_word_breaks(char: str) -> bool:
+    """Whether a character is of a script, such as Thai or Khmer, between whose words WORD_BREAK may stand."""
+    return re.match(f"[{_UNSPACED}]", char) is not None
 
 
 def is_ignored(char: str) -> bool:

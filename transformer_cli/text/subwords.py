@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.text.reading import is_ignored
+from transformer_cli.text.reading import WORD_BREAK, has_word_breaks, is_ignored
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 SENTENCEPIECE_VERSION = version("sentencepiece")
@@ -134,7 +134,8 @@ class Pieces:
         """The characters that have a piece, and the space; all others are written as bytes.
 
         A space of another kind, or what is invisible, is among them only if a piece has it beside something else: where
-        it is rare, a word behind it is cut into pieces that the model has never seen there.
+        it is rare, a word behind it is cut into pieces that the model has never seen there. Between words of Thai or
+        Khmer, U+200B is known wherever it has a piece: no space stands there, so the words are cut alike.
         """
         model = self._processor
         reserved = (model.is_control, model.is_unknown, model.is_byte)
@@ -142,6 +143,8 @@ class Pieces:
         pieces = [model.id_to_piece(index).replace(SPACE, " ") for index in text]
         beside = set("".join(piece for piece in pieces if len(piece) > 1))
         chars = "".join([" ", *pieces])
+        if any(map(has_word_breaks, chars)):
+            beside.add(WORD_BREAK)
         return frozenset(char for char in chars if char in beside or not (char.isspace() or is_ignored(char)))
 
     def ids(self, line: str) -> list[int]:

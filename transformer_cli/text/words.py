@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import unicodedata
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.reading import lower
+
+CutSettings = tuple[str, str, bool]
+"""the language of the source, that of the target, and whether to lower-case"""
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +72,30 @@ class Tokenizer:
     def tokens(self, text: str) -> list[str]:
         """Returns the tokens of one line; a blank line has none."""
         return self.split(text).words
+
+
+def open_cutter(settings: CutSettings) -> Callable[[Sequence[Sequence[str]]], list[tuple[Any, ...]]]:
+    """Returns a function from the texts of a chunk, [source, target], to their words, as `CutSide` has them.
+
+    Arrays are bytes. It is here since a worker that cuts imports this module, and nothing that it does not need.
+    Raises ConfigError as Tokenizer does.
+    """
+    *languages, lowercase = settings
+    tokenizers = [Tokenizer(str(language), lowercase=bool(lowercase)) for language in languages]
+    return lambda texts: [_cut(*side) for side in zip(tokenizers, texts, strict=True)]
+
+
+def _cut(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[bytes, bytes, list[str], bytes]:
+    known: dict[str, int] = {}
+    ids: list[int] = []
+    lengths: list[int] = []
+    glued: list[bool] = []
+    for text in texts:
+        tokens = tokenizer.split(text)
+        ids += [known.setdefault(word, len(known)) for word in tokens.words]
+        lengths.append(len(tokens.words))
+        glued += tokens.glued
+    return np.array(ids, np.int32).tobytes(), np.array(lengths, np.int64).tobytes(), list(known), bytes(glued)
 
 
 def nearest_tokenizer(language: str, *, lowercase: bool) -> Tokenizer:

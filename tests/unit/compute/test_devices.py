@@ -82,7 +82,7 @@ def test_choose_device_of_too_few_is_one_error_in_all_processes(rank: int, name:
     [
         ("auto", [], "float32"),
         ("auto", ["_is_avx512_bf16_supported"], "bfloat16"),
-        ("auto", PROBES, "float32"),
+        ("auto", PROBES, "bfloat16"),
         ("float32", PROBES, "float32"),
         ("bfloat16", [], "bfloat16"),
     ],

@@ -71,7 +71,7 @@ def test_open_corpus_file_that_is_not_there_is_named(tmp_path: Path, split: str,
         open_corpus(data)
 
 
-def test_an_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> None:
+def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> None:
     sides: dict[str, Any] = {"train_source": "a\n\nc\nd\n", "train_target": "A\nB\n \nD\n"}
     with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
         write(own(tmp_path, **sides), tmp_path)
@@ -82,7 +82,7 @@ def test_an_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_long_pair_is_left_out_of_training_and_refused_elsewhere(tmp_path: Path, side: str) -> None:
+def test_gather_too_long_pair_of_a_corpus_is_left_out_or_refused(tmp_path: Path, side: str) -> None:
     long, short = {side: f"one\n{'a' * 4001}\n"}, {"target" if side == "source" else "source": "one\ntwo\n"}
     for split in ("train", "valid", "news"):
         contents: dict[str, Any] = {f"{split}_{name}": text for name, text in {**long, **short}.items()}
@@ -127,7 +127,9 @@ def test_corpus_pass_holds_no_file_in_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_a_folder_for_multi30k_is_ignored_elsewhere_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_open_corpus_source_dir_elsewhere_is_ignored_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     open_corpus(own(tmp_path), source_dir=tmp_path)
     assert caplog.messages == [f"--source-dir {tmp_path} is ignored: it applies to corpus multi30k, not to files"]
 

@@ -23,7 +23,8 @@ PLANTED = {
     "copies": [("Ein Hund im Park.", "ein Hund im Park. "), ("Bonn", "Bonn")],
     "markup": [
         ("<b>Hund</b>", "dog"),
-        ("Hund", "cat &amp; dog"),
+        ("Hund &foo;", "dog"),
+        ("<b>1</b>", "<b>2</b>"),
         ("Ein Hund.", "12.5 %"),
         ("a [[b]]", "c"),
         ("1", "1 a"),
@@ -99,6 +100,22 @@ def test_gather_long_pair_is_left_out_of_training_and_refused_elsewhere(config: 
     assert gather(config([*GOOD[:3], long]), None)["left_out"]["too long"]["pairs"] == 1
     with pytest.raises(DataError, match=r"valid\.tsv: line 1 has more than 4,000 characters"):
         gather(config(GOOD[:3], valid=[long]), None)
+
+
+def test_gather_markup_that_both_sides_have_stays_and_entities_are_mended(
+    config: Callable[..., DataConfig], tmp_path: Path
+) -> None:
+    pairs = [
+        ("<b>Ja</b>", "<b>OK</b>"),
+        ("„{{name}}“ löschen?", "Delete “{{name}}”?"),
+        ("Was ist&apos;s?", "Cats &amp; dogs"),
+        ("&lt;i&gt;Hund&lt;/i&gt;", "<i>dog</i>"),
+        ("Klick <a href='x'>hier</a><br/>", "Click <a href='x'>here</a><br/>"),
+    ]
+    facts = gather(config(pairs, clean=["markup"]), tmp_path)
+    assert (facts["left_out"], facts["mended"]) == ({}, 2)
+    mended = [("Was ist's?", "Cats & dogs"), ("<i>Hund</i>", "<i>dog</i>")]
+    assert list(gathered(tmp_path, "train")) == [*pairs[:2], *mended, pairs[4]]
 
 
 def test_gather_without_py3langid_says_so_and_checks_no_languages(

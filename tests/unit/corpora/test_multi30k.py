@@ -2,18 +2,15 @@
 
 import gzip
 import hashlib
-import socket
 import stat
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.corpora import multi30k
 from transformer_cli.corpora.corpora import Corpus, open_corpus
@@ -47,23 +44,17 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(multi30k, "PAUSE_S", 0.0)
 
 
-@dataclass(frozen=True)
-class Cut:
-    """An answer of which only the first bytes come; then the server hangs up, or falls silent."""
-
-    n_bytes: int
-    silent: bool = False
-
-
 class Server(ThreadingHTTPServer):
-    """Answers with what `answers` holds, one after the other: a status, bytes, or a Cut; then with our Multi30k."""
+    """Answers with what `answers` holds, one after the other; then with our Multi30k.
+
+    An answer is a status, bytes, or of the file only so many bytes ("5"), after which the server is silent ("5 …").
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answers: list[int | bytes | Cut] = []
+        self.answers: list[int | bytes | str] = []
         self.asked: list[str] = []
         self.released = threading.Event()
-        self.address = f"http://127.0.0.1:{self.server_address[1]}"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -75,19 +66,15 @@ class Handler(BaseHTTPRequestHandler):
         answer = self.server.answers.pop(0) if self.server.answers else content
         if isinstance(answer, int):
             self.send_error(answer)
-        elif isinstance(answer, bytes):
-            self._send(answer, len(answer))
-        else:
-            if answer.n_bytes:
-                self._send(content[: answer.n_bytes], len(content))
-            if answer.silent:
-                self.server.released.wait(10)
-
-    def _send(self, content: bytes, promised: int) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(promised))
-        self.end_headers()
-        self.wfile.write(content)
+            return
+        n_bytes = int(answer.split()[0]) if isinstance(answer, str) else len(answer)
+        if n_bytes:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content) if isinstance(answer, str) else n_bytes))
+            self.end_headers()
+            self.wfile.write((content if isinstance(answer, str) else answer)[:n_bytes])
+        if isinstance(answer, str) and "…" in answer:
+            self.server.released.wait(10)
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -97,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Where Multi30k is fetched from."""
     with Server() as server:
-        monkeypatch.setattr(multi30k, "ADDRESS", server.address)
+        monkeypatch.setattr(multi30k, "ADDRESS", f"http://127.0.0.1:{server.server_address[1]}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
@@ -129,10 +116,9 @@ def everything(corpus: Corpus) -> dict[str, list[tuple[str, str]]]:
     return {split: read(corpus, split) for split in corpus.splits}
 
 
-# Multi30k from a folder
-
-
-def test_multi30k_from_a_folder_gives_pairs_sums_and_the_order_of_splits(folder: Path) -> None:
+def test_open_corpus_multi30k_folder_gives_pairs_sums_and_splits_in_order(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = open_corpus(DataConfig(), source_dir=folder)
     assert everything(corpus) == {
         "train": [("Ein Hund läuft .", "A dog runs ."), ("Zwei Männer .", "Two men .")],
@@ -142,100 +128,75 @@ def test_multi30k_from_a_folder_gives_pairs_sums_and_the_order_of_splits(folder:
     }
     assert list(corpus.splits) == ["train", "valid", "test_2016_flickr", "test_2017_flickr"]
     assert corpus.sums == {name: SUMS[name] for name in GERMAN_ENGLISH}
-
-
-def test_multi30k_in_the_other_direction_swaps_the_sides(folder: Path) -> None:
-    corpus = open_corpus(DataConfig(source="en", target="de"), source_dir=folder)
-    assert read(corpus, "valid") == [("A child .", "Ein Kind .")]
-
-
-def test_a_test_set_that_a_pair_does_not_have_is_not_missed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    corpus = open_corpus(DataConfig(source="en", target="cs"), source_dir=folder)
-    assert list(corpus.splits) == ["train", "valid", "test_2016_flickr"]
+    swapped = open_corpus(DataConfig(source="en", target="cs"), source_dir=folder)  # which has no test set of 2017
+    assert (list(swapped.splits), read(swapped, "valid")) == ([*corpus.splits][:3], [("A child .", "Dítě .")])
     assert not caplog.records
+    monkeypatch.setenv("TFM_MULTI30K_DIR", str(folder))
+    assert everything(open_corpus(DataConfig())) == everything(corpus)
+    monkeypatch.setenv("TFM_MULTI30K_DIR", str(tmp_path / "nowhere"))  # which the argument outranks
+    assert everything(open_corpus(DataConfig(), source_dir=folder)) == everything(corpus)
 
 
-def test_test_sets_that_the_folder_lacks_are_left_out_and_said_once(
+def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_line(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (folder / "test_2016_flickr.de.gz").unlink()
-    (folder / "test_2017_flickr.de.gz").unlink()
-    (folder / "test_2017_flickr.en.gz").unlink()
+    for name in ("test_2016_flickr.de.gz", "test_2017_flickr.de.gz", "test_2017_flickr.en.gz"):
+        (folder / name).unlink()
     corpus = open_corpus(DataConfig(), source_dir=folder)
     assert list(corpus.splits) == ["train", "valid"]
     assert not any(name.startswith("test") for name in corpus.sums)
     assert caplog.messages == [f"{folder} lacks test_2016_flickr, test_2017_flickr: left out"]
 
 
-def test_the_environment_names_the_folder_and_the_argument_outranks_it(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("train.de.gz", None, r"FOLDER: lacks train\.de\.gz; get it from https://raw\..*/train\.de\.gz$"),
+        ("val.en.gz", None, r"FOLDER: lacks val\.en\.gz; get it"),
+        ("val.en.gz", b"x", f"FOLDER/val.en.gz: SHA-256 is 2d71.*, expected {SUMS['val.en.gz']}; get it again from ht"),
+        ("test_2016_flickr.de.gz", b"x", "FOLDER/test_2016_flickr.de.gz: SHA-256 is 2d71"),
+    ],
+)
+def test_open_corpus_multi30k_folder_with_a_missing_or_other_file_is_refused(
+    folder: Path, name: str, content: bytes | None, said: str
 ) -> None:
-    monkeypatch.setenv("TFM_MULTI30K_DIR", str(folder))
-    assert read(open_corpus(DataConfig()), "valid") == [("Ein Kind .", "A child .")]
-    monkeypatch.setenv("TFM_MULTI30K_DIR", str(tmp_path / "nowhere"))
-    assert read(open_corpus(DataConfig(), source_dir=folder), "valid") == [("Ein Kind .", "A child .")]
+    open_corpus(DataConfig(), source_dir=folder)
+    (folder / name).unlink()
+    if content:
+        (folder / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"^{said.replace('FOLDER', str(folder))}"):
+        open_corpus(DataConfig(), source_dir=folder)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nowhere = tmp_path / "nowhere"
-    with pytest.raises(DataError, match=rf"^{nowhere}: no such folder; --source-dir must name one that holds"):
-        open_corpus(DataConfig(), source_dir=nowhere)
+def test_open_corpus_multi30k_without_the_named_folder_says_what_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --source-dir must name one that holds"):
         open_corpus(DataConfig(), source_dir=Path("~nobody-at-all/a"))
-    monkeypatch.setenv("TFM_MULTI30K_DIR", str(nowhere))
-    with pytest.raises(DataError, match=rf"^{nowhere}: no such folder; TFM_MULTI30K_DIR must name one that holds"):
+    monkeypatch.setenv("TFM_MULTI30K_DIR", "/nowhere")
+    with pytest.raises(DataError, match=r"^/nowhere: no such folder; TFM_MULTI30K_DIR must name one that holds"):
         open_corpus(DataConfig())
 
 
-@pytest.mark.parametrize("name", ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"])
-def test_a_folder_without_a_file_that_is_needed(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    with pytest.raises(DataError, match=rf"^{folder}: lacks {name}; get it from https://raw\..*/{name}$"):
-        open_corpus(DataConfig(), source_dir=folder)
-
-
-@pytest.mark.parametrize("name", ["val.en.gz", "test_2016_flickr.de.gz"])
-def test_a_file_in_the_folder_is_checked_at_every_use(folder: Path, name: str) -> None:
-    open_corpus(DataConfig(), source_dir=folder)
-    (folder / name).write_bytes(b"damaged")
-    found = hashlib.sha256(b"damaged").hexdigest()
-    message = f"^{folder}/{name}: SHA-256 is {found}, expected {SUMS[name]}; get it again from https://raw"
-    with pytest.raises(DataError, match=message):
-        open_corpus(DataConfig(), source_dir=folder)
-
-
-# Multi30k from the cache
-
-
-def test_multi30k_is_fetched_once(server: Server, cache: Path) -> None:
-    corpus = open_corpus(DataConfig())
-    assert everything(corpus)["train"] == [("Ein Hund läuft .", "A dog runs ."), ("Zwei Männer .", "Two men .")]
-    assert sorted(server.asked) == sorted(GERMAN_ENGLISH)
-    assert {path.name: path.read_bytes() for path in cache.iterdir()} == {name: FILES[name] for name in GERMAN_ENGLISH}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in cache.iterdir()} == {0o644}  # a cache may be shared
-    assert open_corpus(DataConfig()).sums == corpus.sums
-    assert len(server.asked) == len(GERMAN_ENGLISH)
-
-
-def test_a_file_in_the_cache_is_checked_at_every_use_and_replaced_by_a_whole_one(
+def test_open_corpus_multi30k_is_fetched_once_and_again_where_it_is_damaged(
     server: Server, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_corpus(DataConfig())
-    (cache / "val.de.gz").write_bytes(b"damaged")
+    server.answers = [503, 429]  # after which it is asked again
+    corpus = open_corpus(DataConfig())
+    assert everything(corpus)["train"] == [("Ein Hund läuft .", "A dog runs ."), ("Zwei Männer .", "Two men .")]
+    assert sorted({*server.asked}) == sorted(GERMAN_ENGLISH)
+    assert {path.name: path.read_bytes() for path in cache.iterdir()} == {name: FILES[name] for name in GERMAN_ENGLISH}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in cache.iterdir()} == {0o644}  # a cache may be shared
     server.asked.clear()
+    assert open_corpus(DataConfig()).sums == corpus.sums
+    assert server.asked == []
+    (cache / "val.de.gz").write_bytes(b"damaged")
     server.answers = [b"other"]
     with pytest.raises(DownloadError):
         open_corpus(DataConfig())
     assert (cache / "val.de.gz").read_bytes() == b"damaged"
-    assert read(open_corpus(DataConfig()), "valid") == [("Ein Kind .", "A child .")]
+    assert everything(open_corpus(DataConfig())) == everything(corpus)
     assert server.asked == ["val.de.gz"] * 2
     found, wanted = hashlib.sha256(b"damaged").hexdigest(), SUMS["val.de.gz"]
     assert caplog.messages == [f"{cache}/val.de.gz: SHA-256 is {found}, expected {wanted}; fetching it again"] * 2
-
-
-def test_a_server_is_asked_again_where_that_may_help(server: Server) -> None:
-    server.answers = [503, 429]
-    assert everything(open_corpus(DataConfig()))["valid"] == [("Ein Kind .", "A child .")]
 
 
 @pytest.mark.parametrize(
@@ -244,40 +205,28 @@ def test_a_server_is_asked_again_where_that_may_help(server: Server) -> None:
         ([404], "404 Client Error: Not Found"),
         ([b"<html>please log in</html>"], f"SHA-256 is [0-9a-f]{{64}}, expected {SUMS['train.de.gz']}"),
         ([503, 502, 500], "500 Server Error"),
-        ([Cut(5)], "IncompleteRead"),
-        ([Cut(0)] * 3, "Remote end closed connection without response"),
-        ([Cut(0, silent=True)] * 3, "timed out"),
-        ([Cut(5, silent=True)], "timed out"),
+        (["5"], "IncompleteRead"),
+        (["0"] * 3, "Remote end closed connection without response"),
+        (["0 …"] * 3, "timed out"),
+        (["5 …"], "timed out"),
     ],
     ids=str,
 )
-def test_a_download_that_fails_leaves_nothing(
-    server: Server, cache: Path, answers: list[int | bytes | Cut], reason: str, monkeypatch: pytest.MonkeyPatch
+def test_open_corpus_multi30k_download_that_fails_leaves_nothing(
+    server: Server, cache: Path, answers: list[int | bytes | str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multi30k, "TIMEOUT_S", 0.1)
     server.answers = [*answers]
-    with pytest.raises(DownloadError, match=f"cannot be fetched into {cache}: .*{reason}.*; try again later"):
+    remedy = r"try again later, or use a folder .*\(--source-dir FOLDER or TFM_M.*\), .* \(--config demo-captions\)$"
+    with pytest.raises(DownloadError, match=f"cannot be fetched into {cache}: .*{reason}.*; {remedy}"):
         open_corpus(DataConfig())
     assert len(server.asked) == len(answers)
     assert list(cache.iterdir()) == []
 
 
-def test_without_a_network_one_line_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    monkeypatch.setattr(multi30k, "ADDRESS", address)
-    message = (
-        rf"^{address}/train\.de\.gz: cannot be fetched into {cache}: \[Errno \d+\] Connection refused; "
-        r"try again later, or use a folder that holds the files \(--source-dir FOLDER or TFM_MULTI30K_DIR\), text of "
-        r"your own \(data\.corpus: files with data\.files, .*\), or the embedded .* corpus \(--config demo-captions\)$"
-    )
-    with pytest.raises(DownloadError, match=message):
-        open_corpus(DataConfig())
-    assert load_config("demo-captions").data.corpus == "captions"
-    assert list(cache.iterdir()) == []
-
-
-def test_ctrl_c_leaves_nothing(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_corpus_multi30k_download_that_is_interrupted_leaves_nothing(
+    server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: Any) -> None:
         assert len(list(cache.iterdir())) == 1
         raise KeyboardInterrupt

@@ -74,6 +74,13 @@ def test_prepare_lines_of_another_format_warn_once(line: str, name: str, warned:
     assert messages[0].startswith(f"text that looks like {name} (train, source: 600 of the first 600 lines); ")
 
 
+@pytest.mark.parametrize("cut", ["{}@@ lich", "▁{}"])
+def test_prepare_text_that_is_cut_already_warns(cut: str, warned: Warned) -> None:
+    lines = [cut.format(line) if number % 5 == 0 else line for number, line in enumerate(TRAIN[1])]
+    (message,) = (each for each in warned((TRAIN[0], lines)) if "cut into" in each)
+    assert message.startswith("text that is cut into subwords already (train, target): give it as it was before")
+
+
 @pytest.mark.parametrize("n_lines", [1, 30, 3_000])
 def test_prepare_carriage_returns_without_a_newline_is_an_error(n_lines: int, warned: Warned, tmp_path: Path) -> None:
     text = ["\r".join(TRAIN[0][:1] + TRAIN[0][1:2] * n_lines)]

@@ -115,6 +115,12 @@ def test_parts_by_length_sentence_longer_than_a_part_is_one() -> None:
     assert [len(part) for part in parts_by_length(SPLIT, ROWS[:5], 1)] == [1] * 5
 
 
+def test_parts_of_long_sentences_are_bounded_by_the_squares_of_their_lengths() -> None:
+    split = split_of_lengths([(1500, 900), (1000, 1023), (1023, 1023), (1023, 1023), (20, 30), (20, 30)])
+    parts = parts_by_length(split, np.arange(6), 4096)
+    assert [sorted(part.tolist()) for part in parts] == [[4, 5], [0], [1, 2], [3]]
+
+
 def test_rows_within_counts_the_longer_side_with_both_ends() -> None:
     split = split_of_lengths([(8, 1), (1, 8), (9, 1), (1, 9), (8, 8)])
     assert split.rows_within(10).tolist() == [0, 1, 4]

@@ -57,7 +57,7 @@ def add_version(folder: Path, name: str, *, age_s: float, **changes: Any) -> Pat
 # What it gives
 
 
-def test_a_split_is_mapped_sentence_by_sentence(made: Path) -> None:
+def test_dataset_split_is_mapped_sentence_by_sentence(made: Path) -> None:
     dataset = Dataset.open(made)
     split = dataset.split("train")
     assert len(split) == len(split.source) == len(split.target) == 2
@@ -68,7 +68,7 @@ def test_a_split_is_mapped_sentence_by_sentence(made: Path) -> None:
     assert not split.source.ids.flags.writeable
 
 
-def test_text_names_and_joins(made: Path) -> None:
+def test_dataset_has_text_names_and_codecs(made: Path) -> None:
     dataset = Dataset.open(made)
     assert dataset.text("train", "target") == ["a dog.", "a dog, a man"]
     assert dataset.test_splits == ["test_b", "test_a"]
@@ -131,7 +131,7 @@ def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str
         (lambda path: cut(path, 3), "1 lines, but the manifest says 2; delete the folder and run"),
     ],
 )
-def test_text_unlike_the_manifest_is_not_mapped(folder: Path, damage: Callable[[Path], Any], message: str) -> None:
+def test_dataset_text_unlike_the_manifest_is_refused(folder: Path, damage: Callable[[Path], Any], message: str) -> None:
     path = folder / "train.source.txt"
     damage(path)
     reseal(folder)
@@ -197,7 +197,7 @@ def test_find_dataset_takes_the_one_prepared_last(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"min_freq": 2}, {"lowercase": False}, {"source": "de"}], ids=str)
-def test_other_settings_find_nothing(folder: Path, changes: dict[str, Any]) -> None:
+def test_find_dataset_other_settings_find_nothing(folder: Path, changes: dict[str, Any]) -> None:
     data = data_config(folder, **changes)
     message = (
         f"^{folder.parent}/: no dataset files {data.source}→en with these settings and this text; "

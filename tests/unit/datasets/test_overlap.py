@@ -79,7 +79,7 @@ def test_overlap_of_whole_pairs_or_many_sources_is_warned_of(
     assert found == ([message] if warned else [])
 
 
-def test_the_embedded_captions_overlap_nowhere() -> None:
+def test_prepare_captions_overlap_nowhere() -> None:
     splits = {split: list(zip(*pairs, strict=True)) for split, pairs in read_captions(20_000).items()}
     for german_or_english in (0, 1):
         learned = set(splits["train"][german_or_english])

@@ -19,6 +19,7 @@ from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system import progress
+from transformer_cli.text import words
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.text.words import Tokenizer
 
@@ -66,7 +67,7 @@ class Workshop:
 
 @pytest.fixture(autouse=True)
 def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_corpus, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+    monkeypatch.setattr(words, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_manifest_counts_sentences_tokens_and_unknown_words(workshop: Workshop) 
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
 
 
-def test_a_pinned_dataset_is_made_again_from_the_same_text_only(workshop: Workshop) -> None:
+def test_prepare_pinned_fingerprint_of_other_text_is_refused(workshop: Workshop) -> None:
     fingerprint = workshop.prepare().manifest["fingerprint"]
     assert not workshop.prepare(fingerprint=fingerprint).created
     workshop.write("test", ["Zwei Hunde."], ["Two dogs."])
@@ -162,7 +163,7 @@ def test_raw_text_is_kept_verbatim(workshop: Workshop) -> None:
     assert kept == TEXT
 
 
-def test_a_joint_vocabulary_counts_both_sides_together(workshop: Workshop) -> None:
+def test_prepare_joint_vocabulary_counts_both_sides(workshop: Workshop) -> None:
     workshop.write("train", ["a b b", "x"], ["a c", "y y"])
     prepared = workshop.prepare(joint_vocabulary=True)
     contents = {(prepared.folder / f"{side}.vocab.txt").read_text() for side in ("source", "target")}
@@ -184,7 +185,7 @@ def test_make_dataset_by_any_number_of_processes_makes_the_same_files(
     assert made[1] == made[2]
 
 
-def test_a_vocabulary_without_words_is_warned_of(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
+def test_prepare_vocabulary_without_words_warns(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
     workshop.prepare(min_freq=3)
     message = "the source vocabulary is empty: no word occurs 3 times; lower data.min_freq"
     assert caplog.record_tuples == [("transformer_cli.datasets.word_corpus", logging.WARNING, message)]
@@ -199,7 +200,7 @@ def test_max_words_limits_both_vocabularies_and_makes_another_dataset(workshop: 
 
 
 @pytest.mark.parametrize(("joint", "named"), [(False, ["source", "target"]), (True, ["joint"])])
-def test_a_huge_vocabulary_of_words_is_warned_of(
+def test_prepare_huge_vocabulary_warns(
     workshop: Workshop,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -306,7 +307,7 @@ def test_make_dataset_twice_at_once_lets_the_slower_take_what_the_other_made(
     assert workshop.datasets() == [prepared.folder.name]
 
 
-def test_a_folder_without_its_manifest_is_to_be_deleted(workshop: Workshop) -> None:
+def test_prepare_folder_without_manifest_says_to_delete_it(workshop: Workshop) -> None:
     folder = workshop.prepare().folder
     (folder / "manifest.json").unlink()
     with pytest.raises(DataError, match=f"^{folder}: not a dataset: .*; delete it and run `tfm prepare` again$"):

@@ -69,7 +69,7 @@ def test_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == pairs[:1]
 
 
-def test_a_size_that_is_too_small_for_one_side_names_that_side(make: Make) -> None:
+def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:
     with pytest.raises(ConfigError, match=r"^data\.subwords\.size: 262 is too small .*; set it to \d+ or more \(de\)$"):
         make("data.subwords.size=262")
 
@@ -77,7 +77,7 @@ def test_a_size_that_is_too_small_for_one_side_names_that_side(make: Make) -> No
 # What stands in the files
 
 
-def test_every_split_is_encoded_by_the_codecs_and_its_text_is_kept(make: Make, corpus: Path) -> None:
+def test_prepare_subwords_every_split_is_encoded_and_kept(make: Make, corpus: Path) -> None:
     dataset = Dataset.open(make().folder)
     for split in SPLITS:
         encoded = dataset.split(split)
@@ -91,7 +91,7 @@ def test_every_split_is_encoded_by_the_codecs_and_its_text_is_kept(make: Make, c
             assert [codec.text(side[row].tolist()) for row in range(len(side))] == lines
 
 
-def test_the_codecs_are_learned_from_the_training_split(make: Make, corpus: Path) -> None:
+def test_prepare_subwords_are_learned_from_train(make: Make, corpus: Path) -> None:
     codecs = Dataset.open(make().folder).codecs
     assert codecs.source == SubwordCodec(
         learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe"), language="de"
@@ -99,14 +99,14 @@ def test_the_codecs_are_learned_from_the_training_split(make: Make, corpus: Path
     assert codecs.target != codecs.source
 
 
-def test_a_joint_vocabulary_is_one_model_of_both_sides(make: Make, corpus: Path) -> None:
+def test_prepare_subwords_joint_is_one_model(make: Make, corpus: Path) -> None:
     folder = make("data.joint_vocabulary=true", "data.lowercase=true").folder
     both = [line.lower() for language in ("de", "en") for line in text(corpus, "train", language)]
     model = learn_pieces(both, size=330, algorithm="bpe")
     assert [(folder / f"{side}.subwords.model").read_bytes() for side in ("source", "target")] == [model, model]
 
 
-def test_the_manifest_says_what_cut_the_text(make: Make) -> None:
+def test_prepare_subwords_manifest_names_the_library(make: Make) -> None:
     manifest = make("data.subwords.algorithm=unigram", "data.subwords.size=300").manifest
     assert manifest["tokenizer"] == {
         "library": "sentencepiece",
@@ -135,7 +135,9 @@ def test_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) 
 # When it is made anew
 
 
-def test_the_fingerprint_depends_on_how_pieces_are_learned(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = make()
     assert not make().created
     others = [
@@ -165,7 +167,7 @@ def codec_dir(make: Make, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("tokens", ["subwords", "words"])
-def test_text_is_encoded_with_the_codecs_of_a_run(
+def test_prepare_like_encodes_with_the_codecs_of_the_run(
     make: Make, config: Callable[..., Config], tokens: str, tmp_path: Path
 ) -> None:
     own = [f"data.tokens={tokens}", *(["data.subwords={}"] if tokens == "words" else [])]
@@ -190,7 +192,7 @@ def test_text_is_encoded_with_the_codecs_of_a_run(
         find_dataset(without, tmp_path / "data")
 
 
-def test_a_pinned_dataset_is_found_without_the_run(
+def test_find_dataset_pinned_needs_no_run(
     make: Make, config: Callable[..., Config], codec_dir: Path, tmp_path: Path
 ) -> None:
     made = make("data.lowercase=true", f"data.codec={codec_dir}")

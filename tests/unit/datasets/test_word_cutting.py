@@ -71,7 +71,7 @@ def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_need
         assert all(len(set(side.forms)) == len(side.forms) == len(set(side.ids.tolist())) for side in sides)
 
 
-def test_a_mistake_of_the_settings_is_told_by_the_worker(workers: list["subprocess.Popen[bytes]"]) -> None:
+def test_cutting_mistake_of_the_settings_is_told_by_the_worker(workers: list["subprocess.Popen[bytes]"]) -> None:
     with (
         pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
         cutting(("de", "qq", True), processes=2) as tokenize,
@@ -80,7 +80,7 @@ def test_a_mistake_of_the_settings_is_told_by_the_worker(workers: list["subproce
     assert [process.poll() is None for process in workers] == [False, False]
 
 
-def test_a_worker_that_is_killed_is_one_clear_line(workers: list["subprocess.Popen[bytes]"]) -> None:
+def test_cutting_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes]"]) -> None:
     message = (
         r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, "
         r"for example with `taskset --cpu-list 0 tfm prepare`$"

@@ -10,7 +10,7 @@ def word_codec(*words: str, lowercase: bool = True) -> WordCodec:
     return WordCodec("en", lowercase, Vocabulary((*SPECIALS, *words)), Joins())
 
 
-def test_a_line_becomes_words_and_ids_and_an_unknown_word_keeps_its_form() -> None:
+def test_word_codec_encode_unknown_word_keeps_its_form() -> None:
     codec = word_codec("a", "dog", ".")
     text = "A Dog  barks."
     assert codec.encode(f" {text}") == Encoded(["a", "dog", "barks", "."], [4, 5, UNK, 6], Reading(text))
@@ -18,7 +18,7 @@ def test_a_line_becomes_words_and_ids_and_an_unknown_word_keeps_its_form() -> No
     assert len(codec) == len(codec.tokens(range(len(codec)))) == 7
 
 
-def test_case_is_kept_where_the_codec_keeps_it() -> None:
+def test_word_codec_encode_cased_keeps_case() -> None:
     assert word_codec("A", lowercase=False).encode("A a") == Encoded(["A", "a"], [4, UNK], Reading("A a"))
 
 

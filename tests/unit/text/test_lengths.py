@@ -20,7 +20,7 @@ def test_markers_take_positions_too(length: int, max_length: int | None, fit: bo
 
 
 @given(lengths=LENGTHS, most=st.integers(1, 200))
-def test_every_sentence_is_in_one_group_and_no_group_could_take_the_next(lengths: NDArray[np.int64], most: int) -> None:
+def test_groups_by_length_are_disjoint_and_full(lengths: NDArray[np.int64], most: int) -> None:
     groups = groups_by_length(lengths, most)
     order = [index for group in groups for index in group.tolist()]
     assert sorted(order) == list(range(len(lengths)))

@@ -46,14 +46,14 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lin
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
-def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+def test_cut_lines_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, "ä\nbä".encode() + b"\xe4\n")
     message = rf"^{path}: line 2: byte 4 of the line is 0xe4, which is not UTF-8; convert the file to UTF-8"
     with pytest.raises(DataError, match=message):
         list(read_lines(path))
 
 
-def test_a_line_from_elsewhere_is_named_as_told() -> None:
+def test_lines_of_error_has_the_given_name() -> None:
     assert list(lines_of(BytesIO(b"\xef\xbb\xbfa\r\n\xef\xbb\xbfa"), "standard input")) == ["a", "\ufeffa"]
     with pytest.raises(DataError, match=r"^standard input: line 2: byte 1 of the line is 0xff"):
         list(lines_of(BytesIO(b"\n\xff\n"), "standard input"))
@@ -67,7 +67,9 @@ def test_a_line_from_elsewhere_is_named_as_told() -> None:
         ("half.gz", gzip.compress(b"text", mtime=0)[:-3], r"not a whole gzip file \(Compressed file ended"),
     ],
 )
-def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+def test_cut_lines_file_that_cannot_be_read_is_refused(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=f"^{tmp_path / name}: {message}"):
@@ -88,9 +90,7 @@ def test_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
 @pytest.mark.parametrize("letter", ["a", "ä", "犬", "🐕"])
-def test_a_line_of_the_most_characters_is_read_and_one_more_is_too_long(
-    tmp_path: Path, name: str, end: str, letter: str
-) -> None:
+def test_read_lines_one_character_over_the_most_is_refused(tmp_path: Path, name: str, end: str, letter: str) -> None:
     longest = letter * LONGEST_LINE
     path = write(tmp_path / name, f"\ufeff{longest}\r\nb\n{longest}{end}".encode())
     assert list(read_lines(path)) == [longest, "b", longest]
@@ -103,7 +103,7 @@ def test_a_line_of_the_most_characters_is_read_and_one_more_is_too_long(
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
 @pytest.mark.parametrize("letter", ["a", "🐕"])
 @pytest.mark.parametrize("excess", [0, 3 * MOST_BYTES - 1, 1 << 20])
-def test_of_a_longer_line_only_the_beginning_comes(tmp_path: Path, name: str, letter: str, excess: int) -> None:
+def test_cut_lines_too_long_line_gives_its_beginning(tmp_path: Path, name: str, letter: str, excess: int) -> None:
     long = letter * (MOST_BYTES // len(letter.encode()) + excess)
     path = write(tmp_path / name, f"a\n{long}\n\n{long}".encode())
     lines = list(cut_lines(path))

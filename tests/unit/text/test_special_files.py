@@ -27,7 +27,7 @@ def pipe(tmp_path: Path) -> Path:
     ],
     ids=["pipe", "device", "folder"],
 )
-def test_a_corpus_is_made_of_files(tmp_path: Path, pipe: Path, path: str, said: str) -> None:
+def test_open_corpus_of_no_file_is_refused(tmp_path: Path, pipe: Path, path: str, said: str) -> None:
     assert pipe.exists()
     text = tmp_path / "text"
     text.write_text("a\n", encoding="utf-8")
@@ -39,7 +39,7 @@ def test_a_corpus_is_made_of_files(tmp_path: Path, pipe: Path, path: str, said: 
     assert str(told.value) == f"data.files.train.target: {tmp_path / path}: {said}; {remedy}"
 
 
-def test_a_pipe_is_translated_and_scored(tfm: Tfm, project: Path, pipe: Path, tmp_path: Path) -> None:
+def test_translate_and_evaluate_read_a_pipe(tfm: Tfm, project: Path, pipe: Path, tmp_path: Path) -> None:
     def writing(text: str) -> threading.Thread:
         writer = threading.Thread(target=lambda: pipe.write_text(text, encoding="utf-8"))
         writer.start()

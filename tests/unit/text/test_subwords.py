@@ -60,25 +60,35 @@ def test_hostile_lines_come_back(algorithm: str, line: str) -> None:
     assert comes_back(SubwordCodec(MODELS[algorithm]), line)
 
 
-def test_text_with_the_names_of_special_pieces_may_be_learned_from() -> None:
+def test_learn_pieces_of_text_with_special_names_comes_back() -> None:
     lines = [f"{name}{word} {name}" for name in (*SPECIALS, "<0x41>", "▁", "▅", "a\0b") for word in ("", "x", "yy")]
     codec = SubwordCodec(learn_pieces([*TEXT, *lines * 50], size=400, algorithm="bpe"))
     assert [line for line in lines if not comes_back(codec, line)] == []
     assert len(set(codec.tokens(range(len(codec))))) == len(codec)
 
 
-def test_where_text_is_lower_cased_it_comes_back_so() -> None:
+def test_subword_codec_lowercase_comes_back_in_lower_case() -> None:
     codec = SubwordCodec(MODELS["bpe"], True)
     assert codec.text(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
 
 
+@pytest.mark.parametrize("share", [1, 5])  # of lines that have word breaks
+def test_word_breaks_of_khmer_come_back(share: int) -> None:
+    words = ["ខ្ញុំ", "ភាសា", "ខ្មែរ", "សាលា", "រៀន", "ផ្ទះ"]
+    chance = random.Random(0)
+    lines = ["\u200b".join(chance.choices(words, k=6)) for _ in range(300)]
+    text = [line if number % share == 0 else line.replace("\u200b", "") for number, line in enumerate(lines)]
+    codec = SubwordCodec(learn_pieces(text, size=300, algorithm="bpe"), language="km")
+    assert [codec.text(codec.encode(line).ids) for line in lines] == lines
+
+
 @pytest.mark.parametrize("blank", ["", " ", "\t \u2003\xa0"])
-def test_a_blank_line_has_no_tokens(blank: str) -> None:
+def test_subword_codec_blank_line_has_no_tokens(blank: str) -> None:
     assert (CODEC.encode(blank).ids, CODEC.encode_all([blank])) == ([], [[]])
     assert CODEC.text([]) == ""
 
 
-def test_whatever_a_model_writes_is_one_line_of_text() -> None:
+def test_subword_codec_text_of_any_ids_is_one_line() -> None:
     newline, half = 4 + ord("\n"), 4 + 0xC3
     hund = CODEC.encode("Hund").ids
     assert CODEC.text([*hund, newline, *hund]) == "Hund  Hund"
@@ -102,7 +112,7 @@ def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -
 
 
 @pytest.mark.parametrize("algorithm", MODELS)
-def test_the_same_text_makes_the_same_bytes(algorithm: str) -> None:
+def test_learn_pieces_same_text_gives_same_bytes(algorithm: str) -> None:
     again = learn_pieces(iter(TEXT), size=SIZE, algorithm=algorithm)
     assert again == MODELS[algorithm]
     assert again != learn_pieces(TEXT[1:], size=SIZE, algorithm=algorithm)
@@ -128,14 +138,14 @@ def test_learn_pieces_of_text_that_gives_fewer_takes_all_with_a_warning(
     assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.size: 100000"]
 
 
-def test_any_other_trouble_is_one_line() -> None:
+def test_learn_pieces_of_nothing_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r"^data\.subwords\.size: \d+ cannot be learned from the .*empty") as caught:
         learn_pieces([], size=SIZE, algorithm="bpe")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("algorithm", MODELS)
-def test_a_line_of_any_length_is_learned_from(algorithm: str) -> None:
+def test_learn_pieces_of_long_lines_reads_them_whole(algorithm: str) -> None:
     joined = " ".join(TEXT)
     assert len(joined) > 20_000
     pieces = Pieces(learn_pieces([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))

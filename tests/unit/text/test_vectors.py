@@ -67,7 +67,7 @@ def write_binary(path: Path, words: dict[str, list[float]]) -> Path:
     ],
     ids=["GloVe", "word2vec", "mark header", "mark", "fastText", "CRLF", "tabs", "empty line", "no last end"],
 )
-def test_text_files_of_every_kind(tmp_path: Path, text: str) -> None:
+def test_read_vectors_text_of_every_kind_gives_the_wanted_words(tmp_path: Path, text: str) -> None:
     vectors = read(write(tmp_path / "vectors.txt", text))
     assert numbers(vectors) == {"läuft": [1, 2, 3], "der": [0.5, -1, pytest.approx(0.2)]}
     assert list(vectors.found) == ["läuft", "der"]  # in the order of the wanted words
@@ -82,12 +82,12 @@ def test_lower_cased_words_take_an_exact_match_or_else_the_first_of_another_case
     assert vectors.n_other_case == 1
 
 
-def test_a_word_that_is_not_utf_8_is_not_wanted(tmp_path: Path) -> None:
+def test_read_vectors_word_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "v.txt", b"hund 1 2 3\nhund 4 5 6\nhund seven\nl\xe4uft 4 5 6\nder 7 8 9\n")
     assert numbers(read(path, lowercase=True)) == {"hund": [1, 2, 3], "der": [7, 8, 9]}  # of hund the first
 
 
-def test_a_word_with_spaces_is_not_its_first_part(tmp_path: Path) -> None:
+def test_read_vectors_word_with_spaces_is_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "v.txt", "läuft 1 2 3\nder name@domain.com 1 2 3\nder . . 4 5 6\n 7 8 9\nder 1 1 1\n")
     assert numbers(read(path)) == {"läuft": [1, 2, 3], "der": [1, 1, 1]}
 
@@ -102,7 +102,7 @@ def test_only_wanted_lines_are_parsed(tmp_path: Path) -> None:
     ["hund 1 2", "hund", "hund 1 zwei 3", "hund 1 2 nan", "hund -inf 2 3", "hund 1 2 1e39", "Hund 1 2"],
 )
 @pytest.mark.parametrize("header", ["", "2 3\n"])
-def test_a_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, line: str, header: str) -> None:
+def test_read_vectors_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, line: str, header: str) -> None:
     path = write(tmp_path / "v.txt", f"{header}haus 1 2 3\n{line}\n")
     problem = f"line {3 if header else 2}: '{line.split()[0]}' should be a word with 3 finite numbers"
     with pytest.raises(DataError, match=f"^{path}: {problem}; fetch the file again, or delete the line$"):
@@ -119,13 +119,13 @@ def test_a_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, line: str, h
         ("2 0\nhund\n", "line 2: 'hund' should be a word with its finite numbers"),
     ],
 )
-def test_a_file_without_vectors(tmp_path: Path, content: str | bytes, problem: str) -> None:
+def test_read_vectors_file_without_vectors_is_refused(tmp_path: Path, content: str | bytes, problem: str) -> None:
     path = write(tmp_path / "v.gz", content)
     with pytest.raises(DataError, match=f"^{path}: {problem}"):
         read(path)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_read_vectors_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for name in ("none.txt", "none.bin", "none.gz"):
         with pytest.raises(DataError, match=rf"^{tmp_path / name}: cannot be read: No such file"):
             read(tmp_path / name)
@@ -151,7 +151,7 @@ def test_memory_holds_only_the_wanted_words(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", ["v.bin", "v.bin.gz"])
-def test_a_binary_file_gives_what_gensim_wrote(tmp_path: Path, name: str) -> None:
+def test_read_vectors_binary_gives_what_gensim_wrote(tmp_path: Path, name: str) -> None:
     words = {"der": [0.5, -1.0, 0.25], "Hund": [4.0, 5.0, 6.0], "HUND": [1.0, 1.0, 1.0], "läuft": [1.0, 2.0, 3.0]}
     path = write_binary(tmp_path / name, words)
     vectors = read(path, lowercase=True)
@@ -162,13 +162,13 @@ def test_a_binary_file_gives_what_gensim_wrote(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"hund 1 2 3\n", b"4 3\nhund 1234", b"99999999999999 300\n", b"\xff\xff\0"])
-def test_a_binary_file_that_is_none(tmp_path: Path, content: bytes) -> None:
+def test_read_vectors_binary_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     path = write(tmp_path / "v.bin", content)
     with pytest.raises(DataError, match=rf"^{path}: not a complete binary word2vec file \(.+\); fetch it again"):
         read(path)
 
 
-def test_a_binary_vector_that_is_not_finite(tmp_path: Path) -> None:
+def test_read_vectors_binary_that_is_not_finite_is_refused(tmp_path: Path) -> None:
     path = write_binary(tmp_path / "v.bin", {"haus": [np.nan, 0, 0], "hund": [0, np.inf, 0]})
     with pytest.raises(DataError, match=rf"^{path}: the vector of 'hund' has a value that is not a finite number"):
         read(path)
@@ -176,7 +176,7 @@ def test_a_binary_vector_that_is_not_finite(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["v.bin", "glove-twitter-25"])
-def test_without_gensim_binary_files_and_names_say_how_to_get_it(
+def test_read_vectors_without_gensim_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     where = str(write(tmp_path / where, "")) if "." in where else where
@@ -186,7 +186,7 @@ def test_without_gensim_binary_files_and_names_say_how_to_get_it(
         read_vectors(where, WORDS, lowercase=False)
 
 
-def test_text_files_do_without_gensim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_vectors_text_needs_no_gensim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gensim", None)
     assert list(read(write(tmp_path / "v.vec", PLAIN)).found) == ["läuft", "der"]
 

@@ -13,7 +13,7 @@ def build(min_freq: int = 1, **counts: int) -> Vocabulary:
     return Vocabulary.build(counts, min_freq=min_freq)
 
 
-def test_the_special_tokens_come_first() -> None:
+def test_vocabulary_build_has_special_tokens_first() -> None:
     vocabulary = build(a=1)
     assert vocabulary.tokens == ("<unk>", "<pad>", "<sos>", "<eos>", "a")
     assert [vocabulary.tokens[index] for index in (UNK, PAD, SOS, EOS)] == ["<unk>", "<pad>", "<sos>", "<eos>"]
@@ -33,7 +33,7 @@ def test_only_the_most_frequent_words_stay_where_their_number_is_limited() -> No
         assert [*Vocabulary.build(counts, min_freq=1, max_words=n).tokens] == [*SPECIALS, *words]
 
 
-def test_text_that_looks_like_a_special_token_is_unknown() -> None:
+def test_vocabulary_encode_text_like_a_special_token_is_unknown() -> None:
     vocabulary = Vocabulary.build({**dict.fromkeys(SPECIALS, 9), "a": 1}, min_freq=1)
     assert vocabulary.tokens == (*SPECIALS, "a")
     assert vocabulary.encode([*SPECIALS, "a"]) == [UNK, UNK, UNK, UNK, 4]
@@ -46,7 +46,7 @@ def test_ids_decode_to_their_tokens_and_the_unseen_is_unknown() -> None:
     assert (vocabulary.encode([]), vocabulary.decode([])) == ([], [])
 
 
-def test_a_vocabulary_survives_its_file(tmp_path: Path) -> None:
+def test_vocabulary_saved_and_loaded_is_equal(tmp_path: Path) -> None:
     vocabulary = Vocabulary((*SPECIALS, *ODD))
     vocabulary.save(tmp_path / "v.txt")
     assert (tmp_path / "v.txt").read_bytes() == "".join(f"{token}\n" for token in [*SPECIALS, *ODD]).encode()

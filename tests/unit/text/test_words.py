@@ -61,7 +61,7 @@ def learned(*sentences: str) -> Joins:
         ("en", "\ta  man\u00a0and\u2028a\x85dog\r", "a man and a dog"),
     ],
 )
-def test_text_is_split_as_spacy_splits_it(language: str, text: str, expected: str) -> None:
+def test_tokenizer_splits_as_spacy(language: str, text: str, expected: str) -> None:
     split = tokenizer(language).split(text)
     wanted = tokens(expected)
     assert split.words == wanted.words == tokenizer(language).tokens(text)
@@ -79,7 +79,7 @@ def test_case_is_lowered_after_splitting() -> None:
 
 
 @pytest.mark.parametrize("language", ["de", "en", "ru"])
-def test_what_is_left_out_of_spacy_changes_no_token(language: str) -> None:
+def test_tokenizer_without_attributes_splits_as_spacy(language: str) -> None:
     """Forms' attributes are not computed: the tokens are those of the whole tokeniser, at first sight and later."""
     whole, ours = spacy.blank(language).tokenizer, tokenizer(language, lowercase=False)
     for text in (*AWKWARD, *AWKWARD):
@@ -92,7 +92,7 @@ LONG = "(((a)))[😀]" * 50 + "Haus-Tür" * 40
 
 @pytest.mark.parametrize("language", ["de", "en", "xx"])
 @pytest.mark.parametrize("text", [LONG, f"Ein  Hund, {LONG} {LONG}!", "x" * 200, "x" * 201, "." * 401 + " a"])
-def test_a_long_run_is_cut_and_comes_back(language: str, text: str) -> None:
+def test_tokenizer_long_run_is_cut_and_comes_back(language: str, text: str) -> None:
     split = tokenizer(language, lowercase=False).split(text)
     spaced = [word + ("" if glued else " ") for word, glued in zip(split.words, split.glued, strict=True)]
     assert "".join(spaced).rstrip() == " ".join(text.split())
@@ -105,13 +105,13 @@ def test_runs_are_cut_as_in_the_example(monkeypatch: pytest.MonkeyPatch) -> None
     assert split == Tokens(["ab", "cde", "fgh", "i"], [False, True, True, True])
 
 
-def test_where_text_has_no_spaces_only_rules_see_cut_runs() -> None:
+def test_tokenizer_long_run_without_rules_is_not_cut() -> None:
     whole = spacy.blank("zh").tokenizer("两只狗" * 100 + "a" * 250)
     assert tokenizer("zh").tokens("两只狗" * 100 + "a" * 250) == [token.text for token in whole]
 
 
 @pytest.mark.parametrize("language", ["qq", "", "DE", "de.x", "../de", "d e", "punctuation", "lex_attrs"])
-def test_an_unknown_language_is_a_config_error(language: str) -> None:
+def test_tokenizer_unknown_language_is_refused(language: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Tokenizer(language, lowercase=True)
     assert str(caught.value) == (
@@ -119,7 +119,7 @@ def test_an_unknown_language_is_a_config_error(language: str) -> None:
     )
 
 
-def test_a_language_that_needs_a_package_says_which_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizer_language_without_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacks(_: str) -> None:
         raise ImportError("it needs\n  some-package")
 
@@ -167,7 +167,7 @@ def test_joins_learn_where_no_space_was(words: str, text: str) -> None:
         (["a .", "c~.", "d~.", "a~.", "a~."], "a."),
     ],
 )
-def test_a_pair_goes_by_its_majority(sentences: list[str], text: str) -> None:
+def test_learn_joins_pair_goes_by_its_majority(sentences: list[str], text: str) -> None:
     assert learned(*sentences).join(["a", text[-1]]) == text
 
 
@@ -208,7 +208,7 @@ def test_letters_that_never_met_go_by_their_scripts(sentences: list[str], words:
     assert learned(*sentences).join(words.split()) == text
 
 
-def test_a_pair_is_kept_if_it_goes_against_its_scripts() -> None:
+def test_learn_joins_pair_against_its_scripts_is_kept() -> None:
     assert learned("一~二~三~四 五") == Joins(
         spaced_pairs=frozenset({("四", "五")}), glued_scripts=frozenset({("CJK", "CJK")})
     )
@@ -231,12 +231,12 @@ def test_joins_survive_json_in_a_stable_order() -> None:
         ("a man runs.", False),  # glued, and NO_JOINS glues nothing
     ],
 )
-def test_a_text_is_restored_if_its_tokens_join_to_it(text: str, restored: bool) -> None:
+def test_joins_restores_text_that_joins_to_itself(text: str, restored: bool) -> None:
     assert NO_JOINS.restores(text, tokenizer("en").tokens(text)) is restored
     assert learned("a~, b~.").restores("two dogs, one.", ["two", "dogs", ",", "one", "."])
 
 
-def test_where_spacy_has_no_tokeniser_the_one_for_any_language_is_used(caplog: pytest.LogCaptureFixture) -> None:
+def test_nearest_tokenizer_unknown_language_is_any_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert nearest_tokenizer("de", lowercase=True).language == "de"
     assert caplog.text == ""
     assert nearest_tokenizer("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]
