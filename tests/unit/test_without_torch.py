@@ -77,6 +77,10 @@ for arguments in (["translate", "--run", sys.argv[1], "Der Hund läuft."], ["doc
         main(arguments)
     except SystemExit as ended:
         assert not ended.code, arguments
+try:
+    main(["runs"])
+except SystemExit as ended:
+    assert ended.code == 1
 import transformer_cli.serve.app, transformer_cli.serve.server
 """
 
@@ -97,3 +101,5 @@ def test_an_export_needs_no_more_than_the_list_of_what_runs_it(by_subwords: Tran
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(Translator.load(folder).translate(["Der Hund läuft."])[0])
     assert "torch is not installed" in done.stdout
+    assert done.stderr.startswith("tfm: error: this command needs ")
+    assert done.stderr.endswith(", which is not installed; install tfm with all that it needs, as README.md says\n")

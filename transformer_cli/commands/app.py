@@ -194,6 +194,9 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
     except Exception as error:
         if watch.number is not None:  # a library has made something else of Stopped
             raise signals.Stopped(watch.number) from None
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("transformer_cli"):
+            why = f"this command needs {error.name}, which is not installed"
+            return f"tfm: error: {rank}{why}; install tfm with all that it needs, as README.md says", 1
         if isinstance(error, OSError) and _is_users(error, sys.argv[1:] if arguments is None else arguments):
             where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
             return f"tfm: error: {rank}{where}{error.strerror}; correct the path, the permissions or the space left", 1
