@@ -419,4 +419,6 @@ def test_bfloat16_changes_few_words_and_auto_takes_it_only_where_it_is_fast(
     assert sum(one.text == other.text for one, other in zip(near, exact, strict=True)) > 0.8 * len(exact)
     monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "AVX512-BF16")
     assert auto.translations(sentences) == near
+    monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "AMX")  # there, it does not pay in a search
+    assert auto.translations(sentences) == exact
     assert translator.translations(sentences) == exact

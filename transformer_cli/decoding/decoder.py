@@ -9,7 +9,8 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.compute.devices import Precision, autocast, choose_precision, device_name, fast_at_bfloat16
+from transformer_cli.compute import devices
+from transformer_cli.compute.devices import Precision, autocast, choose_precision, device_name
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
@@ -64,7 +65,7 @@ class TransformerEngine:
         return copies
 
     def precision(self, settings: DecodingConfig) -> Precision:
-        if settings.precision == "auto" and fast_at_bfloat16(self._device) == "AMX":
+        if settings.precision == "auto" and devices.fast_at_bfloat16(self._device) == "AMX":
             return "float32"  # a step of a search is too small: 0.97 times as fast in bfloat16
         return choose_precision(settings.precision, self._device)
 
