@@ -16,7 +16,7 @@ from transformer_cli.text.reading import is_word, nfc
 log = logging.getLogger(__name__)
 
 ENDINGS = 3  # letters at most that an inflected form has more than what stands before the *
-MOST_WORDS = 200  # of an entry, signs included: as many are compared at each word of a text, at most
+MOST_WORDS = 50  # of an entry, signs included: as many are compared at each word of a text, at most
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,13 @@ class Glossary:
             return []
         spans, found, first = _words(text), list[Term](), 0
         read = [(_key if any_case else nfc)(text[start:end]) for start, end in spans]
+        endings = [_forms(word) for word in read]
         while first < len(spans):
             longest, targets, after = first, list[str](), entries
             for last in range(first, len(spans)):
-                if (ending := _translations(after, read[last])) is not None:
-                    longest, targets = last + 1, ending
+                if not after.ends.keys().isdisjoint(endings[last]):
+                    form = next(form for form in endings[last] if form in after.ends)
+                    longest, targets = last + 1, after.ends[form]
                 if not (further := after.further.get(read[last])):
                     break
                 after = further
@@ -95,10 +97,9 @@ def _add(entries: _Words, words: Sequence[str], is_inflected: bool, targets: lis
     entries.ends.setdefault(words[-1] + "*" * is_inflected, targets)
 
 
-def _translations(entries: _Words, word: str) -> list[str] | None:
-    """Returns the translations of the entry that ends with a word, or with an uninflected form of it; None for none."""
-    forms = (word, *(f"{word[: len(word) - n]}*" for n in range(min(ENDINGS + 1, len(word)))))
-    return next((entries.ends[form] for form in forms if form in entries.ends), None)
+def _forms(word: str) -> list[str]:
+    """Returns how an entry may end that a word fulfils: with the word, or with an uninflected form of it and a *."""
+    return [word, *(f"{word[: len(word) - n]}*" for n in range(min(ENDINGS + 1, len(word))))]
 
 
 def read_glossary(path: Path | None) -> dict[str, str]:
