@@ -42,7 +42,7 @@ def test_read_glossary_refuses_a_line_that_is_no_entry(tmp_path: Path) -> None:
         "Hund\tdog|",
         "*\tdog",
         "Hund\tdog\tnote",
-        f"{'a ' * 201}\tb",
+        f"{'a ' * 51}\tb",
     ):
         path.write_text(f"Katze\tcat\n{wrong}\n", encoding="utf-8")
         with pytest.raises(DataError, match=r"terms\.tsv"):
