@@ -99,7 +99,9 @@ class Lines(Job):
 
 
 _Slice = tuple[Lines, range]  # lines of a job, by their indices, that a worker has taken
-_Work = tuple[list["Future[Any]"], Callable[[BeforeStep], object], int, int]
+_Found = list[tuple["Future[Any]", Any]]
+"""Futures, each with what it is to end with"""
+_Work = tuple[list["Future[Any]"], Callable[[BeforeStep], _Found], int, int]
 """Who waits, what is computed for them, how many lines that is, and what they cost"""
 
 
@@ -162,13 +164,14 @@ class Workers:
         while (work := self._next()) is not None:
             futures, compute, n_lines, cost = work
             try:
-                compute(partial(_check_wanted, futures))
+                found = compute(partial(_check_wanted, futures))
             except Exception as error:
-                for future in futures:
-                    _end(future, error)
-            with self._changed:
+                found = [(future, error) for future in futures]
+            with self._changed:  # before any answer, behind which the same client may ask again
                 self._n_busy -= 1
                 self._count(-n_lines, -cost)
+            for future, outcome in found:
+                _end(future, outcome)
 
     def _next(self) -> _Work | None:
         """Returns what a worker computes next; None at the end.
@@ -200,7 +203,7 @@ class Workers:
         head = self._queue[0]
         if isinstance(head, Call):
             del self._queue[0]
-            return [head.future], lambda check: _end(head.future, head.function(check)), head.n_left, 0
+            return [head.future], lambda check: [(head.future, head.function(check))], head.n_left, 0
         assert isinstance(head, Lines)
         slices: list[_Slice] = []
         n_lines = cost = 0
@@ -225,14 +228,14 @@ def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
         raise _Unwanted
 
 
-def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> None:
-    """Translate slices together. A line that is too long fails only the job that it belongs to.
+def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> _Found:
+    """Translate slices together. Returns the jobs that are done; a line that is too long fails only its own job.
 
     check: is called before each step of the search, and ends it by raising.
     """
     read = [(job, indices, found) for job, indices in slices if (found := _read(job, indices, limits)) is not None]
     if not read:
-        return
+        return []
     job, _, _ = read[0]
     translations = iter(
         job.translator.calling(check).translate_lines(
@@ -240,10 +243,12 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> N
             keys=[job.keys[index] for job, indices, _ in read for index in indices],
         )
     )
+    done: _Found = []
     for job, indices, _ in read:
         job.found.update({index: next(translations) for index in indices})
         if len(job.found) == len(job.lines):  # two workers may see that; the second one's result is not taken
-            _end(job.future, [job.found[index] for index in range(len(job.lines))])
+            done.append((job.future, [job.found[index] for index in range(len(job.lines))]))
+    return done
 
 
 def _read(job: Lines, indices: range, limits: Limits) -> list[Line] | None:
