@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from transformer_cli.config.load import translation_settings
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, no_check
 from transformer_cli.documents.long_lines import Line, readable
-from transformer_cli.documents.markup import Document
+from transformer_cli.documents.markup import parse_html
 from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.runs.engines import open_engine
 from transformer_cli.runs.run import Run, find_run
@@ -114,7 +114,7 @@ class Translator:
         Raises DataError for a word that is too long, and ConfigError for options that are about one sentence.
         """
         languages = self.run.config.data.source, self.run.config.data.into
-        document = Document.parse(html, languages)
+        document = parse_html(html, languages)
         texts, language = [block.text for block in document.blocks], languages[0]
         spans = [
             readable(text, language, self.wording.holder) if is_too_long(text) else [(0, len(text))] for text in texts
