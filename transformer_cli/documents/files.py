@@ -14,8 +14,11 @@ from transformer_cli.documents.blocks import Block, Document
 from transformer_cli.documents.held import Link
 from transformer_cli.documents.markup import parse_html
 from transformer_cli.errors import DataError
-from transformer_cli.text.lines import PACKED
+from transformer_cli.system.terminal import counted
+from transformer_cli.text.forms import HTML, refuse_no_text
+from transformer_cli.text.lines import PACKED, unpacked
 
+TRANSLATED, MISSING = "translated", ("a number", "a term")
 LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
 
 Languages = tuple[str, str]
@@ -48,12 +51,33 @@ class Opened:
 class FileFormat:
     """A format of files."""
 
-    what: str
+    what: tuple[str, ...]
+    """what a file is called, and what `form_of` calls it"""
     suffixes: tuple[str, ...]
     open: Callable[[bytes, Languages], Opened]
     """raises DataError for what is no such file, without its name"""
     is_text: bool = True
     """whether it can be printed"""
+
+
+def content_of(path: Path, form: FileFormat) -> bytes:
+    """Returns the content of a file, unpacked. Raises DataError if it cannot be read, or is of another kind."""
+    with unpacked(path, as_it_is=True) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise DataError(f"{path}: more than {LARGEST >> 20} MiB; translate its parts")
+    if form.is_text:
+        refuse_no_text(content[: 1 << 16], path)
+    return content
+
+
+def said(counts: Counter[str]) -> str:
+    """Returns how many texts were translated and kept, and in how many something is missing, as one line says it."""
+    kept = {what: n for what, n in counts.items() if what not in (TRANSLATED, *MISSING)}
+    reasons = ", ".join(f"{what} {n:,}" for what, n in kept.items())
+    missing = "".join(f", {what} is missing in {counts[what]:,}" for what in MISSING if counts[what])
+    of_kept = f", {sum(kept.values()):,} kept ({reasons})" if kept else ""
+    return f"{counted(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
 
 
 def decoded(content: bytes) -> tuple[str, Callable[[str], bytes]]:
@@ -72,7 +96,7 @@ def _html(content: bytes, languages: Languages) -> Opened:
 
 
 FORMATS = {
-    "html": FileFormat("an HTML document", (".html", ".htm", ".xhtml"), _html),
+    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
 }
 
 
