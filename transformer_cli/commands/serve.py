@@ -16,7 +16,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import ConfigError, Interrupted
 
-NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
+NEEDED = ("fastapi", "uvicorn", "python_multipart", "py3langid")
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,6 @@ from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.serve.gate import Gate
 from transformer_cli.serve.languages import Directions
-from transformer_cli.serve.metrics import Metrics
 from transformer_cli.serve.questions import (
     GONE,
     Answer,
@@ -72,7 +71,6 @@ class Service:
     limits: Limits
     api_key: str | None
     log_text: bool
-    metrics: Metrics
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
     n_lost: int = 0
@@ -97,10 +95,7 @@ def create_app(
     https://example.org, or * for all. Raises ConfigError.
     """
     workers = Workers(n_workers, limits)
-    metrics = Metrics(lambda: workers.n_waiting)
-    service = Service(
-        Directions(translators), workers, limits, api_key, log_text, metrics, asyncio.Semaphore(limits.looks)
-    )
+    service = Service(Directions(translators), workers, limits, api_key, log_text, asyncio.Semaphore(limits.looks))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -137,7 +132,6 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     service = _admitting(request, asked)
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
-    service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     if service.log_text:
         for each in translations:
             log.info("%s→%s: %s → %s", parsed.source, asked.target, each.source, each.text)
@@ -167,15 +161,10 @@ def _hashes_of(tag: bytes, written: bytes) -> str:
 
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
-    """Whether the server answers, with which models, and since when."""
-    return JSONResponse({"status": "ok", "models": request.app.state.service.directions.models()})
-
-
-@router.get("/metrics", include_in_schema=False)
-async def metrics(request: Request) -> Response:
-    """Counts, for Prometheus."""
-    counts: Metrics = request.app.state.service.metrics
-    return Response(counts.text(), media_type=counts.content_type)
+    """Whether the server answers, how many lines wait to be translated, with which models, and since when."""
+    service: Service = request.app.state.service
+    models = service.directions.models()
+    return JSONResponse({"status": "ok", "waiting": service.workers.n_waiting, "models": models})
 
 
 @router.get("/languages")
