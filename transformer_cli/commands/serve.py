@@ -26,7 +26,6 @@ def serve(
     allow_host: list[str] | None = None,
     cors_origin: list[str] | None = None,
     glossary: Path | None = None,
-    log_text: bool = False,
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /."""
     _check(api_key, allow_host or (), cors_origin or ())
@@ -52,7 +51,6 @@ def serve(
             api_key=api_key,
             hosts={host, socket.gethostname(), *(allow_host or ())},
             cors_origins=cors_origin or (),
-            log_text=log_text,
         )
         service = app.state.service
         if api_key is None and not is_local(bound):

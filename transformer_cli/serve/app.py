@@ -6,7 +6,6 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 
 import asyncio
 import hmac
-import logging
 import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -58,7 +57,6 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 Result = TypeVar("Result")
 
-log = logging.getLogger(__name__)
 router = APIRouter(route_class=BoundedRoute)
 
 
@@ -70,7 +68,6 @@ class Service:
     workers: Workers
     limits: Limits
     api_key: str | None
-    log_text: bool
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
     n_lost: int = 0
@@ -85,7 +82,6 @@ def create_app(
     hosts: Collection[str] = (),
     cors_origins: Sequence[str] = (),
     limits: Limits = Limits(),
-    log_text: bool = False,
 ) -> FastAPI:
     """Returns the ASGI application. Its workers start and end with it (its lifespan).
 
@@ -95,7 +91,7 @@ def create_app(
     https://example.org, or * for all. Raises ConfigError.
     """
     workers = Workers(n_workers, limits)
-    service = Service(Directions(translators), workers, limits, api_key, log_text, asyncio.Semaphore(limits.looks))
+    service = Service(Directions(translators), workers, limits, api_key, asyncio.Semaphore(limits.looks))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -132,9 +128,6 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     service = _admitting(request, asked)
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
-    if service.log_text:
-        for each in translations:
-            log.info("%s→%s: %s → %s", parsed.source, asked.target, each.source, each.text)
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
 
 

@@ -386,13 +386,6 @@ def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_int
     assert clients == [[client, "GET", "/health"] for client in expected]
 
 
-def test_log_text_writes_sentences_and_translations(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="transformer_cli")
-    with running(single, log_text=True) as talkative:
-        found = talkative.post("/translate", **ASKED).body["translatedText"]
-    assert f"de→en: {ASKED['q']} → {found}" in caplog.messages
-
-
 def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "LOG_LINES", 2)
     is_read, written = threading.Event(), []
