@@ -29,17 +29,13 @@ from transformer_cli.serve.gate import Gate
 from transformer_cli.serve.languages import Directions
 from transformer_cli.serve.questions import (
     GONE,
-    Answer,
     AttentionQuestion,
     BoundedRoute,
-    Detected,
     DetectQuestion,
-    Failure,
     Limits,
     Question,
     SentenceQuestion,
     TranslateQuestion,
-    also_as_form,
     refuse_beyond,
     words_for,
 )
@@ -50,14 +46,11 @@ from transformer_cli.translator import Translator
 
 PAGE = Path(__file__).with_name("page.html")
 DIGITS = 4  # of weights, scores and vectors: more cannot be seen
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure}
-    for status in ("4XX", 503)  # with 4XX, FastAPI adds no 422 of its own, which never comes
-}
 
 Result = TypeVar("Result")
 
-router = APIRouter(route_class=BoundedRoute)
+# with 4XX, FastAPI describes no 422 of its own, which never comes
+router = APIRouter(route_class=BoundedRoute, responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
 
 
 @dataclass
@@ -122,7 +115,7 @@ def create_app(
 
 
 # Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
-@router.post("/translate", response_model=Answer, responses=ERRORS, openapi_extra=also_as_form(TranslateQuestion))
+@router.post("/translate")
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service = _admitting(request, asked)
@@ -166,7 +159,7 @@ async def languages(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.service.directions.languages())
 
 
-@router.post("/detect", response_model=list[Detected], responses=ERRORS, openapi_extra=also_as_form(DetectQuestion))
+@router.post("/detect")
 async def detect(asked: DetectQuestion, request: Request) -> Response:
     """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
     text = " ".join(asked.q) if isinstance(asked.q, list) else asked.q
@@ -174,7 +167,7 @@ async def detect(asked: DetectQuestion, request: Request) -> Response:
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
-@router.post("/inspect/steps", responses=ERRORS)
+@router.post("/inspect/steps")
 async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
@@ -199,7 +192,7 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/attention", responses=ERRORS)
+@router.post("/inspect/attention")
 async def attention(asked: AttentionQuestion, request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
@@ -220,7 +213,7 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/vectors", responses=ERRORS)
+@router.post("/inspect/vectors")
 async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 

@@ -71,9 +71,7 @@ def test_the_api_is_described(served: Running) -> None:
     looks = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
     assert set(paths) == {"/health", "/languages", "/translate", "/detect", *looks}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
-    answers = paths["/translate"]["post"]["responses"]
-    assert set(answers) == {"200", "4XX", "503"}
-    assert "Answer" in json.dumps(answers["200"])
+    assert set(paths["/translate"]["post"]["responses"]) == {"200", "4XX"}
     for address in ("/docs", "/redoc"):
         assert served.ask(address).status == 404
 
