@@ -1,7 +1,7 @@
 """Writes the lowest version of every direct dependency that pyproject.toml allows, as pip's constraints: `make lowest`.
 
-torch stays as constraints.txt has it, since a CPU build of another version may not be at hand; so do tools of tests. What
-is needed by others alone is left to pip.
+torch stays as constraints.txt has it, since a CPU build of another version may not be at hand; so do tools of tests.
+What only others need is left to pip.
 """
 
 import re
