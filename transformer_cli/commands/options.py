@@ -164,7 +164,6 @@ TABLE = {  # by the groups of the help
             "any. Repeatable.", "localhost, numeric addresses, --host's and this machine's name"),
         Row("cors_origin", "--cors-origin URL", "Let pages of this other server use this one, such as "
             "https://example.org. Repeatable.", "none"),
-        Row("log_text", "--log-text", "Write what is translated, and how, to the log."),
     ),
 }  # fmt: skip
 COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
