@@ -38,7 +38,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "requests": "corpora.multi30k",
     "sacrebleu": ("evaluation.metrics", "evaluation.statistics"),
     "starlette": "serve",
-    "safetensors": ("runs.checkpoints", "runs.listing", "importing.hugging_face"),
+    "safetensors": ("runs.checkpoints", "runs.listing", "importing"),
     "sentencepiece": "text.subwords",
     "sentencex": "documents.sentences",
     "spacy": "text.words",
