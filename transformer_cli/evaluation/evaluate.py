@@ -121,6 +121,8 @@ def evaluate(
         each if isinstance(each, Run) else Run.open(find_run(each, runs_dir)) for each in (run, *others)
     )
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
+    if files:
+        _warn_of_training_text(opened.config.data, texts[0], data_dir)
     translator = Translator(opened, device, others=ensemble)
     if settings:
         translator = translator.with_options(**dict(settings))
@@ -144,6 +146,19 @@ def evaluate(
             sums=dict(zip(names, sums, strict=True)),
         )
         yield judged
+
+
+def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
+    """Warn of lines of a file that stood in a run's training text, if its dataset is there, in any case or spacing."""
+    try:
+        trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
+    except DataError:
+        return
+    lines = ["".join(line.split()).casefold() for line in text.sources if line.strip()]
+    seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
+    if n_seen := sum(line in seen for line in lines):
+        what = "stood in the training text; a model can learn them by heart, so scores here say less about new text"
+        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", counted(len(lines), "line"), what)
 
 
 def judge(
