@@ -151,6 +151,10 @@ TABLE = {  # by the groups of the help
             "TFM_MULTI30K_DIR."),
         Row("begin_from", "--from RUN", "Begin with the weights of this run, and take the settings from it that must "
             "be equal."),
+        Row("watch", "--watch FILE", "With --from: text that is not to be forgotten, as pairs, or a split of the "
+            "dataset. Its loss is shown, and a share of the start's weights is kept. Repeatable."),
+        Row("along", "--along FILE", "With --from: pairs that make up half of each epoch, or sentences that the start "
+            "translates. Repeatable."),
         Row("fresh", "--fresh", "Move an existing run of this name aside and begin a new one."),
         Row("list_names", "--list -l", "List the configs that come with tfm."),
         Row("model", "--model FILE", "The file with the weights, where FOLDER has several."),
