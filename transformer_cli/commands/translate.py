@@ -78,7 +78,7 @@ def translate(
     options.refuse_unwritable(output, read=[input_file, glossary])
     if text_format == "text":
         options.check_text(input_file)
-    converses = not sentences and not input_file and not output and sys.stdin.isatty()
+    converses = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
         split_sentences = is_open and converses

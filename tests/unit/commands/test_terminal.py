@@ -170,22 +170,6 @@ def test_a_signal_other_than_ctrl_c_ends_a_conversation(
     assert forks.end() == 128 + signal.SIGTERM
 
 
-def test_results_of_a_conversation_may_go_to_a_file(
-    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
-) -> None:
-    out = tmp_path / "answers"
-    converse("--on-error", "blank", "--no-split-sentences", out=out)
-    screen.seen(until="de> ")
-    for line in ("Der alte Hund singt im Park.\n", "\n"):
-        screen.type(line, is_edited=False)
-        screen.seen(until="translating …\r\x1b[Kde> ")
-    screen.type(f"{'Hund ' * 15}\n", is_edited=False)
-    screen.seen(until=" 1 too long, left blank: line 3\n")
-    screen.type("\x04", is_edited=False)
-    assert forks.end() == 0
-    assert out.read_text(encoding="utf-8") == f"{DOG}\n\n"
-
-
 def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
     converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
 ) -> None:
