@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -28,6 +30,21 @@ def test_translate_arguments_file_and_standard_input_are_equal(tfm: Tfm, project
     from_stdin = tfm("translate", stdin=TEXT, cwd=project)
     assert tfm("translate", *SENTENCES, cwd=project) == from_stdin
     assert tfm("translate", "--input", tmp_path / "sentences", cwd=project) == from_stdin
+
+
+def test_translate_and_evaluate_read_a_pipe(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    pipe, reference = tmp_path / "pipe.txt", tmp_path / "reference"
+    os.mkfifo(pipe)
+    reference.write_text("The dog runs.\n", encoding="utf-8")
+    differ = f"tfm: error: {pipe} and {reference} differ in their number of lines; line n must translate line n\n"
+    for command, answer in (
+        (("translate", "--input", pipe), (0, f"{DOG}\n{DOG}\n", "")),
+        (("evaluate", "--input", pipe, "--reference", reference), (1, "", differ)),
+    ):
+        writer = threading.Thread(target=pipe.write_bytes, args=(f"{SENTENCES[0]}\n{SENTENCES[0]}\n".encode(),))
+        writer.start()
+        assert tfm(*command, cwd=project) == answer
+        writer.join()
 
 
 def test_translate_no_line_gives_no_line(tfm: Tfm, project: Path) -> None:
