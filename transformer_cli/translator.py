@@ -96,7 +96,10 @@ class Translator:
         return self.engine.max_length
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
-        """Returns the translation of each sentence as plain text; the translation of a blank line is empty."""
+        """Returns the translation of each sentence as plain text; the translation of a blank line is empty.
+
+        A sentence may be a text of several lines, which are translated one by one, here and wherever text is given.
+        """
         translator = self.with_options(scores=False, attention=False)
         return [translation.text for translation in translator.translations(sentences)]
 
@@ -121,9 +124,9 @@ class Translator:
         ]
         lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
         translator = self.with_options(split_sentences=True, scores=False)
-        name = "blocks of text, one a line"
-        with progress.bar("translate", len(lines), " texts") as bar:
-            found = list(translator.stream(lines, chunk=max(1, len(lines)), name=name, done=bar.update))
+        translator._check()
+        read = translator._read(lines, 1, "blocks of text, one a line", translator.wording.read)
+        found = translator._translate_all(list(read))
         if self.settings.on_error == "copy":  # all of it, also what was not read
             copied = zip(found, lines, strict=True)
             found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
@@ -200,13 +203,18 @@ class Translator:
         self.engine.refuse(self.settings)
         _ = self.wording.prefix
 
-    def _read(self, lines: Iterable[str], first_line: int, name: str = "") -> Iterator[Line]:
-        """Yield each line as it is translated. Raises DataError, which names the line."""
+    def _read(
+        self, lines: Iterable[str], first_line: int, name: str = "", read: Callable[[str], Line] | None = None
+    ) -> Iterator[Line]:
+        """Yield each line as it is translated. Raises DataError, which names the line.
+
+        read: how it is read (None: as a text that may have several lines).
+        """
         if isinstance(lines, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
         for number, sentence in enumerate(lines, start=first_line):
             try:
-                line = self.wording.read(sentence)
+                line = (read or self.wording.read_text)(sentence)
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line

@@ -15,7 +15,7 @@ from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.decoding.interface import longest_translation
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.export import export, write_model
+from transformer_cli.runs.export import write_model
 from transformer_cli.runs.run import find_run
 from transformer_cli.text.vocabulary import EOS, MARKERS, SOS
 from transformer_cli.translation import Translation
@@ -134,39 +134,21 @@ def ctranslate2_speed(
     return figures
 
 
-def exported_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
-    """Compare exported runs, text to text, with CTranslate2 on the same files, which is given tokens and leaves them.
-
-    CTranslate2 gets its fastest threads and batches.
-    """
-    import ctranslate2
-
-    figures, threads = [], torch.get_num_threads()
-    words = _cut(translator, sentences)
-    for quantization in ("float32", "int8"):
-        with TemporaryDirectory() as temporary:
-            exported = export(translator.run.folder, Path(temporary) / "exported", quantization=quantization)
-            opened = Translator(exported, "cpu")
-            make_engine = partial(ctranslate2.Translator, str(exported.folder))
-            ready = fastest(
-                make_engine, lambda engine, size: _translated(engine, words, size, translator, GREEDY), threads
-            )
-            torch.set_num_threads(threads)  # CTranslate2 changes it
-            say(f"exported: in {quantization}, CTranslate2 with ready tokens")
-            opened.translate(sentences)
-            seconds = alternate((partial(opened.translate, sentences), ready), rounds=rounds)
-        figures.append(Figure("exported", quantization, "sentences/s", *(len(sentences) / taken for taken in seconds)))
-    return figures
-
-
 def text_to_text(translator: Translator, sentences: Sequence[str], settings: TranslationSettings) -> Way:
     """Returns a way to translate with CTranslate2 that cuts text into tokens and puts text together, as we do."""
-    codecs = translator.run.codecs
+    codecs, source_names = translator.run.codecs, translator.run.codecs.source.names()
     ids = {token: index for index, token in enumerate(codecs.target.names())}
+    options = {
+        "beam_size": settings.beam_size,
+        "length_penalty": settings.length_penalty,
+        "batch_type": "tokens",
+        "max_decoding_length": longest_translation(TranslationSettings(max_tokens=10_000), 0, translator.max_length),
+    }
 
     def translate(engine: Any, size: int) -> list[list[str]]:
-        words = _cut(translator, sentences)
-        tokens = _translated(engine, words, size, translator, settings)
+        words = [[source_names[index] for index in codecs.source.encode(sentence).ids] for sentence in sentences]
+        found = engine.translate_batch(words, max_batch_size=size, **options)
+        tokens = [each.hypotheses[0] for each in found]
         for each in tokens:
             codecs.target.text([ids[token] for token in each])
         return tokens
@@ -185,25 +167,6 @@ def fastest(make_engine: Callable[..., Any], translate: Way, threads: int) -> Ca
         say(f"ctranslate2, {share}: batches of {', '.join(map(str, BATCH_TOKENS))} tokens")
         found += zip(alternate(ways, rounds=2), ways, strict=True)
     return min(found, key=lambda pair: pair[0])[1]  # the other engine ends here, with its threads
-
-
-def _cut(translator: Translator, sentences: Sequence[str]) -> list[list[str]]:
-    codec = translator.run.codecs.source
-    names = codec.names()
-    return [[names[index] for index in codec.encode(sentence).ids] for sentence in sentences]
-
-
-def _translated(
-    engine: Any, words: Sequence[list[str]], size: int, translator: Translator, settings: TranslationSettings
-) -> list[list[str]]:
-    options = {
-        "beam_size": settings.beam_size,
-        "length_penalty": settings.length_penalty,
-        "max_batch_size": size,
-        "batch_type": "tokens",
-        "max_decoding_length": longest_translation(TranslationSettings(max_tokens=10_000), 0, translator.max_length),
-    }
-    return [found.hypotheses[0] for found in engine.translate_batch(words, **options)]
 
 
 def _matrix_share(model: Transformer, done: Sequence[Translation], seconds: float) -> float:

@@ -261,7 +261,8 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     from transformer_cli.text.lines import count_lines, cut_lines, lines_of
 
     if sentences:
-        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
+        given = [line.removesuffix("\r") for text in sentences for line in text.removesuffix("\n").split("\n")]
+        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(given, start=1)]
         return "argument", lines, len(lines)
     if path and path != STANDARD:
         return str(path), cut_lines(path), None if is_stream(path) else count_lines(path)

@@ -68,9 +68,9 @@ def refuse(path: Path, key: str, value: object, why: str) -> DataError:
     return DataError(f"{path}: {key}: {shown(value)} cannot be imported: {why}")
 
 
-def refuse_others(path: Path, found: Mapping[str, Any], held: Mapping[str, tuple[object, ...]]) -> None:
-    """Raises DataError for the first setting with a value that tfm cannot hold. held: those it can; absent is one."""
-    for key, values in held.items():
+def refuse_others(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[object, ...]]) -> None:
+    """Raises DataError for the first setting with a value that tfm cannot hold. known: those it can; absent is one."""
+    for key, values in known.items():
         if key in found and found[key] not in values:
             raise refuse(path, key, found[key], f"tfm computes {' or '.join(map(shown, values))} only")
 

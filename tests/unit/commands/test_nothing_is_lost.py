@@ -30,6 +30,15 @@ def test_translate_words_without_quotes_warns_that_they_are_sentences(tfm: Tfm, 
     assert tfm("translate", SENTENCE, "Hund", cwd=project)[2] == ""
 
 
+@pytest.mark.parametrize("options", [(), ("--json",), ("--n-best", "2", "--beam-size", "2")])
+def test_translate_argument_of_several_lines_is_read_as_a_file_is(
+    tfm: Tfm, project: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    text, path = f"{SENTENCE}\r\n\nDer Hund singt.\n", tmp_path / "in.de"
+    path.write_text(text, encoding="utf-8", newline="")
+    assert tfm("translate", *options, text, cwd=project) == tfm("translate", *options, "-i", path, cwd=project)
+
+
 def test_translate_the_name_of_a_file_warns_of_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.de"
     path.write_text(SENTENCE, encoding="utf-8")
