@@ -57,17 +57,6 @@ def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) 
     assert_close(torch.stack(steps, dim=1), model(source, target))
 
 
-def test_cache_of_selected_sentences_equals_a_cache_of_these_alone(model: Transformer) -> None:
-    kept = torch.tensor([1, 4])
-    source, target = padded(SOURCES), padded([row + [8] * 6 for row in TARGETS])[:, :4]
-    cache = model.start(source)
-    for position in range(3):
-        model.read(target[:, position], cache)
-    cache.select(kept)
-    assert cache.length == 3
-    assert_close(model.read(target[kept, 3], cache), model(source[kept], target[kept])[:, 3])
-
-
 def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: Transformer) -> None:
     """The example of cache.py: three of each sentence or fewer, then others go on, then only the second sentence."""
     source = padded(SOURCES[:2])

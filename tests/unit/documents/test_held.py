@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_cli.documents.held import Holder, Link, put_back
@@ -88,6 +88,7 @@ def test_holder_pattern_goes_first_and_one_that_is_none_is_an_error() -> None:
 SPANS = ["{a}", "{0}", "{{ b }}", "%s", "%(n)s", "%1$s", "${c}", "https://x.org/d(e)", "#d. Ein", "e.f@g.org", "\ufdd0"]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from([*SPANS, "Hund", "Ein", "läuft", "EIN HUND", ",", ".", "(", "😀", "\n"]), max_size=14))
 @pytest.mark.parametrize("split", [False, True])
 def test_what_is_held_comes_back_exactly_once(

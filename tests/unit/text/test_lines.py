@@ -43,14 +43,6 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lin
     assert path.suffix == ".gz" or count_lines(path) == len(lines)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
-def test_cut_lines_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / name, "ä\nbä".encode() + b"\xe4\n")
-    message = rf"^{path}: line 2: byte 4 of the line is 0xe4, which is not UTF-8; convert the file to UTF-8"
-    with pytest.raises(DataError, match=message):
-        list(read_lines(path))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

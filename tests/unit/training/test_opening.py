@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -152,17 +153,11 @@ def test_open_run_keeps_the_lanes_chosen_at_first(train_tiny: TrainTiny, opened:
     [
         ("auto", "bfloat16", "training goes on in bfloat16, as it began, which is slow on cpu; --set training.precis"),
         ("float32", "float32", "training.precision: bfloat16 until now, float32 from here on"),
-        ("bfloat16", "bfloat16", None),
+        ("bfloat16", "bfloat16", ""),
     ],
 )
 def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
-    opened: Open,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    wanted: str,
-    kept: str,
-    said: str | None,
+    opened: Open, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any, wanted: str, kept: str, said: str
 ) -> None:
     with opened(folder, "training.epochs=3", "training.precision=bfloat16") as run:
         assert run.run.config.training.precision == "bfloat16"
@@ -172,8 +167,8 @@ def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
     with opened(folder, "training.epochs=3", f"training.precision={wanted}") as run:
         assert run.run.config.training.precision == kept
         assert Run.open(folder).config == run.run.config
-    assert [each.startswith(said) for each in caplog.messages if said] == [True] * bool(said)
     assert len(caplog.messages) == bool(said)
+    assert "".join(caplog.messages).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +187,8 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
     with pytest.raises(ConfigError) as refused, opened(folder, "training.epochs=3", change):
         pass
     assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
-    assert str(refused.value).endswith(
-        "): give the old ones to go on, --set name=tiny-2 to train another run, or --fresh to move this one aside and "
-        "begin anew"
+    assert ": give the old ones to go on, --set name=tiny-2 to train another run, or --fresh to mo" in str(
+        refused.value
     )
     without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
     assert without_lock == before
