@@ -70,7 +70,7 @@ def test_benchmark_runs_each_kind_of_section(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "train", "memory", *["marian"] * HAS_MARIAN]
+    sections = ["greedy", "ctranslate2", "busy", "train", "memory", *["marian"] * HAS_MARIAN]
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(figures, "PAUSE_S", 0.0)
     monkeypatch.setattr(work, "MATRIX", 32)
