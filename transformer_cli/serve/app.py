@@ -27,6 +27,7 @@ from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.serve.gate import Gate
 from transformer_cli.serve.languages import Directions
+from transformer_cli.serve.metrics import Metrics
 from transformer_cli.serve.questions import (
     GONE,
     AttentionQuestion,
@@ -61,6 +62,7 @@ class Service:
     workers: Workers
     limits: Limits
     api_key: str | None
+    metrics: Metrics
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
     n_lost: int = 0
@@ -84,7 +86,8 @@ def create_app(
     https://example.org, or * for all. Raises ConfigError.
     """
     workers = Workers(n_workers, limits)
-    service = Service(Directions(translators), workers, limits, api_key, asyncio.Semaphore(limits.looks))
+    metrics = Metrics(lambda: workers.n_waiting)
+    service = Service(Directions(translators), workers, limits, api_key, metrics, asyncio.Semaphore(limits.looks))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -121,6 +124,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     service = _admitting(request, asked)
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
+    service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
 
 
@@ -147,10 +151,15 @@ def _hashes_of(tag: bytes, written: bytes) -> str:
 
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
-    """Whether the server answers, how many lines wait to be translated, with which models, and since when."""
-    service: Service = request.app.state.service
-    models = service.directions.models()
-    return JSONResponse({"status": "ok", "waiting": service.workers.n_waiting, "models": models})
+    """Whether the server answers, with which models, and since when."""
+    return JSONResponse({"status": "ok", "models": request.app.state.service.directions.models()})
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    """Counts, for Prometheus."""
+    counts: Metrics = request.app.state.service.metrics
+    return Response(counts.text(), media_type=counts.content_type)
 
 
 @router.get("/languages")
