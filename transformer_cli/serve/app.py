@@ -5,6 +5,7 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 """
 
 import asyncio
+import gc
 import hmac
 import re
 from base64 import b64encode
@@ -14,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
@@ -24,7 +26,7 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 from transformer_cli.decoding.interface import BeforeStep
-from transformer_cli.errors import DataError, MemoryShortage, TfmError
+from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.serve.gate import Gate
 from transformer_cli.serve.languages import Directions
 from transformer_cli.serve.metrics import Metrics
@@ -67,6 +69,24 @@ class Service:
     """places for sentences that are looked into, and for answers about them that have not been read"""
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
+
+    def reload_when_asked(self, asked: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
+        """Serve with runs that are opened anew, whenever True comes, until False comes.
+
+        Requests that have begun end with the models with which they began. If a run does not open, the models of before
+        go on, and a line says so.
+        """
+        while asked.get():
+            try:
+                self.directions = Directions(open_runs())
+            except Exception as error:
+                why, traced = (error, None) if isinstance(error, TfmError) else (defect(error), error)
+                log.error("not reloaded: %s; what was loaded before goes on serving", why, exc_info=traced)
+                self.metrics.reloads.labels("failed").inc()
+            else:
+                gc.collect()  # what a failed request has left behind may hold earlier models
+                log.info("reloaded")
+                self.metrics.reloads.labels("done").inc()
 
 
 def create_app(

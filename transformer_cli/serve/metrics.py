@@ -25,6 +25,7 @@ class Metrics:
         labels = ("address", "status")
         self.requests = Histogram("tfm_request_seconds", "Requests, by status.", labels, registry=self._registry)
         self.source_tokens = Counter("tfm_source_tokens", "Tokens that were translated.", registry=self._registry)
+        self.reloads = Counter("tfm_reloads", "Reloads, by outcome.", ("outcome",), registry=self._registry)
         waiting = Gauge("tfm_waiting_lines", "Lines that wait to be translated.", registry=self._registry)
         waiting.set_function(n_waiting)
 
