@@ -7,6 +7,7 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 import asyncio
 import gc
 import hmac
+import logging
 import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -52,6 +53,7 @@ DIGITS = 4  # of weights, scores and vectors: more cannot be seen
 
 Result = TypeVar("Result")
 
+log = logging.getLogger(__name__)
 # with 4XX, FastAPI describes no 422 of its own, which never comes
 router = APIRouter(route_class=BoundedRoute, responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
 
