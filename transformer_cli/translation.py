@@ -17,7 +17,7 @@ from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back
 from transformer_cli.documents.long_lines import NO_TOKENS, REMEDY, Line, LongLines
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
-from transformer_cli.text.codec import Codec, Codecs
+from transformer_cli.text.codec import Codec, Codecs, Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.text.reading import Held, ends, is_spaceless, is_word, upper
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
@@ -146,6 +146,10 @@ class Wording:
                     f"--prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
                 )
         return tuple(prefix.ids)
+
+    def encode(self, text: str, codec: Codec) -> Encoded:
+        """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held."""
+        return codec.encode(text, self.holder.spans(text))
 
     def long_lines(self, remedy: str = REMEDY) -> LongLines:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
