@@ -22,7 +22,7 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.corpora import cleaning, formats
 from transformer_cli.documents import glossary, held, long_lines, sentences
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.markup import Document
+from transformer_cli.documents.markup import parse_html
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import metrics
 from transformer_cli.serve.languages import LOOKED_AT, _shares
@@ -46,8 +46,8 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "corpora.cleaning corpora.formats documents.amounts documents.glossary "
-    "documents.held documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
+    "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.glossary documents.held "
+    "documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
     "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
 )
 
@@ -137,7 +137,7 @@ def links_of(text: str) -> list[held.Link]:
 
 def rendered(text: str) -> Callable[[], object]:
     """A page whose words come back in another order."""
-    document = Document.parse(text)
+    document = parse_html(text)
     found = [(block.text, [*zip(spots(block.text), spots(block.text)[::-1], strict=True)]) for block in document.blocks]
     return partial(document.render, found)
 
@@ -270,8 +270,8 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.held.word_links": (word_links, "a |ab|é |\u0301"),
     "documents.long_lines.LongLines.split": (of(split), SENTENCES),
     "documents.long_lines.readable": (of(lambda text: long_lines.readable(text, "de")), SENTENCES),
-    "documents.markup.Document.parse": (of(Document.parse), HTML),
-    "documents.markup.Document.render": (rendered, HTML),
+    "documents.markup.parse_html": (of(parse_html), HTML),
+    "documents.blocks.Document.render": (rendered, HTML),
     "documents.sentences.join": (joined, "a |。|a. |”。"),
     "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
     "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
