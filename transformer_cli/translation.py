@@ -14,7 +14,7 @@ from transformer_cli.decoding.interface import Hypothesis, Ids, RequiredTerms, W
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.glossary import Glossary, Term, forms, linked, replaced, term_spans
 from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back, token_spans, word_links
-from transformer_cli.documents.long_lines import REMEDY, Line, LongLines
+from transformer_cli.documents.long_lines import NO_TOKENS, REMEDY, Line, LongLines
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
 from transformer_cli.text.codec import Codec, Codecs, Encoded
@@ -75,7 +75,8 @@ class Translation:
     start: int = 0
     """where the sentence begins in its line, if that was split"""
     sentences: list["Translation"] | None = None
-    """those of the line's sentences, if it was split; then log_prob is their sum and score their mean"""
+    """those of its lines, if it has several, or of their sentences, if they were split; then log_prob is their sum and
+    score their mean"""
 
     @property
     def tokens_on_one_line(self) -> str:
@@ -156,6 +157,16 @@ class Wording:
     def limit(self, source_tokens: int, *, more: int = 0) -> int:
         """See `longest_translation`."""
         return longest_translation(self.settings, source_tokens, self.max_length, more=more)
+
+    def read_text(self, text: str) -> Line:
+        """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""
+        if "\n" not in text:
+            return self.read(text)
+        parts, start = list[Line](), 0
+        for line in text.split("\n"):
+            parts += (replace(unit, start=start + unit.start) for unit in self.read(line.removesuffix("\r")).units)
+            start += len(line) + 1
+        return Line(text, NO_TOKENS, parts=parts)
 
     def read(self, text: str) -> Line:
         """Returns a line as it is translated. Raises DataError if it is too long, or its translation for the prefix."""

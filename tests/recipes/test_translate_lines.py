@@ -189,11 +189,12 @@ def test_translate_format_html_keeps_the_markup(tfm: Tfm, project: Path, tmp_pat
     page.write_bytes(f"<!DOCTYPE html>\r\n<p class=a>{dog}\n <b>{cat}</b></p>\r\n".encode())
     expected = f"<!DOCTYPE html>\r\n<p class=a>{DOG} <b>{CAT}</b></p>\r\n"
     html = ("translate", "--format", "html", "--input", page)
-    assert tfm(*html, "--output", tmp_path / "out.html", cwd=project) == (0, "", "")
+    said = f"{page}: 1 text translated\n"
+    assert tfm(*html, "--output", tmp_path / "out.html", cwd=project) == (0, "", said)
     assert (tmp_path / "out.html").read_bytes().decode() == expected
     packed = tmp_path / "page.html.gz"
     packed.write_bytes(gzip.compress(page.read_bytes()))
-    assert tfm(*html[:-1], packed, cwd=project) == (0, expected, "")
+    assert tfm(*html[:-1], packed, cwd=project) == (0, expected, said.replace("html:", "html.gz:"))
     page.write_bytes(b"<p>\xff")
     code, _, err = tfm(*html, cwd=project)
     assert (code, err) == (1, f"tfm: error: {page}: byte 4 is not UTF-8; save the document in UTF-8\n")

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import benchmark
-from measure import busy, commands, figures, marian, steady, training, work
+from measure import commands, figures, marian, training, work
 from measure.figures import Figure, Unavailable, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
@@ -114,44 +113,20 @@ def test_benchmark_runs_each_kind_of_section(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "exported", "train", "memory", "busy", *["marian"] * HAS_MARIAN]
-    small = busy.Work("tiny", ("train", "data", "float32", tiny))
+    sections = ["greedy", "ctranslate2", "busy", "train", "memory", *["marian"] * HAS_MARIAN]
     monkeypatch.chdir(workspace)
-    monkeypatch.setattr(benchmark, "SMALL", corpus / "subwords.yaml")
     monkeypatch.setattr(benchmark, "load_config", lambda path=tiny: load_config(path))
     monkeypatch.setattr(
         benchmark, "training_memory", lambda name, data: commands.training_memory(name, data, "--config", tiny)
     )
-    monkeypatch.setattr(benchmark, "busy_speed", lambda _: busy.busy_speed([small], rounds=1, seconds=0.01))
     monkeypatch.setattr(commands, "STEPS", 3)
     monkeypatch.setattr(marian, "SECONDS", 0.01)
     benchmark.main(["--json", *(word for section in sections for word in ("--only", section))])
     found = json.loads(capsys.readouterr().out)
     assert found["not_measured"] == {}
     assert {each["section"] for each in found["figures"]} == set(sections)
-    marked = {key for key in benchmark.MARKS if key[0] in ("greedy", "ctranslate2", "exported")}
+    marked = {key for key in benchmark.MARKS if key[0] in ("greedy", "ctranslate2")}
     assert marked <= {(each["section"], each["name"]) for each in found["figures"]}
     alike = {each["name"]: each["ours"] for each in found["figures"] if each["unit"] == "%"}
     assert alike["the same translations as the reference"] == alike["the same translations, float32"] == 100
     assert alike["the same translations, int8"] > 80
-
-
-def test_each_work_counts_its_target_tokens(corpus: Path, project: Path) -> None:
-    steps = steady.train(project / "data", "float32", str(corpus / "tiny.yaml"))
-    lines = list(read_lines(corpus / "train.en"))
-    assert 16 * 5 < next(steps) < 16 * max(len(line) for line in lines)
-    translations = steady.greedy(project / "data", str(project / "runs/tiny"))
-    assert next(translations) == next(translations) > 30
-
-
-def test_the_speed_of_steady_work_is_that_of_the_time_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-
-    def work() -> Iterator[int]:
-        while True:
-            clock[0] += 1.0
-            yield 100
-
-    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
-    assert steady.speed(work(), 2.5) == 100.0
-    assert clock == [3.0]

@@ -332,6 +332,22 @@ def test_the_sentences_of_a_line_are_translated_one_by_one(translator: Translato
     assert translator.translations([dog.source])[0].sentences is None
 
 
+def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator: Translator) -> None:
+    lines = ["Der alte Hund singt im Park.", "", "  Die junge Katze schläft zu Hause. "]
+    dog, blank, cat = translator.translate(lines)
+    (found,) = translator.translations(["\n".join(lines)])
+    assert found.text == "\n".join([dog, blank, cat])
+    assert [(each.source, each.start, each.text) for each in found.sentences or ()] == [
+        (lines[0], 0, dog),
+        ("", 29, ""),
+        (lines[2], 30, cat),
+    ]
+    assert translator.translate([f"{lines[0]}\r\n{lines[0]}\r\n"]) == [f"{dog}\r\n{dog}\r\n"]
+    split = translator.with_options(split_sentences=True)
+    assert split.translate([f"{lines[0]} {lines[0]}\n{lines[0]}"]) == [f"{dog} {dog}\n{dog}"]
+    assert translator.translate_html("<p>Der alte Hund\nsingt im Park.") == f"<p>{dog}"
+
+
 def test_a_sample_is_keyed_by_its_line_and_its_sentence(translator: Translator) -> None:
     sampling = translator.with_options(sample=True, temperature=3.0, scores=False)
     split = sampling.with_options(split_sentences=True)

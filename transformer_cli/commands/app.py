@@ -47,6 +47,7 @@ GROUPS = {  # of the help; each command is the function of its name in commands/
     },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+LISTED = "; `tfm -h` lists them"
 WITHOUT_TORCH = ("config", "curves", "runs")
 """the commands that begin at once"""
 
@@ -70,7 +71,7 @@ class _Command(typer.core.TyperCommand):
             option = getattr(error, "option_name", None)
             if option is None or option in known:
                 raise
-            ctx.fail(f"no option {option}{near_misses.of_option(name, option, args, known)}")
+            ctx.fail(f"no option {option}{near_misses.of_option(name, option, known)}")
         if any(param.is_eager for param in order):  # --help
             return
         for param in order:
@@ -127,13 +128,16 @@ class _Group(typer.core.TyperGroup):
         except typer.TyperException as error:
             if not (option := getattr(error, "option_name", None)):
                 raise
-            command = next((each for each in given if each in COMMANDS), None)
-            return ctx.fail(f"no option {option}{near_misses.before_command(option, command)}")
+            if command := next((each for each in given if each in COMMANDS), ""):
+                return ctx.fail(f"no option {option} before the command; write tfm {command} {option} …")
+            known = {"--version": "--version", "--help": "--help"}
+            return ctx.fail(f"no option {option}{near_misses.did_you_mean(option, known) or LISTED}")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command of a command line. Raises UsageError; of a near miss, it says what was meant."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            ctx.fail(f"no command {args[0]}{near_misses.of_command(args[0], COMMANDS)}")
+            known = {each: f"tfm {each}" for each in (*COMMANDS, "--version", "--help")}
+            ctx.fail(f"no command {args[0]}{near_misses.did_you_mean(args[0], known) or LISTED}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -1,24 +1,17 @@
 """`tfm serve`: runs → a server with LibreTranslate's API and a page."""
 
-import importlib.util
 import logging
 import os
 import re
 import signal
 import socket
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 import typer
 
 from transformer_cli.commands import options
-from transformer_cli.errors import ConfigError, Interrupted
-from transformer_cli.system import signals
-
-NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
+from transformer_cli.errors import Interrupted
 
 log = logging.getLogger(__name__)
 
@@ -33,34 +26,24 @@ def serve(
     allow_host: list[str] | None = None,
     cors_origin: list[str] | None = None,
     glossary: Path | None = None,
-    log_text: bool = False,
 ) -> None:
-    """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
-
-    SIGHUP opens the runs anew, without losing a request.
-    """
-    if missing := [name for name in NEEDED if not importlib.util.find_spec(name)]:
-        raise ConfigError(f"tfm serve needs {missing[0]}, which is not installed; run `pip install {_extra()}`")
+    """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /."""
     _check(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of
 
-    with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
+    with bind(host, port) as bound:  # before models are loaded, which takes longer
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.documents.glossary import read_glossary
         from transformer_cli.runs.run import Run
         from transformer_cli.serve.app import create_app
         from transformer_cli.translator import Translator
 
-        def open_runs() -> list[Translator]:
-            folders, terms = options.find_runs(named, run), read_glossary(glossary)
-            opened = [Translator(Run.open(folder), device).with_options(glossary=terms) for folder in folders]
-            for translator in opened:
-                translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
-                data = translator.run.config.data
-                log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
-            return opened
-
-        translators = open_runs()
+        folders, terms = options.find_runs(named, run), read_glossary(glossary)
+        translators = [Translator(Run.open(folder), device).with_options(glossary=terms) for folder in folders]
+        for translator in translators:
+            translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
+            data = translator.run.config.data
+            log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
         n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1
         app = create_app(
             translators,
@@ -68,32 +51,18 @@ def serve(
             api_key=api_key,
             hosts={host, socket.gethostname(), *(allow_host or ())},
             cors_origins=cors_origin or (),
-            log_text=log_text,
         )
         service = app.state.service
-        reloading = threading.Thread(target=service.reload_when_asked, args=(asked, open_runs), daemon=True)
         if api_key is None and not is_local(bound):
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
         with log_that_never_waits():
-            reloading.start()
             number = server.run_until_signal()
-            asked.put(False)
-            reloading.join()
         if number is not None:
             lost = f"requests without an answer: {service.n_lost}"
             left = lost if service.n_lost else "what had been asked before is answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
-
-
-def _extra() -> str:
-    """Returns what the extra `serve` adds, with versions, as arguments of pip."""
-    found: list[str] = []
-    with suppress(metadata.PackageNotFoundError):  # a checkout that is not installed
-        found = metadata.requires("transformer-cli") or []  # fastapi>=0.133; extra == "serve"
-    names = [each.partition(";")[0] for each in found if each.endswith('extra == "serve"')]
-    return " ".join(f"'{name}'" for name in names) or "'.[serve]'"
 
 
 def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, kind_of, written
+from transformer_cli.system.files import STANDARD, is_stream, kind_of, write_bytes, written
 
 if TYPE_CHECKING:
     from transformer_cli.translation import Translation
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
-    text_format: Literal["text", "html"] = "text",
+    text_format: Literal["text", "html"] | None = None,
     to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
@@ -56,9 +56,11 @@ def translate(
 ) -> None:
     """Translate sentences, one line of output for each line of input.
 
-    A line is one sentence; with --split-sentences it may be a paragraph. Markup such as <b> is read as text, unless
-    --format html says what it is.
+    A line is one sentence; with --split-sentences it may be a paragraph. Of documents, such as HTML, all that is not
+    text stays as it is.
     """
+    from transformer_cli.documents.files import FORMATS, format_of
+
     of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {
         "sentences": bool(sentences), "--json": as_json, "--line-buffered": line_buffered,
@@ -68,15 +70,23 @@ def translate(
         raise typer.BadParameter("sentences and --input cannot be used together")
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
-    if text_format == "html":
+    for each in sentences or ():
+        if (known := format_of(Path(each))) and kind_of(Path(each)) == "a file":
+            raise typer.BadParameter(f"{each} is {FORMATS[known].what[0]}; `--input {each}` translates it")
+    form = text_format or (input_file and format_of(input_file)) or "text"
+    if form in FORMATS:
         if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
-            raise typer.BadParameter(f"--format html translates one document, so {given[0]} cannot be used with it")
+            why = "" if text_format else ", as the name of the file says,"
+            what = f"--format {form}{why} translates one document, so {given[0]} cannot be used with it"
+            raise typer.BadParameter(what)
         if not input_file:
-            raise typer.BadParameter("--format html needs --input FILE (- for standard input)")
+            raise typer.BadParameter(f"--format {form} needs --input FILE (- for standard input)")
+        if not FORMATS[form].is_text and output in (None, STANDARD):
+            raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
     if line_buffered and output and output != STANDARD and not is_stream(output):
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
     options.refuse_unwritable(output, read=[input_file, glossary])
-    if text_format == "text":
+    if form == "text":
         options.check_text(input_file)
     converses = not sentences and not input_file and not output and sys.stdin.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
@@ -111,9 +121,8 @@ def translate(
 
     if converses:
         _converse(translator, render)
-    elif text_format == "html" and input_file:
-        with _opened(output) as out:
-            out.write(translator.translate_html(_document(input_file)))
+    elif form in FORMATS and input_file:
+        _translate_file(translator, input_file, form, output)
     else:
         _say_if_misread(sentences or (), translator.run.config.data.source)
         name, lines, n_lines = _named_lines(sentences, input_file)
@@ -261,7 +270,8 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     from transformer_cli.text.lines import count_lines, cut_lines, lines_of
 
     if sentences:
-        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
+        given = [line.removesuffix("\r") for text in sentences for line in text.removesuffix("\n").split("\n")]
+        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(given, start=1)]
         return "argument", lines, len(lines)
     if path and path != STANDARD:
         return str(path), cut_lines(path), None if is_stream(path) else count_lines(path)
@@ -281,14 +291,21 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     return "standard input", standard_input(), None
 
 
-def _document(path: Path) -> str:
-    """Returns the text of a file, plain or .gz. Raises DataError if it cannot be read, or is not UTF-8."""
-    from transformer_cli.text.lines import byte_lines
+def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:
+    """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
+    from transformer_cli.documents.files import FORMATS, content_of, said
 
+    content = content_of(path, FORMATS[form])
     try:
-        return b"".join(byte_lines(path, sys.maxsize)).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; save the document in UTF-8") from None
+        content, counts = translator.translate_file(content, form)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    if output is None or output == STANDARD:
+        sys.stdout.write(content.decode(errors="surrogateescape"))
+    else:
+        with options.writing(output):
+            write_bytes(output, gzip.compress(content, mtime=0) if output.suffix == ".gz" else content)
+    log.info("%s: %s", path, said(counts))
 
 
 @contextmanager

@@ -5,9 +5,7 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 """
 
 import asyncio
-import gc
 import hmac
-import logging
 import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -16,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
@@ -27,23 +24,18 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 from transformer_cli.decoding.interface import BeforeStep
-from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
+from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.serve.gate import Gate
 from transformer_cli.serve.languages import Directions
-from transformer_cli.serve.metrics import Metrics
 from transformer_cli.serve.questions import (
     GONE,
-    Answer,
     AttentionQuestion,
     BoundedRoute,
-    Detected,
     DetectQuestion,
-    Failure,
     Limits,
     Question,
     SentenceQuestion,
     TranslateQuestion,
-    also_as_form,
     refuse_beyond,
     words_for,
 )
@@ -54,15 +46,11 @@ from transformer_cli.translator import Translator
 
 PAGE = Path(__file__).with_name("page.html")
 DIGITS = 4  # of weights, scores and vectors: more cannot be seen
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure}
-    for status in ("4XX", 503)  # with 4XX, FastAPI adds no 422 of its own, which never comes
-}
 
 Result = TypeVar("Result")
 
-log = logging.getLogger(__name__)
-router = APIRouter(route_class=BoundedRoute)
+# with 4XX, FastAPI describes no 422 of its own, which never comes
+router = APIRouter(route_class=BoundedRoute, responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
 
 
 @dataclass
@@ -73,30 +61,10 @@ class Service:
     workers: Workers
     limits: Limits
     api_key: str | None
-    log_text: bool
-    metrics: Metrics
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
-
-    def reload_when_asked(self, asked: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
-        """Serve with runs that are opened anew, whenever True comes, until False comes.
-
-        Requests that have begun end with the models with which they began. If a run does not open, the models of before
-        go on, and a line says so.
-        """
-        while asked.get():
-            try:
-                self.directions = Directions(open_runs())
-            except Exception as error:
-                why, traced = (error, None) if isinstance(error, TfmError) else (defect(error), error)
-                log.error("not reloaded: %s; what was loaded before goes on serving", why, exc_info=traced)
-                self.metrics.reloads.labels("failed").inc()
-            else:
-                gc.collect()  # what a failed request has left behind may hold earlier models
-                log.info("reloaded")
-                self.metrics.reloads.labels("done").inc()
 
 
 def create_app(
@@ -107,7 +75,6 @@ def create_app(
     hosts: Collection[str] = (),
     cors_origins: Sequence[str] = (),
     limits: Limits = Limits(),
-    log_text: bool = False,
 ) -> FastAPI:
     """Returns the ASGI application. Its workers start and end with it (its lifespan).
 
@@ -117,10 +84,7 @@ def create_app(
     https://example.org, or * for all. Raises ConfigError.
     """
     workers = Workers(n_workers, limits)
-    metrics = Metrics(lambda: workers.n_waiting)
-    service = Service(
-        Directions(translators), workers, limits, api_key, log_text, metrics, asyncio.Semaphore(limits.looks)
-    )
+    service = Service(Directions(translators), workers, limits, api_key, asyncio.Semaphore(limits.looks))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -151,16 +115,12 @@ def create_app(
 
 
 # Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
-@router.post("/translate", response_model=Answer, responses=ERRORS, openapi_extra=also_as_form(TranslateQuestion))
+@router.post("/translate")
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service = _admitting(request, asked)
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
-    service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
-    if service.log_text:
-        for each in translations:
-            log.info("%s→%s: %s → %s", parsed.source, asked.target, each.source, each.text)
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
 
 
@@ -187,15 +147,10 @@ def _hashes_of(tag: bytes, written: bytes) -> str:
 
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
-    """Whether the server answers, with which models, and since when."""
-    return JSONResponse({"status": "ok", "models": request.app.state.service.directions.models()})
-
-
-@router.get("/metrics", include_in_schema=False)
-async def metrics(request: Request) -> Response:
-    """Counts, for Prometheus."""
-    counts: Metrics = request.app.state.service.metrics
-    return Response(counts.text(), media_type=counts.content_type)
+    """Whether the server answers, how many lines wait to be translated, with which models, and since when."""
+    service: Service = request.app.state.service
+    models = service.directions.models()
+    return JSONResponse({"status": "ok", "waiting": service.workers.n_waiting, "models": models})
 
 
 @router.get("/languages")
@@ -204,7 +159,7 @@ async def languages(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.service.directions.languages())
 
 
-@router.post("/detect", response_model=list[Detected], responses=ERRORS, openapi_extra=also_as_form(DetectQuestion))
+@router.post("/detect")
 async def detect(asked: DetectQuestion, request: Request) -> Response:
     """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
     text = " ".join(asked.q) if isinstance(asked.q, list) else asked.q
@@ -212,7 +167,7 @@ async def detect(asked: DetectQuestion, request: Request) -> Response:
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
-@router.post("/inspect/steps", responses=ERRORS)
+@router.post("/inspect/steps")
 async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
@@ -237,7 +192,7 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/attention", responses=ERRORS)
+@router.post("/inspect/attention")
 async def attention(asked: AttentionQuestion, request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
@@ -258,7 +213,7 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/vectors", responses=ERRORS)
+@router.post("/inspect/vectors")
 async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 

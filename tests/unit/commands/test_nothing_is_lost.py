@@ -30,6 +30,15 @@ def test_translate_words_without_quotes_warns_that_they_are_sentences(tfm: Tfm, 
     assert tfm("translate", SENTENCE, "Hund", cwd=project)[2] == ""
 
 
+@pytest.mark.parametrize("options", [(), ("--json",), ("--n-best", "2", "--beam-size", "2")])
+def test_translate_argument_of_several_lines_is_read_as_a_file_is(
+    tfm: Tfm, project: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    text, path = f"{SENTENCE}\r\n\nDer Hund singt.\n", tmp_path / "in.de"
+    path.write_text(text, encoding="utf-8", newline="")
+    assert tfm("translate", *options, text, cwd=project) == tfm("translate", *options, "-i", path, cwd=project)
+
+
 def test_translate_the_name_of_a_file_warns_of_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.de"
     path.write_text(SENTENCE, encoding="utf-8")
@@ -44,8 +53,15 @@ def test_translate_subtitles_are_warned_of_and_html_is_not(tfm: Tfm, project: Pa
     code, out, err = tfm("translate", "-i", subtitles, cwd=project)
     assert (code, out.split("\n")[:2]) == (0, ["1", "00:00:01,000 --> 00:00:02,000"])
     assert err == f"warning: {subtitles}: subtitles (SRT), as it seems; every line of it is read as a sentence\n"
-    assert tfm("translate", "-i", page, cwd=project)[2].endswith("`tfm translate --format html` translates HTML\n")
-    assert tfm("translate", "-i", page, "--format", "html", cwd=project)[2] == ""
+    said = f"{page}: 1 text translated\n"
+    assert tfm("translate", "-i", page, cwd=project)[2] == said
+    assert tfm("translate", "-i", page.rename(tmp_path / "a.txt"), "--format", "html", cwd=project)[2] != ""
+    warned = tfm("translate", "-i", tmp_path / "a.txt", cwd=project)[2]
+    assert warned.endswith("`tfm translate --format html` translates it as what it is\n")
+    page.write_bytes(b"")
+    code, out, err = tfm("translate", page, cwd=project)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"{page} is an HTML document; `--input {page}` translates it\n")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transformer_cli.documents.blocks import Block
 from transformer_cli.documents.held import Link, word_links
-from transformer_cli.documents.markup import Block, Document
+from transformer_cli.documents.markup import parse_html
 
 Translated = tuple[str, list[Link]]
 
@@ -34,7 +35,7 @@ def unlinked(block: Block) -> Translated:
 
 
 def texts(html: str) -> list[str]:
-    return [block.text for block in Document.parse(html).blocks]
+    return [block.text for block in parse_html(html).blocks]
 
 
 AS_THEY_ARE = """
@@ -99,7 +100,7 @@ FRAGMENTS = [each.replace("\0", "\n") for each in AS_THEY_ARE.replace("Ein\n  Hu
 
 @pytest.mark.parametrize("html", ["", " \n ", *FRAGMENTS])
 def test_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None:
-    document = Document.parse(html)
+    document = parse_html(html)
     found = document.render([same(block) for block in document.blocks])
     assert found == html.replace("Hund </b>", "Hund</b> ")  # no white space moves but that at the end of an element
 
@@ -126,7 +127,7 @@ def test_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None
     ],
 )
 def test_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expected: str) -> None:
-    document = Document.parse(html)
+    document = parse_html(html)
     found = document.render([backwards(block) for block in document.blocks])
     assert found.replace(" <img src=x>", "<img src=x>").strip() == expected.replace(" <img src=x>", "<img src=x>")
 
@@ -147,12 +148,12 @@ def test_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expect
 )
 def test_elements_of_unknown_names_are_blocks_if_they_hold_one(html: str, expected: list[str]) -> None:
     assert texts(html) == expected
-    document = Document.parse(html)
+    document = parse_html(html)
     assert document.render([same(block) for block in document.blocks]) == html
 
 
 def test_an_element_goes_round_the_longest_run_of_its_words() -> None:
-    document = Document.parse("Er <b>steht früh auf</b>.")
+    document = parse_html("Er <b>steht früh auf</b>.")
     text = "He gets up early."
     links: list[Link] = [
         ((0, 2), (0, 2)),
@@ -173,7 +174,7 @@ def test_a_word_is_found_as_it_is_written_though_it_was_read_otherwise() -> None
 
 
 def test_what_has_no_linked_words_is_kept() -> None:
-    document = Document.parse("<p>Ein <b>roter</b> <img> Hund</p>")
+    document = parse_html("<p>Ein <b>roter</b> <img> Hund</p>")
     (result,) = {document.render([unlinked(block) for block in document.blocks])}
     assert MARKUP.sub("", result).split() == ["EIN", "ROTER", "HUND"]
     assert sorted(MARKUP.findall(result)) == ["</b>", "</p>", "<b>", "<img>", "<p>"]
@@ -201,7 +202,7 @@ def test_values_of_an_end_tag_in_what_is_not_translated_are_no_markup() -> None:
     ],
 )
 def test_long_and_deep_and_broken_documents_stay_as_they_are(html: str) -> None:
-    document = Document.parse(html)
+    document = parse_html(html)
     assert document.render([same(block) for block in document.blocks]) == html
 
 
@@ -214,7 +215,7 @@ def test_long_and_deep_and_broken_documents_stay_as_they_are(html: str) -> None:
 )
 def test_of_a_megabyte_no_element_is_held_twice_and_nothing_is_lost(piece: str, n_blocks: int) -> None:
     html = piece * (1_000_000 // len(piece))
-    document = Document.parse(html)
+    document = parse_html(html)
     n_elements = sum(len(block.elements) for block in document.blocks)
     is_same = document.render([same(block) for block in document.blocks]) == html
     n_found = len(document.blocks)
@@ -224,7 +225,7 @@ def test_of_a_megabyte_no_element_is_held_twice_and_nothing_is_lost(piece: str, 
 
 def test_what_is_not_closed_is_read_once() -> None:
     for text in ("<", "&", "&amp", " "):
-        document = Document.parse(text * 100_000)
+        document = parse_html(text * 100_000)
         found = document.render([same(block) for block in document.blocks])
         assert texts(found) == texts(text * 100_000)
 
@@ -239,7 +240,7 @@ PIECES = re.split(
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.sampled_from([same, backwards, unlinked]))
 def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: str, translate: object) -> None:
-    document = Document.parse(html)
+    document = parse_html(html)
     translations = [translate(block) for block in document.blocks]  # type: ignore[operator]
     result = document.render(translations)
     written, wanted = texts(result), [text for text, _ in translations]  # white space is that of the new place
@@ -251,6 +252,6 @@ def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: st
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_document(text: str) -> None:
-    document = Document.parse(text)
+    document = parse_html(text)
     for translate in (same, backwards, unlinked):
         document.render([translate(block) for block in document.blocks])

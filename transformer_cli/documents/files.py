@@ -1,0 +1,106 @@
+"""Files that people translate: which formats there are, and what is translated of a file. Knows no models.
+
+A format is one entry of `FORMATS`: it cuts the bytes of a file into documents, and puts them together again. Every byte
+that is not translated text stays as it was.
+"""
+
+import codecs
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformer_cli.documents.blocks import Block, Document
+from transformer_cli.documents.held import Link
+from transformer_cli.documents.markup import parse_html
+from transformer_cli.errors import DataError
+from transformer_cli.system.terminal import counted
+from transformer_cli.text.forms import HTML, refuse_no_text
+from transformer_cli.text.lines import PACKED, unpacked
+
+TRANSLATED, MISSING = "translated", ("a number", "a term")
+LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
+
+Languages = tuple[str, str]
+"""The codes of the source and of the target"""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file, cut into what is translated and what is not."""
+
+    documents: Sequence[Document]
+    """one, or several that are in the file"""
+    write: Callable[[Sequence[str]], bytes]
+    """returns the file, for what the documents have become"""
+    kept: Counter[str] = field(default_factory=Counter)
+    """how many texts are not translated, by the reasons"""
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All that is translated."""
+        return [block for document in self.documents for block in document.blocks]
+
+    def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> bytes:
+        """Returns the file with the translations of its blocks; see `Document.render`."""
+        left = iter(translations)
+        return self.write([each.render([next(left) for _ in each.blocks]) for each in self.documents])
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of files."""
+
+    what: tuple[str, ...]
+    """what a file is called, and what `form_of` calls it"""
+    suffixes: tuple[str, ...]
+    open: Callable[[bytes, Languages], Opened]
+    """raises DataError for what is no such file, without its name"""
+    is_text: bool = True
+    """whether it can be printed"""
+
+
+def content_of(path: Path, form: FileFormat) -> bytes:
+    """Returns the content of a file, unpacked. Raises DataError if it cannot be read, or is of another kind."""
+    with unpacked(path, as_it_is=True) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise DataError(f"{path}: more than {LARGEST >> 20} MiB; translate its parts")
+    if form.is_text:
+        refuse_no_text(content[: 1 << 16], path)
+    return content
+
+
+def said(counts: Counter[str]) -> str:
+    """Returns how many texts were translated and kept, and in how many something is missing, as one line says it."""
+    kept = {what: n for what, n in counts.items() if what not in (TRANSLATED, *MISSING)}
+    reasons = ", ".join(f"{what} {n:,}" for what, n in kept.items())
+    missing = "".join(f", {what} is missing in {counts[what]:,}" for what in MISSING if counts[what])
+    of_kept = f", {sum(kept.values()):,} kept ({reasons})" if kept else ""
+    return f"{counted(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
+
+
+def decoded(content: bytes) -> tuple[str, Callable[[str], bytes]]:
+    """Returns the text of a file, and what writes one in the same encoding. Raises DataError if it is not Unicode."""
+    marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", b"": "utf-8"}
+    mark, encoding = next((mark, encoding) for mark, encoding in marks.items() if content.startswith(mark))
+    try:
+        return content[len(mark) :].decode(encoding), lambda text: mark + text.encode(encoding)
+    except UnicodeDecodeError as error:
+        raise DataError(f"byte {len(mark) + error.start + 1} is not UTF-8; save the document in UTF-8") from None
+
+
+def _html(content: bytes, languages: Languages) -> Opened:
+    text, encode = decoded(content)
+    return Opened([parse_html(text, languages)], lambda texts: encode(texts[0]))
+
+
+FORMATS = {
+    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
+}
+
+
+def format_of(path: Path) -> str | None:
+    """Returns which of FORMATS a file has, as its name says, packed or not."""
+    name = path.with_suffix("") if path.suffix in PACKED else path
+    return next((each for each, form in FORMATS.items() if name.suffix.lower() in form.suffixes), None)
