@@ -35,15 +35,8 @@ def test_read_glossary_refuses_a_line_that_is_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("Hund\tdog\n\nParis\t\n", encoding="utf-8")
     assert read_glossary(path) == {"Hund": "dog", "Paris": ""}
-    for wrong in (
-        "Hund dog",
-        "\tdog",
-        "Hund\tdog\nHund\tcat",
-        "Hund\tdog|",
-        "*\tdog",
-        "Hund\tdog\tnote",
-        f"{'a ' * 51}\tb",
-    ):
+    two, long = "Hund\tdog\nHund\tcat", f"{'a ' * 51}\tb"
+    for wrong in ("Hund dog", "\tdog", two, "Hund\tdog|", "*\tdog", "Hund\tdog\tnote", long):
         path.write_text(f"Katze\tcat\n{wrong}\n", encoding="utf-8")
         with pytest.raises(DataError, match=r"terms\.tsv"):
             read_glossary(path)
