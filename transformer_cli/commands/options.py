@@ -112,6 +112,7 @@ TABLE = {  # by the groups of the help
         Row("output", "--output -o FILE", "The .svg, .pdf or .png to write.", of="curves"),
         Row("output", "--output -o DIR", "The folder to make.", "exports/RUN, or exports/RUN-int8 and so on", "export"),
         Row("output_tokens", "--output-tokens FILE", "Keep the decoder's tokens, one sentence per line."),
+        Row("to", "--to", "The format to write.", of="export"),
         Row("quantization", "--quantization -q", "How weights are kept; int8 is the smallest, and on CPUs with VNNI "
             "the fastest."),
         Row("line_buffered", "--line-buffered", "Print the translation of each line before the next one is read; "

@@ -113,13 +113,6 @@ def vocabulary(path: Path, tokens: list[str] | None = None) -> Vocabulary:
     return Vocabulary(model, pieces.names() if tokens is None else tokens)
 
 
-def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
-    """Returns our name of a weight: each pattern in the name is replaced, one after the other."""
-    for pattern, replacement in names:
-        name = re.sub(pattern, replacement, name)
-    return name
-
-
 def object_in(path: Path) -> dict[str, Any]:
     """Returns the object in a JSON file. Raises DataError."""
     value = read(path, read_json)

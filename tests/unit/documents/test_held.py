@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_cli.documents.held import Holder, Link, put_back
@@ -66,8 +66,8 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
         ("{name}, {0:.2f}, {{ x }}, {} and ${x}", ["{name}", "{0:.2f}", "{{ x }}", "{}", "${x}"]),
         ("%s of %5.2f, %(n)s and %1$s; 50% der, 50%d, %ss", ["%s", "%5.2f", "%(n)s", "%1$s"]),
         (
-            "see https://x.org/a_(b)?c=1. Or (www.x.de), a.b+c@d-e.org!",
-            ["https://x.org/a_(b)?c=1", "(www.x.de)", "a.b+c@d-e.org"],
+            "at https://x.org/a_(b)?c=1. Or (www.x.de), a+c@d.org!",
+            ["https://x.org/a_(b)?c=1", "(www.x.de)", "a+c@d.org"],
         ),
         ("„{a}“, '{b}'{c}' \"%s\" [{d}) f({e})", ["„{a}“", "'{b}'", "{c}", '"%s"', "{d}", "({e})"]),
         ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
@@ -88,6 +88,7 @@ def test_holder_pattern_goes_first_and_one_that_is_none_is_an_error() -> None:
 SPANS = ["{a}", "{0}", "{{ b }}", "%s", "%(n)s", "%1$s", "${c}", "https://x.org/d(e)", "#d. Ein", "e.f@g.org", "\ufdd0"]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from([*SPANS, "Hund", "Ein", "läuft", "EIN HUND", ",", ".", "(", "😀", "\n"]), max_size=14))
 @pytest.mark.parametrize("split", [False, True])
 def test_what_is_held_comes_back_exactly_once(
