@@ -88,7 +88,6 @@ TABLE = {  # by the groups of the help
             "'#[A-Z]+-\\d+'."),
     ),
     "Model and search": (
-        Row("run", "--run -r RUN", "Print the settings of a run.", default=False, of="config"),
         Row("run", "--run -r RUN", f"{A_RUN} Repeatable.", "the newest", "curves"),
         Row("run", "--run -r RUN", f"{A_RUN} Repeatable: one run for each direction.", "the newest", "serve"),
         Row("run", "--run -r RUN", f"{A_RUN} Several runs of one dataset translate together, as an ensemble.",
