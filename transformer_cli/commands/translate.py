@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
-    text_format: Literal["text", "html"] | None = None,
+    text_format: Literal["text", "html", "docx"] | None = None,
     to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
@@ -89,7 +89,7 @@ def translate(
     options.refuse_unwritable(output, read=[input_file, glossary])
     if form == "text":
         options.check_text(input_file)
-    converses = not sentences and not input_file and not output and sys.stdin.isatty()
+    converses = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
         split_sentences = is_open and converses
