@@ -84,6 +84,12 @@ class Translation:
         return " ".join(token.replace(" ", "▁") for token in self.tokens)
 
     @property
+    def lacks(self) -> list[str]:
+        """What the text lacks of the sentence; what was held is always there."""
+        of_terms = ["a term"] if any(place is None for _, place in self.terms) else []
+        return [*(["a number"] if missing_numbers(self.source, self.text) else []), *of_terms]
+
+    @property
     def marks(self) -> dict[str, list[Any]]:
         """As JSON: what was held, the terms, and the numbers of the source that the text lacks; spans are lists."""
         return {
@@ -149,6 +155,10 @@ class Wording:
                     f"--prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
                 )
         return tuple(prefix.ids)
+
+    def encode(self, text: str, codec: Codec) -> Encoded:
+        """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held."""
+        return codec.encode(text, self.holder.spans(text))
 
     def long_lines(self, remedy: str = REMEDY) -> LongLines:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""

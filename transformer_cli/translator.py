@@ -162,12 +162,9 @@ class Translator:
         return list(map(whole, texts, spans, parts)), counts
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
-        """Like `translations`, for sentences that the run's source codec has encoded already, with nothing held out."""
-        long_lines, spans = self.wording.long_lines(), self.wording.holder.spans
-        pairs = zip(sentences, encoded, strict=True)
-        lines = [long_lines.line(line) if spans(line) else long_lines.encoded(line, read) for line, read in pairs]
+        """Like `translations`, for sentences that `Wording.encode` has encoded already."""
         self._check()
-        return self._translate_all(lines)
+        return self._translate_all(list(map(self.wording.long_lines().encoded, sentences, encoded)))
 
     def translate_lines(self, lines: Sequence[Line], *, keys: Sequence[int]) -> list[Translation]:
         """Like `translations`, for lines, or parts of them, that are fit for translation.
