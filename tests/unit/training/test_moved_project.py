@@ -9,7 +9,6 @@ import torch
 
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.datasets.dataset import find_dataset
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
@@ -79,12 +78,6 @@ def test_moved_run_whose_text_was_changed_there_is_refused(moved: Path) -> None:
     shutil.rmtree(moved / "runs/tiny")
     with pytest.raises(ConfigError, match=r"changed; take data\.fingerprint out "), resume(moved, pinned):
         pass
-
-
-def test_moved_text_is_the_same_dataset(moved: Path) -> None:
-    prepared = make_dataset(config(moved), data_dir=moved / "data")
-    assert not prepared.created
-    assert find_dataset(config(moved).data, moved / "data") == prepared.folder
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,9 @@ WARM_COSINE = TrainingConfig(learning_rate=1e-3, schedule="cosine", warmup_steps
     ("training", "step", "expected"),
     [
         pytest.param(CONSTANT, 1, 5e-4, id="constant from the first step"),
-        pytest.param(CONSTANT, 10_000, 5e-4, id="constant for ever"),
         pytest.param(WARM, 1, 2.5e-4, id="a quarter of the warm-up"),
-        pytest.param(WARM, 3, 7.5e-4, id="three quarters"),
         pytest.param(WARM, 4, 1e-3, id="warm"),
-        pytest.param(WARM, 5, 1e-3, id="then constant"),
+        pytest.param(WARM, 10_000, 1e-3, id="then constant for ever"),
         pytest.param(INVERSE_SQRT, 1, 2.5e-4, id="inverse_sqrt warms up as well"),
         pytest.param(INVERSE_SQRT, 4, 1e-3, id="peak"),
         pytest.param(INVERSE_SQRT, 16, 5e-4, id="four times the steps, half the rate"),
