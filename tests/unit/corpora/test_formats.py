@@ -268,21 +268,16 @@ def test_paired_files_are_found_by_languages_in_any_order() -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        "a.src.gz a.tgt.gz",
-        "source.txt target.txt",
-        "a.de.tok a.en.tok",
-        "de.x en.x",
-        "deu_Latn.dev eng_Latn.dev",
-        "a.deu a.eng",
-        "x-ref.de x-src.en",  # the language counts
-        "tgt.de src.en",
-        "corpus.de.txt corpus_v2.en.txt",
-        "de-DE.test en-US.test",
-        "a.de-en.de a.de-en.en",
-        "deutsch.txt english.txt",
-        "newstest.src newstest-ref",
-        "a.de other.txt",
-        "other.txt a.en",
+        *(
+            "a.src.gz a.tgt.gz",
+            "source.txt target.txt",
+            "newstest.src newstest-ref",
+            "a.de other.txt",
+            "other.txt a.en",
+        ),
+        *("a.de.tok a.en.tok", "de.x en.x", "deu_Latn.dev eng_Latn.dev", "a.deu a.eng", "de-DE.test en-US.test"),
+        *("corpus.de.txt corpus_v2.en.txt", "a.de-en.de a.de-en.en", "deutsch.txt english.txt"),
+        *("x-ref.de x-src.en", "tgt.de src.en"),  # the language counts
         "one.txt other.txt",  # else the first is the source
     ],
 )
