@@ -22,7 +22,9 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.corpora import cleaning, formats
 from transformer_cli.documents import glossary, held, long_lines, sentences
 from transformer_cli.documents.amounts import missing_numbers
+from transformer_cli.documents.blocks import Document
 from transformer_cli.documents.markup import parse_html
+from transformer_cli.documents.word import parse_part
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import metrics
 from transformer_cli.serve.languages import LOOKED_AT, _shares
@@ -47,7 +49,8 @@ def names(text: str) -> list[str]:
 
 READ_IN = names(
     "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.glossary documents.held "
-    "documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
+    "documents.long_lines documents.markup documents.sentences documents.word documents.xmltext evaluation.metrics "
+    "serve.languages "
     "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
 )
 
@@ -135,9 +138,8 @@ def links_of(text: str) -> list[held.Link]:
     return [*zip(spots(text), spots(text), strict=True)]
 
 
-def rendered(text: str) -> Callable[[], object]:
-    """A page whose words come back in another order."""
-    document = parse_html(text)
+def rendered(document: Document) -> Callable[[], object]:
+    """A document whose words come back in another order."""
     found = [(block.text, [*zip(spots(block.text), spots(block.text)[::-1], strict=True)]) for block in document.blocks]
     return partial(document.render, found)
 
@@ -220,6 +222,23 @@ def tmx(text: str) -> str:
     return f"<tmx><header/><body><tu>{sides}</tu></body></tmx>"
 
 
+def closed(text: str) -> str:
+    """XML without what is cut off at its end, with the end tags that are missing."""
+    text, open_ = re.sub("[<&][^>;]*$", "", text), list[str]()
+    for slash, name, empty in re.findall("<(/?)([\\w:]+)[^>]*?(/?)>", text):
+        if slash:
+            open_.pop()
+        elif not empty:
+            open_.append(name)
+    return text + "".join(f"</{name}>" for name in reversed(open_))
+
+
+def docx(text: str) -> str:
+    """A part of a document with a paragraph."""
+    begin = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:p>'
+    return f"{begin}{closed(text)}{RUN}</w:p></w:document>"
+
+
 def bleu(text: str) -> object:
     return metrics.bleu_of_text(lines_of(text), lines_of(text[::-1]), lowercase=False)
 
@@ -236,11 +255,20 @@ _ENTRIES = {"a": "b|c d", "a b": "a", "a a a*": "x", "Hund*": "hound", "b": "a b
 TERMS = glossary.Glossary(_ENTRIES | {f"w{n}": f"v{n}" for n in range(1_000)})
 
 PROSE = "Ein Hund läuft am Strand, und eine Frau sieht ihm zu. "
-PLACEHOLDERS = "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+PLACEHOLDERS = (
+    "{n, plural, |{a {|} |{⟨{⟩}|=0 {|&amp;|&a|{ $a ->|$t(|<%|{%|%,(|{⟨ ⟩|"
+    "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+)
 SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
     "&amp|<a alt=\"a\" title='b'>|<i translate=no>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|a"
+)
+RUN = "<w:r><w:t>a </w:t></w:r>"
+DOCX = (
+    f"{RUN}|<w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t></w:r>{RUN}|<w:p>{RUN}</w:p>|<w:r><w:x/></w:r>|<w:r><w:tab/></w:r>|"
+    '<w:r><w:fldChar w:fldCharType="begin"/></w:r>|<w:bookmarkStart w:id="1"/>|<w:bookmarkEnd w:id="1"/>|'
+    f'<w:bookmarkStart w:id="1"/>⟨<w:bookmarkEnd w:id="1"/>⟩|<w:ins>{RUN}</w:ins>|<w:r><w:t>a⟨\n⟩</w:t></w:r>|&amp;'
 )
 UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
@@ -271,7 +299,9 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.long_lines.LongLines.split": (of(split), SENTENCES),
     "documents.long_lines.readable": (of(lambda text: long_lines.readable(text, "de")), SENTENCES),
     "documents.markup.parse_html": (of(parse_html), HTML),
-    "documents.blocks.Document.render": (rendered, HTML),
+    "documents.blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
+    "documents.blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
+    "documents.word.parse_part": (of(lambda text: parse_part(docx(text))), DOCX),
     "documents.sentences.join": (joined, "a |。|a. |”。"),
     "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
     "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),

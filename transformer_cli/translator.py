@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_cli.config.load import translation_settings
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, no_check
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Wanted, no_check
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.blocks import Block
 from transformer_cli.documents.files import FORMATS, MISSING, TRANSLATED
@@ -162,12 +162,9 @@ class Translator:
         return list(map(whole, texts, spans, parts)), counts
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
-        """Like `translations`, for sentences that the run's source codec has encoded already, with nothing held out."""
-        long_lines, spans = self.wording.long_lines(), self.wording.holder.spans
-        pairs = zip(sentences, encoded, strict=True)
-        lines = [long_lines.line(line) if spans(line) else long_lines.encoded(line, read) for line, read in pairs]
+        """Like `translations`, for sentences that `Wording.encode` has encoded already."""
         self._check()
-        return self._translate_all(lines)
+        return self._translate_all(list(map(self.wording.long_lines().encoded, sentences, encoded)))
 
     def translate_lines(self, lines: Sequence[Line], *, keys: Sequence[int]) -> list[Translation]:
         """Like `translations`, for lines, or parts of them, that are fit for translation.
@@ -264,27 +261,41 @@ class Translator:
         left = [len(line.units) for line in lines]  # those that are not yet translated
         written: dict[int, Translation] = {}
 
-        def write(rows: Sequence[int], found: Iterable[Sequence[Hypothesis]]) -> None:
-            n_done = 0
-            for row, hypotheses in zip(rows, found, strict=True):
-                written[row] = self.wording.translation(sentences[row], hypotheses)
-                left[line_of[row]] -= 1
-                n_done += not left[line_of[row]]
-            done(n_done)
+        def write(row: int, *found: Sequence[Hypothesis]) -> None:
+            written[row] = self.wording.translation(sentences[row], *found)
+            left[line_of[row]] -= 1
+            done(int(not left[line_of[row]]))
+
+        settings = self.settings
+        if any(each.line.read.reading.held or each.terms for each in sentences):  # it says where to put them back
+            settings = settings.model_copy(update={"attention": True})
+        if any(each.with_terms for each in sentences):  # whose likelihood is asked
+            settings = settings.model_copy(update={"scores": True})
+
+        def search(wanted: dict[int, Wanted]) -> Iterator[tuple[int, list[Hypothesis]]]:
+            rows = [*wanted]
+            found = self.engine.translate([*wanted.values()], settings, before_step=self._before_step) if rows else ()
+            for places, hypotheses in found:  # others are searched for while these are written
+                yield from zip([rows[place] for place in places], hypotheses, strict=True)
 
         done(left.count(0))
-        blank = [row for row, each in enumerate(sentences) if not each.wanted]
-        write(blank, [[EMPTY]] * len(blank))
-        searched = {row: each.wanted for row, each in enumerate(sentences) if each.wanted}
-        if searched:
-            order, settings = [*searched], self.settings
-            if any(each.line.read.reading.held or each.terms for each in sentences):  # it says where to put them back
-                settings = settings.model_copy(update={"attention": True})
-            searching = self.engine.translate([*searched.values()], settings, before_step=self._before_step)
-            for rows, found in searching:  # others are searched for while these are written
-                write([order[row] for row in rows], found)
-        each = iter(written[row] for row in range(len(sentences)))
-        return [next(each) if line.parts is None else joined(line, [next(each) for _ in line.parts]) for line in lines]
+        again: dict[int, Wanted] = {}
+        without_terms: dict[int, list[Hypothesis]] = {}
+        for row, each in enumerate(sentences):
+            if not each.wanted:
+                write(row, [EMPTY])
+        for row, found in search({row: each.wanted for row, each in enumerate(sentences) if each.wanted}):
+            with_terms = sentences[row].with_terms
+            if with_terms and self.wording.n_lacking(sentences[row], found[0]):
+                again[row], without_terms[row] = with_terms, found
+            else:
+                write(row, found)
+        for row, found in search(again):
+            write(row, without_terms[row], found)
+        parts = iter(written[row] for row in range(len(sentences)))
+        return [
+            next(parts) if line.parts is None else joined(line, [next(parts) for _ in line.parts]) for line in lines
+        ]
 
 
 def _sentences(translations: Iterable[Translation]) -> Iterator[Translation]:

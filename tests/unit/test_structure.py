@@ -32,6 +32,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "gensim": "text.vectors",
     "matplotlib": "inspection",
     "platformdirs": ("corpora.multi30k", "system.keyboard"),
+    "prometheus_client": "serve.metrics",
     "py3langid": ("corpora.cleaning", "serve.languages"),
     "pydantic": ("config", "serve"),
     "readline": "system.keyboard",

@@ -170,7 +170,6 @@ TABLE = {  # by the groups of the help
 COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
     **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), completion.runs),
     **dict.fromkeys(("base", "config"), completion.configs),
-    "device": completion.devices,
     "overrides": completion.settings,
     "search": completion.decoding_settings,
     "split": completion.splits,

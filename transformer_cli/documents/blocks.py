@@ -217,7 +217,9 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
         parent, (first, last) = block.elements[each.parent], places[each.parent]
         if each.is_seam:
             share = (each.start - parent.start) / max(1, parent.end - parent.start)
-            places.append(_nearest(cuts, (first, last), first + share * (last - first)))
+            cut = _nearest(cuts, (first, last), first + share * (last - first))
+            cut = (first, first) if each.start == parent.start else cut
+            places.append(cut if each.start < each.end else (cut[0], cut[0]))
             continue
         if each.start in (parent.start, parent.end):
             beside = first if each.start == parent.start else last
@@ -265,7 +267,9 @@ def _beside(space: Span, place: int, new_space: Span, now: int) -> int:
 
 
 def _nearest(cuts: Sequence[Span], within: Span, wanted: float) -> Span:
-    """Returns the one of several places, from left to right, that is the nearest; the end if there is none."""
+    """Returns the one of several places, from left to right, that is the nearest, or else the end."""
+    if wanted >= within[1]:
+        return within[1], within[1]
     behind = bisect_left(cuts, (wanted, wanted))
     near = [each for each in cuts[max(0, behind - 1) : behind + 1] if within[0] < each[0] and each[1] < within[1]]
     return min(near, key=lambda each: abs(sum(each) / 2 - wanted), default=(within[1], within[1]))

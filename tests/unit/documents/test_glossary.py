@@ -82,6 +82,29 @@ def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Transl
     assert (other.text.startswith(plain.text), other.terms) == (True, [((4, 8), None)])
 
 
+@pytest.mark.parametrize(
+    ("glossary", "text", "is_searched_for"),
+    [
+        ({"Ein": "small"}, "the small dog runs at the beach.", True),
+        (
+            {"Hund": "cat"},
+            "the young cat runs at the beach.",
+            False,
+        ),  # else "the young dog runs cat runs at the beach."
+        ({"Hund": ""}, "the young Hund runs at the beach.", False),
+        ({"Hund": "dog", "läuft": "sleeps|runs"}, "the young dog runs at the beach.", False),  # which has them
+    ],
+)
+def test_a_term_is_searched_for_if_the_model_might_write_it_and_else_put_in(
+    translator: Translator, glossary: dict[str, str], text: str, is_searched_for: bool
+) -> None:
+    source = "Ein Hund läuft am Strand."
+    (plain,), (found,) = (
+        each.translations([source]) for each in (translator, translator.with_options(glossary=glossary))
+    )
+    assert (found.text, found.ids != plain.ids) == (text, is_searched_for)
+
+
 @pytest.mark.parametrize("sample", [False, True])
 def test_terms_are_in_the_translation_by_words_subwords_and_samples(
     translator: Translator, by_subwords: Translator, sample: bool

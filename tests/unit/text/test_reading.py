@@ -90,6 +90,31 @@ def test_read_zero_width_space_is_a_boundary_only_in_scripts_without_spaces(line
     assert CODECS["subwords"].encode(line).reading.text == text
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("der ﬂeiﬃge Hund", "der fleiffige Hund"),
+        ("Ｄｅｒ Ｈｕｎｄ，２４", "Der Hund,24"),
+        ("𝐃𝐞𝐫 𝓗𝓾𝓷𝓭 𝕝ä𝕦𝕗𝕥", "Der Hund läuft"),
+        ("𝐥𝐚\u0308𝐮𝐟𝐭", "läuft"),
+        ("Ⓓⓔⓡ 🄷🅄🄽🄳", "Der HUND"),
+        ("Hund™ und ㎏", "HundTM und kg"),
+        ("2½ Hunde, 10² m²", "2 1/2 Hunde, 10 2 m2"),
+        ("E‑Hund – ‚Hund‘ «Hund» geht´s…", "E-Hund - 'Hund' \"Hund\" geht's..."),
+        ("ｶﾞｰ Ж ¨", "ガー Ж ¨"),
+    ],
+)
+@pytest.mark.parametrize("name", ["words", "lower-cased words", "subwords", "lower-cased subwords"])
+def test_read_unknown_character_is_read_in_its_compatible_form(name: str, line: str, text: str) -> None:
+    wanted = text.lower() if name == "lower-cased subwords" else text
+    assert CODECS[name].encode(line).reading == Reading(wanted)
+
+
+def test_read_compatible_character_that_the_codec_knows_is_kept() -> None:
+    codec = subwords([*TEXT, *["２½ ’ﬁ"] * 30], size=380)
+    assert codec.encode("２½ ’ﬁ").reading.text == "２½ ’ﬁ"
+
+
 # Capitals and lower case
 
 
@@ -174,6 +199,7 @@ SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎",
         ("Ein {}Hund", "Ein Hund", 4),
         ("犬{}が", "犬が", 1),
         ("Ein{}Hund", "Ein Hund", 3),
+        ("Ein{} ﬁ", "Ein fi", 3),
     ],
 )
 def test_read_unknown_symbol_is_held_out_with_its_place(symbol: str, line: str, text: str, place: int) -> None:
@@ -191,5 +217,6 @@ def test_read_symbol_that_the_codec_knows_stays_in_the_text() -> None:
 def test_read_signs_that_are_written_like_letters_are_no_symbols() -> None:
     assert CODECS["words"].encode("20 °C © 2020 €5 ™").reading.held == ()
     assert len(CODECS["words"].encode("a\U0001fae8b").reading.held) == 1
+    assert len(CODECS["words"].encode("ⓐ Hund").reading.held) == 1
     assert CODECS["words"].encode("col·lecció").reading.text == "col·lecció"
     assert CODECS["words"].encode("· Ein Hund").reading == Reading("Ein Hund", (Held(0, "·", "", " "),))
