@@ -261,7 +261,10 @@ _ENTRIES = {"a": "b|c d", "a b": "a", "a a a*": "x", "Hund*": "hound", "b": "a b
 TERMS = glossary.Glossary(_ENTRIES | {f"w{n}": f"v{n}" for n in range(1_000)})
 
 PROSE = "Ein Hund läuft am Strand, und eine Frau sieht ihm zu. "
-PLACEHOLDERS = "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+PLACEHOLDERS = (
+    "{n, plural, |{a {|} |{⟨{⟩}|=0 {|&amp;|&a|{ $a ->|$t(|<%|{%|%,(|{⟨ ⟩|"
+    "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+)
 SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"

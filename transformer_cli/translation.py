@@ -84,6 +84,12 @@ class Translation:
         return " ".join(token.replace(" ", "▁") for token in self.tokens)
 
     @property
+    def lacks(self) -> list[str]:
+        """What the text lacks of the sentence; what was held is always there."""
+        of_terms = ["a term"] if any(place is None for _, place in self.terms) else []
+        return [*(["a number"] if missing_numbers(self.source, self.text) else []), *of_terms]
+
+    @property
     def marks(self) -> dict[str, list[Any]]:
         """As JSON: what was held, the terms, and the numbers of the source that the text lacks; spans are lists."""
         return {

@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +283,12 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
     split = translator.with_options(split_sentences=True)
     assert split.translate([f"{lines[0]} {lines[0]}\n{lines[0]}"]) == [f"{dog} {dog}\n{dog}"]
     assert translator.translate_html("<p>Der alte Hund\nsingt im Park.") == f"<p>{dog}"
+
+
+def test_translation_lacks_numbers_and_terms_that_are_not_in_its_text(translator: Translator) -> None:
+    (found,) = translator.translations(["Der Hund {name} singt."])
+    assert found.lacks == []
+    assert replace(found, source="3 Hunde", terms=[((2, 7), None)]).lacks == ["a number", "a term"]
 
 
 def test_a_sample_is_keyed_by_its_line_and_its_sentence(translator: Translator) -> None:

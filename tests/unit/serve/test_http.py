@@ -22,7 +22,6 @@ from transformer_cli.inspection import numbers
 from transformer_cli.runs.run import Run
 from transformer_cli.serve import gate, server
 from transformer_cli.serve.app import create_app
-from transformer_cli.serve.gate import Seldom
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.server import bind, url_of
 from transformer_cli.serve.waiting import Call
@@ -347,13 +346,6 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
         broken.post("/translate", **ASKED)
         assert broken.ask("/health").status == 200
     assert reports()[2:] != []
-
-
-def test_what_may_be_said_seldom_is_forgotten_after_a_hundred_others() -> None:
-    may_say = Seldom()
-    assert [may_say("full"), may_say("full")] == [True, False]
-    assert all(may_say(f"other {number}") for number in range(100))
-    assert may_say("full")
 
 
 def test_asyncio_says_what_is_wrong_with_many_connections_once(
