@@ -239,7 +239,7 @@ def test_runs_without_a_run_is_empty(tfm: Tfm, refused: Refused, tmp_path: Path)
 
 
 def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(workspace: Path) -> None:
-    commands = [("curves", "--output", "curves.svg"), ("runs",), ("config", "--run", "tiny")]
+    commands = [("curves", "--output", "curves.svg"), ("runs",), ("config", "runs/tiny/config.yaml")]
     probe = f"""
 import sys
 from transformer_cli.commands.app import main
