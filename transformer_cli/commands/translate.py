@@ -208,8 +208,6 @@ def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
 
 def _converse(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
     """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
-    from transformer_cli.system.keyboard import converse
-
     data = translator.run.config.data
     log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.into)
     what = "One sentence or paragraph" if translator.settings.split_sentences else "One sentence"
@@ -224,7 +222,7 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
             print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
 
-    converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
+    terminal.converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
 
 def as_lines(number: int, translation: "Translation", is_numbered: bool) -> str:
