@@ -139,16 +139,6 @@ def delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def kind_of(path: Path) -> str:
-    """Returns what a path names: "a file", "a folder", "a pipe", "a device", "a socket" or "no such file"."""
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):  # a NUL in the name
-        return "no such file"
-    kinds = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
-
-
 def bytes_in(folder: Path) -> int:
     """Returns how large all files below a folder are together. Links are not followed; what vanishes is left out."""
     total = 0
