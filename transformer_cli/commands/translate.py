@@ -113,7 +113,7 @@ def translate(
         prefix=options.as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
         hold=hold,
-        glossary=read_glossary(glossary),
+        glossary=read_glossary(glossary, translator.run.config.data),
         hold_pattern=options.as_text(hold_pattern, "--hold-pattern"),
     )
 
