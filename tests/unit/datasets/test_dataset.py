@@ -201,7 +201,7 @@ def test_find_dataset_other_settings_find_nothing(folder: Path, changes: dict[st
     data = data_config(folder, **changes)
     message = (
         f"^{folder.parent}/: no dataset files {data.source}→en with these settings and this text; "
-        "run `tfm prepare` with the same --config and --set$"
+        "run `tfm prepare` with the same config and overrides$"
     )
     with pytest.raises(DataError, match=message):
         find_dataset(data, folder.parent)

@@ -87,7 +87,7 @@ def test_open_run_that_lacks_a_file_is_refused_and_left_as_it_is(
         go_on(train_tiny, folder)
     message = message.replace("FOLDER", str(folder))
     assert str(refused.value).startswith(f"{folder}{message}")
-    assert str(refused.value).endswith("restore it, or give `tfm train` --fresh to move this run aside and begin anew")
+    assert str(refused.value).endswith("restore it, or give `tfm train --fresh` to move this run aside and begin anew")
     assert "\n" not in str(refused.value)
     assert contents(folder) == before
 
@@ -198,7 +198,7 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
         pass
     assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
     assert str(refused.value).endswith(
-        "): give the old ones to go on, --set name=tiny-2 to train another run, or --fresh to move this one aside and "
+        "): give the old ones to go on, name=tiny-2 to train another run, or fresh=True to move this one aside and "
         "begin anew"
     )
     without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
@@ -211,7 +211,7 @@ def test_open_run_with_other_settings_offers_a_free_name(
 ) -> None:
     for name in taken:
         folder.with_name(name).mkdir()
-    with pytest.raises(ConfigError, match=f"--set name={free} to train"), opened(folder, "training.seed=1"):
+    with pytest.raises(ConfigError, match=f"name={free} to train"), opened(folder, "training.seed=1"):
         pass
     with opened(folder.with_name(free), "training.seed=1", f"name={free}") as new:
         assert new.run.config.name == free
