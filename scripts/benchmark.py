@@ -19,44 +19,27 @@ from typing import Any
 
 import torch
 
-from measure.busy import PROGRAMS, Work, busy_speed
 from measure.commands import prepare_speed, start_up, training_memory
-from measure.decoding import beam_speed, ctranslate2_speed, exported_speed, greedy_speed, open_run
+from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
 from measure.marian import marian_speed
 from measure.serving import serving_speed
-from measure.training import precisions, training_speed
+from measure.training import training_speed
 from transformer_cli.config.load import load_config
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = (
-    "train",
-    "marian",
-    "greedy",
-    "beam",
-    "ctranslate2",
-    "exported",
-    "serve",
-    "prepare",
-    "memory",
-    "start",
-    "busy",
-)
+SECTIONS = ("train", "marian", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "memory", "start")
 DECODING = {
     "greedy": greedy_speed,
     "beam": beam_speed,
     "ctranslate2": ctranslate2_speed,
-    "exported": exported_speed,
+    "busy": busy_speed,
     "serve": serving_speed,
 }
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
-CONFIGS = Path(__file__).parents[1] / "configs"
-SMALL = CONFIGS / "demo.yaml"
-WORKS = ("training, float32", "training, bfloat16", "training of a small model, float32", "greedy")
-FEW = {"greedy, 1 sentence": 1, "greedy, 4 sentences": 4, "greedy, 16 sentences": 16}
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
 MARKS = {  # for the ratio, unless a unit is given
     ("train", "float32"): "≥ 2",
@@ -66,17 +49,11 @@ MARKS = {  # for the ratio, unless a unit is given
     ("beam", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, int8"): "≥ 1",
-    ("exported", "float32"): "≥ 0.9",
-    ("exported", "int8"): "≥ 0.9",
+    **{("busy", f"sentences at a time: {count}, beside one program"): "≤ 1" for count in FEW},
     ("prepare", "multi30k"): "≤ 1.3",
     ("start", "tfm --help"): "≤ 0.35 s",
     ("start", "tfm evaluate --help"): "≤ 0.35 s",
     ("start", "tfm translate"): "≤ 1.25 × reference + 0.5 s",
-    **{
-        ("busy", f"{work}: {state}"): mark
-        for work in (*WORKS, *FEW)
-        for state, mark in zip(PROGRAMS, ("≥ 0.5", "≥ 0.4"), strict=True)
-    },
 }
 
 
@@ -113,25 +90,11 @@ def measured(section: str, run: str | None) -> list[Figure]:
         return DECODING[section](*open_run(run, DATA))
     config = load_config()
     make_dataset(config, data_dir=DATA)
-    if section == "busy":
-        return busy_speed(_works(find_run(run)))
     if section == "marian":
         return marian_speed(config, DATA)
     if section == "train":
         return training_speed(config, DATA)
     return prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)
-
-
-def _works(run: Path) -> list[Work]:
-    """What is measured beside other programs: threads meet rarely in training, often in small, hardly in greedy."""
-    make_dataset(load_config(SMALL), data_dir=DATA)
-    default, bfloat16, small, greedy = WORKS
-    works = [
-        Work(name, ("train", str(DATA), each)) for name, each in zip((default, bfloat16), precisions(), strict=False)
-    ]
-    works.append(Work(small, ("train", str(DATA), "float32", str(SMALL))))
-    works.append(Work(greedy, ("greedy", str(DATA), str(run))))
-    return works + [Work(name, ("greedy", str(DATA), str(run), str(count))) for name, count in FEW.items()]
 
 
 def machine() -> dict[str, Any]:

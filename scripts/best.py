@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark import machine
+from benchmark import DATA, machine
 from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
@@ -29,6 +29,7 @@ from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
 CONFIGS = tuple(Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de"))
+RUNS = Path("runs")
 TESTS = ("test_2016_flickr", "test_2017_flickr")
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -39,16 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--config", type=Path, action="append", help="repeatable; without it, both shipped ones")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
     options = parser.parse_args(arguments)
     configs = {path: load_config(path) for path in options.config or CONFIGS}
     texts_of: dict[Path, Sequence[ParallelText]] = {}
     for path, config in configs.items():
-        make_dataset(config, data_dir=options.data)
-        texts_of[path] = judged_texts(config, options.judge, options.data)  # what is missing is told now
+        make_dataset(config, data_dir=DATA)
+        texts_of[path] = judged_texts(config, options.judge)  # what is missing is told now
     for path, config in configs.items():
-        runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}
+        runs = {seed: trained(config, seed).folder for seed in options.seeds}
         texts = texts_of[path]
         ensemble = [list(runs)] if len(runs) > 1 else []
         for seeds in (*([seed] for seed in runs), *ensemble) if texts else ():
@@ -57,19 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(json.dumps({"config": path.stem, "seeds": seeds, **row}, ensure_ascii=False), flush=True)
 
 
-def judged_texts(config: Config, splits: Sequence[str], data_dir: Path) -> Sequence[ParallelText]:
+def judged_texts(config: Config, splits: Sequence[str]) -> Sequence[ParallelText]:
     """Returns the texts that are judged. Raises DataError or ModuleNotFoundError for what judging lacks."""
     if not splits:
         return []
     moses(config.data.target)
-    return read_splits(config.data, splits, data_dir)
+    return read_splits(config.data, splits, DATA)
 
 
-def trained(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> Run:
+def trained(config: Config, seed: int) -> Run:
     """Train one seed to its end, or find it trained."""
     training = config.training.model_copy(update={"seed": seed})
     named = config.model_copy(update={"name": f"{config.run_name}-{seed}", "training": training})
-    return train(named, data_dir=data_dir, runs_dir=runs_dir)
+    return train(named, data_dir=DATA, runs_dir=RUNS)
 
 
 def rows(translator: Translator, texts: Sequence[ParallelText]) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from best import CONFIGS, TESTS, judged_texts, rows, trained
+from benchmark import DATA
+from best import CONFIGS, RUNS, TESTS, judged_texts, rows, trained
 from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
@@ -40,16 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the models that translate")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the new model")
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="where the datasets are, or will be")
     options = parser.parse_args(arguments)
     base, reverse = load_config(options.config), load_config(options.reverse)
     if (base.data.source, base.data.target) != (reverse.data.target, reverse.data.source):
         parser.error(f"--reverse: {options.reverse} is not the other direction of {options.config}; name one that is")
     for each in (base, reverse):
-        make_dataset(each, data_dir=options.data)
-    texts = judged_texts(base, options.judge, options.data)  # what is missing is told now
-    files = write_corpus(base, reverse, options.seeds, options.data, options.runs)
+        make_dataset(each, data_dir=DATA)
+    texts = judged_texts(base, options.judge)  # what is missing is told now
+    files = write_corpus(base, reverse, options.seeds)
     changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
     unit, number = base.training.end
     pairs = 1 + 2 * len(options.seeds) if unit == "epochs" else 1  # times as many in an epoch
@@ -57,24 +56,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     changes |= {"name": f"{base.run_name}-diverse", "model.dropout": DROPOUT}
     changed = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
     config = load_config(options.config, [*changed, *options.set])
-    make_dataset(config, data_dir=options.data)
-    translator = Translator.load(train(config, data_dir=options.data, runs_dir=options.runs).folder)
+    make_dataset(config, data_dir=DATA)
+    translator = Translator.load(train(config, data_dir=DATA, runs_dir=RUNS).folder)
     for row in rows(translator, texts):
         print(json.dumps({"config": config.run_name, "translations_of_seeds": options.seeds, **row}), flush=True)
 
 
-def write_corpus(
-    config: Config, reverse: Config, seeds: Sequence[int], data_dir: Path, runs_dir: Path
-) -> dict[str, dict[str, str]]:
+def write_corpus(config: Config, reverse: Config, seeds: Sequence[int]) -> dict[str, dict[str, str]]:
     """Write the pairs, translated by the seeds of both configs, and the validation split; returns `data.files`."""
-    kept, folder = data_dir / "diverse", data_dir / f"diverse-{config.data.source}-{config.data.target}"
+    kept, folder = DATA / "diverse", DATA / f"diverse-{config.data.source}-{config.data.target}"
     for each in (kept, folder):
         each.mkdir(parents=True, exist_ok=True)
-    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    dataset = Dataset.open(find_dataset(config.data, DATA))
     source, target = (list(dataset.text("train", side)) for side in SIDES)
     pairs = [(source, target)]
-    pairs += [(source, translated(trained(config, seed, data_dir, runs_dir), source, kept)) for seed in seeds]
-    pairs += [(translated(trained(reverse, seed, data_dir, runs_dir), target, kept), target) for seed in seeds]
+    pairs += [(source, translated(trained(config, seed), source, kept)) for seed in seeds]
+    pairs += [(translated(trained(reverse, seed), target, kept), target) for seed in seeds]
     files: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
     for number, side in enumerate(SIDES):
         texts = {"train": [line for pair in pairs for line in pair[number]], "valid": dataset.text("valid", side)}

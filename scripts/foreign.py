@@ -24,6 +24,7 @@ from measure.marian import pymarian, write_vocabulary
 from transformer_cli.corpora.corpora import read_captions
 from transformer_cli.datasets.batching import pad_ids
 from transformer_cli.errors import DataError
+from transformer_cli.importing.exporting import export_to_hugging_face
 from transformer_cli.importing.importing import import_run
 from transformer_cli.model.loss import token_losses
 from transformer_cli.text.vocabulary import EOS, SPECIALS, UNK
@@ -93,7 +94,10 @@ def learn(lines: Sequence[str], path: Path, size: int) -> sentencepiece.Sentence
 
 
 def hugging_face(folder: Path, *, text: Sequence[tuple[str, str]], name: str) -> Compared:
-    """Write a random model of a shape, import it, and compare ids, logits and greedy translations."""
+    """Write a random model of a shape, import it, and compare ids, logits and greedy translations.
+
+    What tfm exports of it is opened again, and its ids and logits are compared, too.
+    """
     from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
     place, shape = folder / "model", HUGGING_FACE[name]
@@ -136,20 +140,23 @@ def hugging_face(folder: Path, *, text: Sequence[tuple[str, str]], name: str) ->
     tokenizer.save_pretrained(place)
     translator = Translator.load(import_run(place, name="run", runs_dir=folder / "runs").folder)
     codecs = translator.run.codecs
+    again = export_to_hugging_face(translator.run.folder, folder / "again")
+    its_tokenizer, its_model = MarianTokenizer.from_pretrained(again), MarianMTModel.from_pretrained(again).eval()
     lines = [*(pair[0] for pair in text), *SYMBOLS, "", "  "]
     if languages:  # of a model without them, transformers reads such a token as <unk>, and tfm as text
         prefixes = itertools.cycle([">>deu<<", ">>fra<<", ">>xyz<<", ""])
         lines = [f"{token} {line}" for token, line in zip(prefixes, lines, strict=False)]
-    known = [
-        _rows(codec.names(), tokens)
-        for codec, tokens in zip((codecs.source, codecs.target), _lists(place), strict=True)
-    ]
+    known, its = (
+        [_rows(codec.names(), tokens) for codec, tokens in zip(vars(codecs).values(), _lists(where), strict=True)]
+        for where in (place, again)
+    )
     wrong = 0
     for line in lines:
-        ours = [known[0][number] for number in codecs.source.encode(line).ids]
-        wrong += [*ours, 0] != tokenizer(line).input_ids and bool(line.strip())
+        numbers = codecs.source.encode(line).ids
+        for rows, cut in ((known[0], tokenizer), (its[0], its_tokenizer)):
+            wrong += [*(rows[number] for number in numbers), 0] != cut(line).input_ids and bool(line.strip())
     some = [line for line in lines if any(map(str.isalpha, line))][-100:]  # others are copied
-    worst, same, as_good = 0.0, 0, 0
+    worst, off, same, as_good = 0.0, 0.0, 0, 0
     for line, (_, reference) in zip(some, text, strict=False):
         ids = [codecs.source.encode(line).ids], [codecs.target.encode(reference).ids]
         with torch.inference_mode():
@@ -160,13 +167,18 @@ def hugging_face(folder: Path, *, text: Sequence[tuple[str, str]], name: str) ->
         columns = [number for number, row in enumerate(known[1]) if row not in (None, pad)]
         rows = [known[1][number] for number in columns]
         worst = max(worst, float((ours[: len(expected), columns] - expected[:, rows]).abs().max()))
+        read_again = [[*(its[0][number] for number in ids[0][0]), 0], [2, *(its[1][number] for number in ids[1][0])]]
+        with torch.inference_mode():
+            exported = its_model(torch.tensor(read_again[:1]), decoder_input_ids=torch.tensor(read_again[1:])).logits[0]
+        rows = [its[1][number] for number in columns]
+        off = max(off, float((ours[: len(exported), columns] - exported[:, rows]).abs().max()))
         found = translator.with_options(beam_size=1, max_tokens=39).translations([line])[0].ids
         same += [known[1][number] for number in found] == [number for number in written if number != 0][:39]
         as_good += _beam_is_as_good(translator, theirs, line, read[0], known[1])
     return Compared(
-        f"ids {len(lines) - wrong} of {len(lines):,} lines, logits within {worst:.1e}, greedy {same} of {len(some)}, "
-        f"beam {as_good} of {len(some)} the same or better",
-        not wrong and worst < NEAR and same == len(some) and as_good == len(some),
+        f"ids {len(lines) - wrong} of {len(lines):,} lines, logits within {worst:.1e}, exported {off:.1e}, "
+        f"greedy {same} of {len(some)}, beam {as_good} of {len(some)} the same or better",
+        not wrong and max(worst, off) < NEAR and same == len(some) and as_good == len(some),
     )
 
 

@@ -1,13 +1,11 @@
 """How the time of what reads a user's text grows with the text: at most twelve times for eight times the length.
 
 `make linear` prints a table of all readers, each with its slowest input, and fails if one is too slow. A reader is a
-public function of READ_IN that takes text, for which READERS has inputs of its own special characters, or a pattern
-that is compiled there, for which inputs are made of its signs. tests/unit/test_linear.py holds that none is missing.
-The time is processor time, the best of five runs.
+function of READERS, which has inputs of its own special characters, or a pattern that is compiled in a module of
+READ_IN, for which inputs are made of its signs. The time is processor time, the best of five runs.
 """
 
 import importlib
-import inspect
 import re
 import sys
 import tempfile
@@ -24,7 +22,9 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.corpora import cleaning, formats
 from transformer_cli.documents import glossary, held, long_lines, sentences
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.markup import Document
+from transformer_cli.documents.blocks import Document
+from transformer_cli.documents.markup import parse_html
+from transformer_cli.documents.word import parse_part
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import metrics
 from transformer_cli.serve.languages import LOOKED_AT, _shares
@@ -48,12 +48,11 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "corpora.cleaning corpora.formats documents.amounts documents.glossary "
-    "documents.held documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
+    "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.glossary documents.held "
+    "documents.long_lines documents.markup documents.sentences documents.word documents.xmltext evaluation.metrics "
+    "serve.languages "
     "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
 )
-
-TEXTS = frozenset(names("text texts line lines sentence sentences source beginning pairs message"))  # as arguments
 
 Prepare = Callable[[str], Callable[[], object]]
 """Returns what is timed, for a text"""
@@ -139,9 +138,8 @@ def links_of(text: str) -> list[held.Link]:
     return [*zip(spots(text), spots(text), strict=True)]
 
 
-def rendered(text: str) -> Callable[[], object]:
-    """A page whose words come back in another order."""
-    document = Document.parse(text)
+def rendered(document: Document) -> Callable[[], object]:
+    """A document whose words come back in another order."""
     found = [(block.text, [*zip(spots(block.text), spots(block.text)[::-1], strict=True)]) for block in document.blocks]
     return partial(document.render, found)
 
@@ -224,6 +222,23 @@ def tmx(text: str) -> str:
     return f"<tmx><header/><body><tu>{sides}</tu></body></tmx>"
 
 
+def closed(text: str) -> str:
+    """XML without what is cut off at its end, with the end tags that are missing."""
+    text, open_ = re.sub("[<&][^>;]*$", "", text), list[str]()
+    for slash, name, empty in re.findall("<(/?)([\\w:]+)[^>]*?(/?)>", text):
+        if slash:
+            open_.pop()
+        elif not empty:
+            open_.append(name)
+    return text + "".join(f"</{name}>" for name in reversed(open_))
+
+
+def docx(text: str) -> str:
+    """A part of a document with a paragraph."""
+    begin = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:p>'
+    return f"{begin}{closed(text)}{RUN}</w:p></w:document>"
+
+
 def bleu(text: str) -> object:
     return metrics.bleu_of_text(lines_of(text), lines_of(text[::-1]), lowercase=False)
 
@@ -240,11 +255,20 @@ _ENTRIES = {"a": "b|c d", "a b": "a", "a a a*": "x", "Hund*": "hound", "b": "a b
 TERMS = glossary.Glossary(_ENTRIES | {f"w{n}": f"v{n}" for n in range(1_000)})
 
 PROSE = "Ein Hund läuft am Strand, und eine Frau sieht ihm zu. "
-PLACEHOLDERS = "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+PLACEHOLDERS = (
+    "{n, plural, |{a {|} |{⟨{⟩}|=0 {|&amp;|&a|{ $a ->|$t(|<%|{%|%,(|{⟨ ⟩|"
+    "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+)
 SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
     "&amp|<a alt=\"a\" title='b'>|<i translate=no>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|a"
+)
+RUN = "<w:r><w:t>a </w:t></w:r>"
+DOCX = (
+    f"{RUN}|<w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t></w:r>{RUN}|<w:p>{RUN}</w:p>|<w:r><w:x/></w:r>|<w:r><w:tab/></w:r>|"
+    '<w:r><w:fldChar w:fldCharType="begin"/></w:r>|<w:bookmarkStart w:id="1"/>|<w:bookmarkEnd w:id="1"/>|'
+    f'<w:bookmarkStart w:id="1"/>⟨<w:bookmarkEnd w:id="1"/>⟩|<w:ins>{RUN}</w:ins>|<w:r><w:t>a⟨\n⟩</w:t></w:r>|&amp;'
 )
 UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
@@ -274,8 +298,10 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.held.word_links": (word_links, "a |ab|é |\u0301"),
     "documents.long_lines.LongLines.split": (of(split), SENTENCES),
     "documents.long_lines.readable": (of(lambda text: long_lines.readable(text, "de")), SENTENCES),
-    "documents.markup.Document.parse": (of(Document.parse), HTML),
-    "documents.markup.Document.render": (rendered, HTML),
+    "documents.markup.parse_html": (of(parse_html), HTML),
+    "documents.blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
+    "documents.blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
+    "documents.word.parse_part": (of(lambda text: parse_part(docx(text))), DOCX),
     "documents.sentences.join": (joined, "a |。|a. |”。"),
     "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
     "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
@@ -306,22 +332,6 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "translation.whole": (wholly, "A. |a"),
 }
 
-CALLS = names(  # they leave the characters of a text to readers above
-    "corpora.cleaning.without corpora.formats.count_pairs documents.held.spaces documents.long_lines.LongLines.cut "
-    "documents.long_lines.LongLines.encoded documents.long_lines.LongLines.line evaluation.metrics.bleu_of_tokens "
-    "evaluation.metrics.score_text serve.languages.Directions.choose system.terminal.Terminal.put "
-    "system.terminal.Terminal.write system.terminal.note text.codec.ImportedCodec.content "
-    "text.codec.ImportedCodec.encode text.codec.ImportedCodec.encode_all text.codec.ImportedCodec.encode_as_it_is "
-    "text.codec.SubwordCodec.asks text.codec.SubwordCodec.content text.codec.SubwordCodec.encode_all "
-    "text.codec.SubwordCodec.encode_as_it_is text.codec.SubwordCodec.headed text.codec.WordCodec.content "
-    "text.codec.WordCodec.encode_as_it_is text.codec.asking_like text.forms.form_of text.forms.refuse_no_text "
-    "text.lines.aligned text.lines.is_too_long text.lines.out_of_step text.reading.gap "
-    "text.subwords.Pieces.ids_of_all text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces "
-    "text.subwords.smallest_size "
-    "text.words.Joins.restores text.words.Tokenizer.tokens translation.Wording.read translation.Wording.sentence "
-    "translation.Wording.translation translation.joined"
-)
-
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
@@ -330,20 +340,6 @@ BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mail
 
 
 # How it is found and measured
-
-
-def functions() -> list[str]:
-    """Returns the names of the public functions and methods of READ_IN that take one of TEXTS."""
-    found = []
-    for module in READ_IN:
-        for name, value in vars(importlib.import_module(f"transformer_cli.{module}")).items():
-            if name.startswith("_") or getattr(value, "__module__", "") != f"transformer_cli.{module}":
-                continue
-            members = {f"{name}.{key}": getattr(value, key) for key in vars(value) if not key.startswith("_")}
-            for full, member in (members if inspect.isclass(value) else {name: value}).items():
-                if inspect.isfunction(member) and not TEXTS.isdisjoint(inspect.signature(member).parameters):
-                    found.append(f"{module}.{full}")
-    return found
 
 
 def patterns() -> dict[str, "re.Pattern[Any]"]:

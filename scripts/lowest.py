@@ -1,6 +1,7 @@
 """Writes the lowest version of every direct dependency that pyproject.toml allows, as pip's constraints: `make lowest`.
 
 torch stays as constraints.txt has it, since a CPU build of another version may not be at hand; so do tools of tests.
+What only others need is left to pip.
 """
 
 import re
@@ -13,10 +14,11 @@ BOUNDED = re.compile(r"([\w-]+)(?:<[\w.]+,)?>=([\w.]+)(?:; extra == \"(?!dev)\w+
 
 def lowest() -> list[str]:
     """Returns the lines of a file of constraints."""
-    required = (BOUNDED.match(each) for each in metadata.requires("transformer-cli") or [])
-    bounds = {match[1]: match[2] for match in required if match}
+    required = metadata.requires("transformer-cli") or []
+    bounds = {match[1]: match[2] for match in map(BOUNDED.match, required) if match}
     del bounds["torch"]
-    kept = [line for line in CONSTRAINTS.read_text(encoding="utf-8").split("\n") if line.split("==")[0] not in bounds]
+    tools = {re.split(r"[^\w-]", each)[0] for each in required} - bounds.keys()
+    kept = [line for line in CONSTRAINTS.read_text(encoding="utf-8").split("\n") if line.split("==")[0] in tools]
     return kept + [f"{name}=={version}" for name, version in bounds.items()]
 
 

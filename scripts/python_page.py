@@ -11,6 +11,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,10 @@ def _call(name: str, function: Any) -> str:
 def _parameter(each: inspect.Parameter) -> str:
     stars = "*" * ((each.kind is each.VAR_POSITIONAL) + 2 * (each.kind is each.VAR_KEYWORD))
     default = each.default
-    shown = "…" if callable(default) else repr(str(default) if isinstance(default, Path) else default)
+    if is_dataclass(default):
+        shown = f"{type(default).__name__}()"
+    else:
+        shown = "…" if callable(default) else repr(str(default) if isinstance(default, Path) else default)
     return f"{stars}{each.name}" + ("" if default is each.empty else f"={shown}")
 
 

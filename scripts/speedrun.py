@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmark import machine
+from benchmark import DATA, machine
 from best import trained
 from measure.figures import alternate, as_program, say
 from measure.training import CPU, beside_plain, each
@@ -67,26 +67,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Train to the tutorials' validation loss, and say how fast.")
     parser.add_argument("--config", type=Path, default=CONFIGS / "multi30k-quick.yaml")
     parser.add_argument("--seeds", type=int, default=5, help="how many, from 0; a record needs at least 5")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
     parser.add_argument("--skip-speed", action="store_true", help="losses only, for a machine that is not quiet")
     options = parser.parse_args(arguments)
     config, default = (load_config(path, ["training.precision=float32"]) for path in (options.config, None))
     if config.data.model_copy(update={"fingerprint": None}) != default.data:
         parser.error(f"--config {options.config}: its data section must be that of configs/multi30k.yaml")
-    make_dataset(config, data_dir=options.data)
+    make_dataset(config, data_dir=DATA)
     row: dict[str, Any] = {"config": options.config.stem}
     if options.seeds:
-        row |= judged([loss_of(config, seed, options.data, options.runs) for seed in range(options.seeds)])
+        row |= judged([loss_of(config, seed) for seed in range(options.seeds)])
     if not options.skip_speed:
-        cost = measured_cost(config, default, options.data)
+        cost = measured_cost(config, default)
         row |= {"ratio": cost.ratio, **asdict(cost), "machine": machine()}
     print(json.dumps(row, ensure_ascii=False))
 
 
-def loss_of(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> float:
+def loss_of(config: Config, seed: int) -> float:
     """Train one seed to its end, which the config fixes, and return its last validation loss (mean of batch means)."""
-    run = trained(config, seed, data_dir, runs_dir)
+    run = trained(config, seed)
     average = load_average(run)
     loss = average.valid_loss_batch_mean if average else run.history()[-1]["valid_loss_batch_mean"]
     say(f"{run.folder.name}: {loss:.4f}")
@@ -103,10 +101,10 @@ def judged(losses: Sequence[float]) -> dict[str, Any]:
     return {"losses": list(losses), "mean": mean, "p": p, "met": p is not None and p < LEVEL}
 
 
-def measured_cost(config: Config, default: Config, data_dir: Path) -> Cost:
+def measured_cost(config: Config, default: Config) -> Cost:
     """Measure the steps of a config, the plain loop's, and a validation, all in turns on a quiet machine."""
-    dataset = Dataset.open(find_dataset(config.data, data_dir))
-    with TemporaryDirectory() as folder, beside_plain(default, data_dir, "float32", BATCHES) as reference:
+    dataset = Dataset.open(find_dataset(config.data, DATA))
+    with TemporaryDirectory() as folder, beside_plain(default, DATA, "float32", BATCHES) as reference:
         trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, CPU)
         valid = trainer.valid_sentences
         plan = trainer.plan()

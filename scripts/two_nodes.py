@@ -95,9 +95,8 @@ class Nodes:
     def close(self) -> None:
         """End what is left."""
         for process in (*self.agents, self._store):
-            if process.poll() is None:
+            with process:  # it is waited for, and its pipe is closed
                 process.terminate()
-                process.wait()
 
     def _workers(self, node: int) -> list[int]:
         """Returns the processes that a node's launcher has started."""

@@ -5,6 +5,7 @@ runs/engines.py.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -12,9 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_cli.config.load import translation_settings
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, no_check
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Wanted, no_check
+from transformer_cli.documents.amounts import missing_numbers
+from transformer_cli.documents.blocks import Block
+from transformer_cli.documents.files import FORMATS, MISSING, TRANSLATED
+from transformer_cli.documents.held import Link
 from transformer_cli.documents.long_lines import Line, readable
-from transformer_cli.documents.markup import Document
+from transformer_cli.documents.markup import parse_html
 from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmError
 from transformer_cli.runs.engines import open_engine
 from transformer_cli.runs.run import Run
@@ -119,7 +124,10 @@ class Translator:
 
     @checked
     def translate(self, sentences: Iterable[str]) -> list[str]:
-        """Returns the translation of each sentence as plain text; the translation of a blank line is empty."""
+        """Returns the translation of each sentence as plain text; the translation of a blank line is empty.
+
+        A sentence may be a text of several lines, which are translated one by one, here and wherever text is given.
+        """
         translator = self.with_options(scores=False, attention=False)
         return [translation.text for translation in translator.translations(sentences)]
 
@@ -138,17 +146,30 @@ class Translator:
 
         Raises DataError for a word that is too long, and ConfigError for options that are about one sentence.
         """
-        languages = self.run.config.data.source, self.run.config.data.into
-        document = Document.parse(html, languages)
-        texts, language = [block.text for block in document.blocks], languages[0]
+        document = parse_html(html, (self.run.config.data.source, self.run.config.data.into))
+        found, _ = self._translate_blocks(document.blocks)
+        return document.render(found)
+
+    def translate_file(self, content: bytes, form: str) -> tuple[bytes, Counter[str]]:
+        """Returns a file with its text translated, and how many texts were translated, were kept, or lack something.
+
+        form: which of FORMATS it has. Raises DataError for what is no such file, and otherwise as `translate_html`.
+        """
+        opened = FORMATS[form].open(content, (self.run.config.data.source, self.run.config.data.into))
+        found, counts = self._translate_blocks(opened.blocks)
+        return opened.render(found), counts + opened.kept
+
+    def _translate_blocks(self, blocks: Sequence[Block]) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
+        """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
+        texts, language = [block.text for block in blocks], self.run.config.data.source
         spans = [
             readable(text, language, self.wording.holder) if is_too_long(text) else [(0, len(text))] for text in texts
         ]
         lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
         translator = self.with_options(split_sentences=True, scores=False)
-        name = "blocks of text, one a line"
-        with progress.bar("translate", len(lines), " texts") as bar:
-            found = list(translator.stream(lines, chunk=max(1, len(lines)), name=name, done=bar.update))
+        translator._check()
+        read = translator._read(lines, 1, "blocks of text, one a line", translator.wording.read)
+        found = translator._translate_all(list(read))
         if self.settings.on_error == "copy":  # all of it, also what was not read
             copied = zip(found, lines, strict=True)
             found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
@@ -156,15 +177,19 @@ class Translator:
         parts = [[next(left) for _ in cuts] for cuts in spans]
         if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
             log.warning("blocks of text that were too long, of %d: %d", len(texts), n_too_long)
-        return document.render(list(map(whole, texts, spans, parts)))
+        counts = Counter(
+            {
+                TRANSLATED: len(texts),
+                MISSING[0]: sum(bool(missing_numbers(each.source, each.text)) for each in found),
+                MISSING[1]: sum(not place for each in _sentences(found) for _, place in each.terms),
+            }
+        )
+        return list(map(whole, texts, spans, parts)), counts
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
-        """Like `translations`, for sentences that the run's source codec has encoded already, with nothing held out."""
-        long_lines, spans = self.wording.long_lines(), self.wording.holder.spans
-        pairs = zip(sentences, encoded, strict=True)
-        lines = [long_lines.line(line) if spans(line) else long_lines.encoded(line, read) for line, read in pairs]
+        """Like `translations`, for sentences that `Wording.encode` has encoded already."""
         self._check()
-        return self._translate_all(lines)
+        return self._translate_all(list(map(self.wording.long_lines().encoded, sentences, encoded)))
 
     def translate_lines(self, lines: Sequence[Line], *, keys: Sequence[int]) -> list[Translation]:
         """Like `translations`, for lines, or parts of them, that are fit for translation.
@@ -225,13 +250,18 @@ class Translator:
         self.engine.refuse(self.settings)
         _ = self.wording.prefix
 
-    def _read(self, lines: Iterable[str], first_line: int, name: str = "") -> Iterator[Line]:
-        """Yield each line as it is translated. Raises DataError, which names the line."""
+    def _read(
+        self, lines: Iterable[str], first_line: int, name: str = "", read: Callable[[str], Line] | None = None
+    ) -> Iterator[Line]:
+        """Yield each line as it is translated. Raises DataError, which names the line.
+
+        read: how it is read (None: as a text that may have several lines).
+        """
         for number, sentence in enumerate(lines, start=first_line):
             if not isinstance(sentence, str):
                 raise ArgumentError(f"line {number}: {sentence!r}, where a str is wanted")
             try:
-                line = self.wording.read(sentence)
+                line = (read or self.wording.read_text)(sentence)
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error.on_command_line}") from None
             yield line
@@ -256,27 +286,47 @@ class Translator:
         left = [len(line.units) for line in lines]  # those that are not yet translated
         written: dict[int, Translation] = {}
 
-        def write(rows: Sequence[int], found: Iterable[Sequence[Hypothesis]]) -> None:
-            n_done = 0
-            for row, hypotheses in zip(rows, found, strict=True):
-                written[row] = self.wording.translation(sentences[row], hypotheses)
-                left[line_of[row]] -= 1
-                n_done += not left[line_of[row]]
-            done(n_done)
+        def write(row: int, *found: Sequence[Hypothesis]) -> None:
+            written[row] = self.wording.translation(sentences[row], *found)
+            left[line_of[row]] -= 1
+            done(int(not left[line_of[row]]))
+
+        settings = self.settings
+        if any(each.line.read.reading.held or each.terms for each in sentences):  # it says where to put them back
+            settings = settings.model_copy(update={"attention": True})
+        if any(each.with_terms for each in sentences):  # whose likelihood is asked
+            settings = settings.model_copy(update={"scores": True})
+
+        def search(wanted: dict[int, Wanted]) -> Iterator[tuple[int, list[Hypothesis]]]:
+            rows = [*wanted]
+            found = self.engine.translate([*wanted.values()], settings, before_step=self._before_step) if rows else ()
+            for places, hypotheses in found:  # others are searched for while these are written
+                yield from zip([rows[place] for place in places], hypotheses, strict=True)
 
         done(left.count(0))
-        blank = [row for row, each in enumerate(sentences) if not each.wanted]
-        write(blank, [[EMPTY]] * len(blank))
-        searched = {row: each.wanted for row, each in enumerate(sentences) if each.wanted}
-        if searched:
-            order, settings = [*searched], self.settings
-            if any(each.line.read.reading.held or each.terms for each in sentences):  # it says where to put them back
-                settings = settings.model_copy(update={"attention": True})
-            searching = self.engine.translate([*searched.values()], settings, before_step=self._before_step)
-            for rows, found in searching:  # others are searched for while these are written
-                write([order[row] for row in rows], found)
-        each = iter(written[row] for row in range(len(sentences)))
-        return [next(each) if line.parts is None else joined(line, [next(each) for _ in line.parts]) for line in lines]
+        again: dict[int, Wanted] = {}
+        without_terms: dict[int, list[Hypothesis]] = {}
+        for row, each in enumerate(sentences):
+            if not each.wanted:
+                write(row, [EMPTY])
+        for row, found in search({row: each.wanted for row, each in enumerate(sentences) if each.wanted}):
+            with_terms = sentences[row].with_terms
+            if with_terms and self.wording.n_lacking(sentences[row], found[0]):
+                again[row], without_terms[row] = with_terms, found
+            else:
+                write(row, found)
+        for row, found in search(again):
+            write(row, without_terms[row], found)
+        parts = iter(written[row] for row in range(len(sentences)))
+        return [
+            next(parts) if line.parts is None else joined(line, [next(parts) for _ in line.parts]) for line in lines
+        ]
+
+
+def _sentences(translations: Iterable[Translation]) -> Iterator[Translation]:
+    """Yield translations, or those of their sentences if they were split."""
+    for each in translations:
+        yield from [each] if each.sentences is None else each.sentences
 
 
 AnyRun = str | Path | Run | Translator

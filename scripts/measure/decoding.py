@@ -1,6 +1,9 @@
 """Decoding, text to text: greedy against plain, beam against greedy, both against CTranslate2 with the same weights."""
 
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +18,7 @@ from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.decoding.interface import longest_translation
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.export import export, write_model
+from transformer_cli.runs.export import write_model
 from transformer_cli.runs.run import find_run
 from transformer_cli.text.vocabulary import EOS, MARKERS, SOS
 from transformer_cli.translation import Translation
@@ -25,6 +28,7 @@ SENTENCES = 1000
 SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length
 GREEDY = TranslationSettings()
 BEAM = TranslationSettings(beam_size=4, length_penalty=1.0)
+FEW = (1, 4, 16)  # sentences that are translated beside another program
 BATCH_TOKENS = (1024, 2048, 4096, 8192)  # CTranslate2 gets the fastest of these
 
 Way = Callable[[Any, int], list[list[str]]]
@@ -91,6 +95,38 @@ def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
         return figures
 
 
+def busy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
+    """Compare greedy search of a few sentences on all threads with one thread, alone and beside a spinning program."""
+    threads, found = torch.get_num_threads(), []
+
+    def translate(count: int, threads: int) -> None:
+        torch.set_num_threads(threads)
+        for start in range(0, 2 * max(FEW), count):
+            translator.translations(sentences[start : start + count])
+
+    for count in FEW:
+        for state, programs in (("alone", 0), ("beside one program", 1)):
+            say(f"busy: {count} at a time, {state}, on {threads} threads and on one")
+            with _spinning(programs):
+                seconds = alternate([partial(translate, count, each) for each in (threads, 1)], rounds=rounds)
+            ms = (1000 * taken * count / (2 * max(FEW)) for taken in seconds)
+            found.append(Figure("busy", f"sentences at a time: {count}, {state}", "ms", *ms))
+    torch.set_num_threads(threads)
+    return found
+
+
+@contextmanager
+def _spinning(programs: int) -> Iterator[None]:
+    """Run this many other programs that never rest during the block."""
+    spinning = [subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for program in spinning:
+            program.kill()
+            program.wait()
+
+
 def ctranslate2_speed(
     translator: Translator,
     sentences: Sequence[str],
@@ -134,39 +170,21 @@ def ctranslate2_speed(
     return figures
 
 
-def exported_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
-    """Compare exported runs, text to text, with CTranslate2 on the same files, which is given tokens and leaves them.
-
-    CTranslate2 gets its fastest threads and batches.
-    """
-    import ctranslate2
-
-    figures, threads = [], torch.get_num_threads()
-    words = _cut(translator, sentences)
-    for quantization in ("float32", "int8"):
-        with TemporaryDirectory() as temporary:
-            exported = export(translator.run.folder, Path(temporary) / "exported", quantization=quantization)
-            opened = Translator(exported, "cpu")
-            make_engine = partial(ctranslate2.Translator, str(exported.folder))
-            ready = fastest(
-                make_engine, lambda engine, size: _translated(engine, words, size, translator, GREEDY), threads
-            )
-            torch.set_num_threads(threads)  # CTranslate2 changes it
-            say(f"exported: in {quantization}, CTranslate2 with ready tokens")
-            opened.translate(sentences)
-            seconds = alternate((partial(opened.translate, sentences), ready), rounds=rounds)
-        figures.append(Figure("exported", quantization, "sentences/s", *(len(sentences) / taken for taken in seconds)))
-    return figures
-
-
 def text_to_text(translator: Translator, sentences: Sequence[str], settings: TranslationSettings) -> Way:
     """Returns a way to translate with CTranslate2 that cuts text into tokens and puts text together, as we do."""
-    codecs = translator.run.codecs
+    codecs, source_names = translator.run.codecs, translator.run.codecs.source.names()
     ids = {token: index for index, token in enumerate(codecs.target.names())}
+    options = {
+        "beam_size": settings.beam_size,
+        "length_penalty": settings.length_penalty,
+        "batch_type": "tokens",
+        "max_decoding_length": longest_translation(TranslationSettings(max_tokens=10_000), 0, translator.max_length),
+    }
 
     def translate(engine: Any, size: int) -> list[list[str]]:
-        words = _cut(translator, sentences)
-        tokens = _translated(engine, words, size, translator, settings)
+        words = [[source_names[index] for index in codecs.source.encode(sentence).ids] for sentence in sentences]
+        found = engine.translate_batch(words, max_batch_size=size, **options)
+        tokens = [each.hypotheses[0] for each in found]
         for each in tokens:
             codecs.target.text([ids[token] for token in each])
         return tokens
@@ -185,25 +203,6 @@ def fastest(make_engine: Callable[..., Any], translate: Way, threads: int) -> Ca
         say(f"ctranslate2, {share}: batches of {', '.join(map(str, BATCH_TOKENS))} tokens")
         found += zip(alternate(ways, rounds=2), ways, strict=True)
     return min(found, key=lambda pair: pair[0])[1]  # the other engine ends here, with its threads
-
-
-def _cut(translator: Translator, sentences: Sequence[str]) -> list[list[str]]:
-    codec = translator.run.codecs.source
-    names = codec.names()
-    return [[names[index] for index in codec.encode(sentence).ids] for sentence in sentences]
-
-
-def _translated(
-    engine: Any, words: Sequence[list[str]], size: int, translator: Translator, settings: TranslationSettings
-) -> list[list[str]]:
-    options = {
-        "beam_size": settings.beam_size,
-        "length_penalty": settings.length_penalty,
-        "max_batch_size": size,
-        "batch_type": "tokens",
-        "max_decoding_length": longest_translation(TranslationSettings(max_tokens=10_000), 0, translator.max_length),
-    }
-    return [found.hypotheses[0] for found in engine.translate_batch(words, **options)]
 
 
 def _matrix_share(model: Transformer, done: Sequence[Translation], seconds: float) -> float:

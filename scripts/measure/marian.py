@@ -1,9 +1,11 @@
 """Training beside Marian's own (pymarian): the same shape, ids and batches of sentences, on the CPU."""
 
+import itertools
 import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -12,18 +14,21 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from measure import steady
 from measure.figures import Figure, Unavailable, say, take_turns
-from measure.training import precisions
+from measure.training import CPU, precisions
 from transformer_cli.compute.devices import MOST_LANES
 from transformer_cli.config.schema import Config
+from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.runs.run import Run
 from transformer_cli.text.vocabulary import SPECIALS, UNK
+from transformer_cli.training.trainer import Trainer
 
 VERSION = "1.12.42"
 SHOWN_AFTER = 8  # updates: from one line of Marian's log to the next
 SHOWN = re.compile(r" after ([\d,]+) : Time ([\d.]+)s")
 SECONDS = 10.0  # of ours in each turn
+WARM_UP = 3  # steps, which are slower at first
 
 
 def marian_speed(config: Config, data_dir: Path, *, rounds: int = 5, lines: int = 4) -> list[Figure]:
@@ -33,19 +38,33 @@ def marian_speed(config: Config, data_dir: Path, *, rounds: int = 5, lines: int 
     """
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     threads, ours = min(torch.get_num_threads(), MOST_LANES), precisions()
-    works = [steady.steps(config, data_dir, each) for each in ours]
+    works = [steps(config, data_dir, each) for each in ours]
     with TemporaryDirectory() as folder:
         sizes = [len(dataset.codecs.source), len(dataset.codecs.target)]
         options = [*_text(dataset.split("train"), sizes, Path(folder)), *_shape(config), "--cpu-threads", str(threads)]
         theirs = partial(_seconds_of_marian, options, lines)
         say(f"marian: training in {', '.join(ours)}, then Marian's; s for 1,000 target tokens, with {threads} threads")
         for work in works:
-            steady.warm_up(work)
+            list(itertools.islice(work, WARM_UP))
         *seconds, reference = take_turns((*(partial(_seconds_of_ours, work) for work in works), theirs), rounds=rounds)
     return [
         Figure("marian", precision, "target tokens/s", 1000 / taken, 1000 / reference)
         for precision, taken in zip(ours, seconds, strict=True)
     ]
+
+
+def steps(config: Config, data_dir: Path, precision: str) -> Iterator[int]:
+    """Take step after step of ours, each on a fresh batch; yields its target tokens, <eos> included."""
+    training = config.training.model_copy(update={"precision": precision})
+    config = config.model_copy(update={"training": training})
+    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    with TemporaryDirectory() as folder:
+        trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, CPU)
+    split, usable = trainer.train_sentences.split, trainer.train_sentences.rows
+    for epoch in itertools.count(1):
+        for rows in plan_epoch(split, usable, config.training, epoch):
+            trainer.step([rows])
+            yield int(target_tokens(split, rows).sum())
 
 
 def pymarian(*command: str) -> "subprocess.CompletedProcess[str]":
@@ -92,7 +111,11 @@ def _shape(config: Config) -> list[str]:
 
 
 def _seconds_of_ours(work: Iterator[int]) -> float:
-    return 1000 / steady.speed(work, SECONDS)
+    """Returns the seconds for 1,000 target tokens, over SECONDS or a little more: what was begun is finished."""
+    tokens, started = 0, time.perf_counter()
+    while (taken := time.perf_counter() - started) < SECONDS:
+        tokens += next(work)
+    return 1000 * taken / tokens
 
 
 def _seconds_of_marian(options: list[str], lines: int) -> float:

@@ -13,24 +13,6 @@ SENTENCE = "Der alte Hund singt im Park."
 SAMPLE = ("--set", "decoding.sample=true", "--set", "decoding.temperature=4", "--set", "decoding.seed=3")
 
 
-@pytest.mark.parametrize("command", ["translate", "evaluate"])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ("--set", "decoding.beam=4"),
-            "--set decoding.beam=4: decoding.beam: unknown key; did you mean decoding.beam_size?",
-        ),
-        (("--beam-size", 0), "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
-    ],
-)
-def test_decoding_setting_that_cannot_be_is_one_line(
-    refused: Refused, project: Path, command: str, arguments: tuple[object, ...], message: str
-) -> None:
-    sentence = () if command == "evaluate" else (SENTENCE,)
-    assert refused(command, *arguments, *sentence, cwd=project).startswith(f"tfm: error: {message}")
-
-
 def test_translate_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> None:
     options = ("--beam-size", 4, "--n-best", 2)
     code, out, _ = tfm("translate", *options, SENTENCE, " ", "Hund", cwd=project)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.system.locks import exclusive
 
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
@@ -113,11 +112,11 @@ def test_inspect_vectors_needs_no_run(tfm: Tfm, tmp_path: Path) -> None:
     code, out, _ = tfm(*command, "--query", "cat", "--json", cwd=tmp_path)
     found = json.loads(out)
     assert (code, found.keys()) == (0, WORDS_KEYS)
-    assert (found["words"], found["without_vector"], found["queries"]) == (
+    assert [found[key] for key in ("words", "without_vector", "queries")] == [
         ["The", "cat", "the", "mat"],
         ["on"],
         ["cat"],
-    )
+    ]
     assert found["scores"] == [[0.0, pytest.approx(4 / 3**0.5), 0.0, 0.0]]
     assert sum(found["weights"][0]) == pytest.approx(1.0)
     assert (len(found["vectors"]), len(found["context_vectors"][0])) == (4, 3)
@@ -131,18 +130,6 @@ def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
     refused = "tfm: error: other.jpg: not the name of a picture that can be drawn; let it end in .svg, .pdf or .png\n"
     for command in (("curves", "--output"), ("inspect", "a", "--output")):
         assert tfm(*command, "other.jpg", cwd=workspace) == (1, "", refused)
-
-
-def test_train_one_run_in_two_processes_is_refused(tfm: Tfm, corpus: Path, workspace: Path) -> None:
-    before = (workspace / "runs/tiny/history.jsonl").read_bytes()
-    with exclusive(workspace / "runs/.tiny.lock"):
-        code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--fresh", cwd=workspace)
-    assert (code, err) == (
-        1,
-        "tfm: error: runs/tiny is being trained by another process; wait for it, or give --set name=tiny-2 to "
-        "train another run\n",
-    )
-    assert (workspace / "runs/tiny/history.jsonl").read_bytes() == before
 
 
 def test_train_with_a_file_in_place_of_runs_is_one_line(tfm: Tfm, corpus: Path, workspace: Path) -> None:

@@ -3,7 +3,6 @@
 tests/pretended.py says what such a device refuses. A real one is needed for speed and rounding, not for this.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from kinds import TrainTiny
 from pretended import PretendedDevice, is_moved, pretended_gpus
-from transformer_cli.config.load import load_config
 from transformer_cli.evaluation.evaluate import evaluate
-from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.model import loss
 from transformer_cli.model.loss import token_losses
 from transformer_cli.runs.run import Run
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
-from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
 SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das alte Kind singt zu Hause."]
@@ -36,14 +33,12 @@ def gpu(request: pytest.FixtureRequest) -> Iterator[PretendedDevice]:
 
 
 @pytest.fixture
-def train_there(corpus: Path, project: Path, tmp_path: Path, gpu: PretendedDevice) -> Callable[..., Run]:
+def train_there(train_tiny: TrainTiny, tmp_path: Path, gpu: PretendedDevice) -> Callable[..., Run]:
     """Train the tiny run on the pretended device in tmp_path/runs, for an epoch of one step unless it is set."""
 
     def train_with(*overrides: str) -> Run:
-        few = ("training.epochs=1", "training.batch_size=200")
-        device = f"training.device={gpu.device.type}"
-        config = load_config(corpus / "tiny.yaml", [*few, device, *overrides])
-        return train(config, data_dir=project / "data", runs_dir=tmp_path / "runs")
+        few = ("training.epochs=1", "training.batch_size=200", f"training.device={gpu.device.type}")
+        return train_tiny(tmp_path / "runs", *few, *overrides)
 
     return train_with
 
@@ -78,35 +73,25 @@ def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) ->
 @pytest.mark.parametrize(
     ("gpu", "settings"),
     [
-        ("cuda:0", ()),
-        ("mps", ()),
+        ("mps", ("model.dropout=0.3",)),  # which follows from the step's number there too
         ("cuda:0", ("model.tie_embeddings=target+output", "training.freeze=[encoder]", "training.clip_grad_norm=null")),
-        (
-            "cuda:0",
-            ("training.batch_by=tokens", "training.batch_size=700", "training.label_smoothing=0.1", "model.norm=pre"),
-        ),
-        ("cuda:0", ("model.positions=sinusoidal", "training.accumulate=3")),
+        ("cuda:0", ("training.batch_by=tokens", "training.batch_size=700", "training.accumulate=3", "model.norm=pre")),
+        ("cuda:0", ("model.positions=sinusoidal", "training.label_smoothing=0.1")),
     ],
-    ids=["cuda", "mps", "frozen", "tokens", "sinusoidal"],
+    ids=["mps", "frozen", "tokens", "sinusoidal"],
     indirect=["gpu"],
 )
-def test_train_on_a_device_resumes_and_averages(
+def test_train_on_a_device_resumes_and_averages_as_uncut(
     train_there: Callable[..., Run], gpu: PretendedDevice, settings: tuple[str, ...]
 ) -> None:
-    train_there(*settings, "training.average=2", "training.epochs=2")
-    run = train_there(*settings, "training.average=2", "training.epochs=3")
-    assert [entry["epoch"] for entry in run.history()] == [1, 2, 3]
-    assert run.has_checkpoint("average")
+    settings = (*settings, "training.average=2")
+    train_there(*settings, "training.epochs=2")
+    cut = train_there(*settings, "training.epochs=3")
+    whole = train_there(*settings, "name=whole", "training.epochs=3")
+    for name in ("last", "average"):
+        one, other = (load_file(run.checkpoint(name) / "model.safetensors") for run in (cut, whole))
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
     assert gpu.n_operations > 500
-
-
-def test_train_on_a_device_resumed_equals_uncut(train_there: Callable[..., Run]) -> None:
-    """Dropout follows from the step's number there too."""
-    train_there("name=cut", "model.dropout=0.3")
-    cut = train_there("name=cut", "model.dropout=0.3", "training.epochs=2")
-    whole = train_there("name=whole", "model.dropout=0.3", "training.epochs=2")
-    one, other = (load_file(run.checkpoint("last") / "model.safetensors") for run in (cut, whole))
-    assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
 @pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
@@ -154,14 +139,6 @@ def test_train_on_a_device_begins_with_vectors(
     assert run.folder == resumed.folder
 
 
-def test_train_on_a_device_begins_with_another_runs_weights(
-    train_there: Callable[..., Run], tiny: Run, tmp_path: Path
-) -> None:
-    shutil.copytree(tiny.folder, tmp_path / "runs/first")
-    run = train_there("name=second", "training.initialize_from=first")
-    assert run.history()[0]["valid_loss"] < tiny.history()[0]["valid_loss"]
-
-
 @pytest.mark.parametrize(
     ("gpu", "decoding"),
     [
@@ -198,13 +175,6 @@ def test_inspect_on_a_device(tiny: Run, gpu: PretendedDevice) -> None:
     assert not any(is_moved(each) for each in tensors)
     assert inspection.repetitions()
     assert len(inspection.maps()) == 6
-
-
-def test_score_on_a_device(tiny: Run, translator: Translator, gpu: PretendedDevice) -> None:
-    pairs = [("Der Hund läuft.", "The dog runs."), ("", "")]
-    found = list(score_pairs(Translator(tiny, str(gpu.device)), pairs))
-    expected = list(score_pairs(translator, pairs))
-    assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in expected], abs=1e-4)
 
 
 def test_evaluate_on_a_device(workspace: Path, gpu: PretendedDevice) -> None:

@@ -44,17 +44,10 @@ def test_subwords_run_copied_elsewhere_translates(tfm: Tfm, trained: Path, tmp_p
     assert first[0].isupper()  # cased, where nothing else is said
 
 
-def test_subwords_tokens_of_evaluate_are_one_line_with_spaces_marked(tfm: Tfm, trained: Path) -> None:
-    _, tokens, _ = tfm("evaluate", "--output", "texts", "--output-tokens", "-", cwd=trained)
-    texts = (trained / "texts").read_text(encoding="utf-8").splitlines()
-    assert [line.replace(" ", "").replace("▁", " ") for line in tokens.splitlines()] == [f" {each}" for each in texts]
-    _, text, _ = tfm("translate", "Der alte Hund singt.", cwd=trained)
-    _, out, _ = tfm("translate", "--json", "Der alte Hund singt.", cwd=trained)
-    assert "".join(json.loads(out)["tokens"]) == f" {text.strip()}"
-
-
-def test_subwords_evaluate_scores_words(tfm: Tfm, trained: Path) -> None:
-    code, out, _ = tfm("evaluate", "--json", cwd=trained)
+def test_evaluate_subwords_scores_words_and_marks_spaces_of_tokens(tfm: Tfm, trained: Path) -> None:
+    code, out, _ = tfm("evaluate", "--json", "--output", "texts", "--output-tokens", "tokens", cwd=trained)
+    texts, tokens = ((trained / name).read_text(encoding="utf-8").splitlines() for name in ("texts", "tokens"))
+    assert [line.replace(" ", "").replace("▁", " ") for line in tokens] == [f" {each}" for each in texts]
     (result,) = json.loads(out)["results"]
     assert code == 0
     assert "case:mixed" in result["bleu_signature"]
@@ -69,20 +62,3 @@ def test_subwords_inspect_shows_a_space_as_a_space(tfm: Tfm, trained: Path, monk
     labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
     assert labels[:2] == ["<sos>", " Der"]
     assert "".join(labels[1:-1]) == " Der <0xE6><0xBC><0xA2> alte"
-
-
-def test_subwords_codecs_of_a_run_prepare_and_train_new_text(
-    tfm: Tfm, corpus: Path, trained: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(trained, tmp_path / "mine")
-    own = shutil.copytree(corpus, tmp_path / "own")
-    (own / "train.de").write_text((own / "train.de").read_text().replace("Hund", "Quokka"), encoding="utf-8")
-    chosen = ["--config", own / "tiny.yaml", *arguments(name="new", **{"data.codec": "tiny", "training.epochs": "1"})]
-    for command in ("prepare", "train", "train"):  # the second time, to find nothing left to do
-        code, _, err = tfm(command, *chosen, cwd=tmp_path / "mine")
-        assert code == 0, err
-    models = [(tmp_path / f"mine/runs/{run}/source.subwords.model").read_bytes() for run in ("tiny", "new")]
-    assert models[0] == models[1]
-    shutil.rmtree(tmp_path / "mine/runs/tiny")
-    code, _, err = tfm("evaluate", "--run", "new", cwd=tmp_path / "mine")  # the dataset is pinned by now
-    assert code == 0, err

@@ -1,8 +1,6 @@
 """scripts/benchmark.py: what it counts, and that each kind of section still runs. No figure is judged."""
 
 import json
-import subprocess
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,22 +8,14 @@ import numpy as np
 import pytest
 
 import benchmark
-from measure import busy, commands, figures, marian, steady, training, work
-from measure.figures import Figure, Unavailable, alternate
+from measure import commands, figures, marian, training, work
+from measure.figures import Figure, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
+from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.text.lines import read_lines
-from transformer_cli.text.vocabulary import UNK
 
 HAS_MARIAN = find_spec("pymarian") is not None
-
-
-@pytest.fixture(autouse=True)
-def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "PAUSE_S", 0.0)
-    monkeypatch.setattr(work, "MATRIX", 32)
 
 
 def test_alternate_ways_take_turns_and_each_gets_its_median(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,40 +63,6 @@ def test_benchmark_section_that_cannot_be_measured_says_why(
     assert capsys.readouterr().out.endswith(f"greedy: not measured: {reason}\nstart: not measured: {reason}\n")
 
 
-def test_marian_is_given_our_ids_and_timed_from_the_second_line_of_its_log(
-    corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, found = load_config(corpus / "tiny.yaml"), dict[str, list[str]]()
-    log = (
-        "Up. 8 : Cost 9.1 * 900 @ 16 after 900 : Time 9.00s : 100\nUp. 16 : Cost 9.0 * 500 @ 9 after 1,400 : Time 0.25s"
-    )
-
-    def pretended(*command: str) -> "subprocess.CompletedProcess[str]":
-        at = command.index("--train-sets")
-        found["lines"] = list(read_lines(Path(command[at + 2])))
-        found["words"] = [line.split('"')[1] for line in read_lines(Path(command[at + 5]))]
-        found["command"] = list(command)
-        return subprocess.CompletedProcess(command, 0, "", log)
-
-    monkeypatch.setattr(marian, "pymarian", pretended)
-    monkeypatch.setattr(marian, "SECONDS", 0.01)
-    figure, *_ = marian.marian_speed(config, project / "data", rounds=1, lines=2)
-    assert (figure.name, figure.reference) == ("float32", 2000)
-    dataset = Dataset.open(find_dataset(config.data, project / "data"))
-    side = dataset.split("train").target
-    assert [line.split() for line in found["lines"]] == [
-        ["<unk>" if index == UNK else str(index) for index in side[row]] for row in range(len(side))
-    ]
-    assert found["words"] == ["</s>", "<unk>", *map(str, range(4, len(dataset.codecs.target)))]
-    assert found["command"][found["command"].index("--mini-batch") + 1] == "16"
-
-
-def test_marian_that_is_not_installed_is_named_with_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marian, "find_spec", lambda _: None)
-    with pytest.raises(Unavailable, match=r"^Marian is not installed: .* -m pip install pymarian==1\.12\.42$"):
-        marian.pymarian("train")
-
-
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux only")
 def test_benchmark_runs_each_kind_of_section(
@@ -114,44 +70,22 @@ def test_benchmark_runs_each_kind_of_section(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "exported", "train", "memory", "busy", *["marian"] * HAS_MARIAN]
-    small = busy.Work("tiny", ("train", "data", "float32", tiny))
+    sections = ["greedy", "ctranslate2", "busy", "train", "memory", *["marian"] * HAS_MARIAN]
     monkeypatch.chdir(workspace)
-    monkeypatch.setattr(benchmark, "SMALL", corpus / "subwords.yaml")
+    monkeypatch.setattr(figures, "PAUSE_S", 0.0)
+    monkeypatch.setattr(work, "MATRIX", 32)
     monkeypatch.setattr(benchmark, "load_config", lambda path=tiny: load_config(path))
     monkeypatch.setattr(
         benchmark, "training_memory", lambda name, data: commands.training_memory(name, data, "--config", tiny)
     )
-    monkeypatch.setattr(benchmark, "busy_speed", lambda _: busy.busy_speed([small], rounds=1, seconds=0.01))
     monkeypatch.setattr(commands, "STEPS", 3)
     monkeypatch.setattr(marian, "SECONDS", 0.01)
     benchmark.main(["--json", *(word for section in sections for word in ("--only", section))])
     found = json.loads(capsys.readouterr().out)
     assert found["not_measured"] == {}
     assert {each["section"] for each in found["figures"]} == set(sections)
-    marked = {key for key in benchmark.MARKS if key[0] in ("greedy", "ctranslate2", "exported")}
+    marked = {key for key in benchmark.MARKS if key[0] in ("greedy", "ctranslate2")}
     assert marked <= {(each["section"], each["name"]) for each in found["figures"]}
     alike = {each["name"]: each["ours"] for each in found["figures"] if each["unit"] == "%"}
     assert alike["the same translations as the reference"] == alike["the same translations, float32"] == 100
     assert alike["the same translations, int8"] > 80
-
-
-def test_each_work_counts_its_target_tokens(corpus: Path, project: Path) -> None:
-    steps = steady.train(project / "data", "float32", str(corpus / "tiny.yaml"))
-    lines = list(read_lines(corpus / "train.en"))
-    assert 16 * 5 < next(steps) < 16 * max(len(line) for line in lines)
-    translations = steady.greedy(project / "data", str(project / "runs/tiny"))
-    assert next(translations) == next(translations) > 30
-
-
-def test_the_speed_of_steady_work_is_that_of_the_time_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-
-    def work() -> Iterator[int]:
-        while True:
-            clock[0] += 1.0
-            yield 100
-
-    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
-    assert steady.speed(work(), 2.5) == 100.0
-    assert clock == [3.0]

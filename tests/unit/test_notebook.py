@@ -32,9 +32,3 @@ def test_notebook_keeps_few_small_outputs_and_no_error() -> None:
     assert not any("error" in each for each in shown)
     assert not any(output.get("name") == "stderr" for cell in cells("code") for output in cell["outputs"])
     assert NOTEBOOK.stat().st_size < MOST_BYTES
-
-
-def test_notebook_says_first_which_run_it_needs() -> None:
-    first = "".join(cells("markdown")[0]["source"])
-    assert "tfm prepare --config demo\n    tfm train --config demo\n" in first
-    assert "'.[notebook]'" in first

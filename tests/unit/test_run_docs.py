@@ -27,9 +27,6 @@ def test_commands_are_in_blocks_that_are_run() -> None:
     command = re.compile(r"^(tfm|make|pip|python|torchrun) ", re.MULTILINE)
     unmarked = [block.place for block in BLOCKS if not block.commands() and command.search(block.text)]
     assert unmarked == [], "mark the block as sh"
-
-
-def test_some_blocks_are_quick() -> None:
     assert sum(block.is_quick() for block in BLOCKS) >= 4
 
 

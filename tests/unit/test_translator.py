@@ -1,9 +1,9 @@
 """Translator: what is read and written in which order, and what stands for a word that it does not know."""
 
-import logging
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,6 @@ from transformer_cli.text.vocabulary import EOS
 from transformer_cli.translation import Translation, whole
 from transformer_cli.translator import Translator
 
-log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is said here
-
 
 @pytest.fixture(scope="module")
 def sentences(corpus: Path) -> list[str]:
@@ -43,10 +41,13 @@ def assert_same(some: Sequence[Translation], others: Sequence[Translation]) -> N
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 1000])
-def test_a_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
-    translator: Translator, sentences: list[str], chunk: int
+@pytest.mark.parametrize(
+    ("chunk", "tokens", "furthest"), [(1, None, 1), (3, None, 3), (1000, None, 32), (1000, 20, 14)]
+)
+def test_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
+    translator: Translator, sentences: list[str], chunk: int, tokens: int | None, furthest: int, monkeypatch: Any
 ) -> None:
+    monkeypatch.setattr(module, "CHUNK_TOKENS", tokens or module.CHUNK_TOKENS)
     read: list[str] = []
 
     def lines() -> Iterator[str]:
@@ -60,19 +61,7 @@ def test_a_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
         ahead.append(len(read) - index)
         texts.append(translation.text)
     assert texts == translator.translate(sentences)
-    assert max(ahead) == min(chunk, len(sentences))
-
-
-def test_a_stream_of_long_lines_is_translated_in_smaller_parts(
-    translator: Translator, sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "CHUNK_TOKENS", 20)
-    read: list[str] = []
-    ahead = []
-    for index, _ in enumerate(translator.stream((read.append(line) or line for line in sentences), chunk=1000)):  # type: ignore[func-returns-value]
-        ahead.append(len(read) - index)
-    assert len(ahead) == len(sentences)
-    assert max(ahead) < 20
+    assert max(ahead) == furthest
 
 
 def test_a_model_without_a_last_position_takes_as_many_tokens_as_a_line_may_have_characters(
@@ -88,10 +77,10 @@ def test_a_model_without_a_last_position_takes_as_many_tokens_as_a_line_may_have
 @pytest.mark.parametrize(
     ("sentence", "max_tokens", "longest"),
     [
-        pytest.param("Der alte Hund", 1, 1, id="max_tokens"),
-        pytest.param("Der alte Hund", 99, 14, id="the model's positions"),
-        pytest.param("Hund", None, 12, id="twice the source and ten"),
-        pytest.param("Der alte Hund", None, 14, id="the model's positions before twice the source and ten"),
+        ("Der alte Hund", 1, 1),  # max_tokens
+        ("Der alte Hund", 99, 14),  # the model's positions
+        ("Hund", None, 12),  # twice the source and ten
+        ("Der alte Hund", None, 14),  # the model's positions, before twice the source and ten
     ],
 )
 def test_a_model_that_never_ends_is_stopped(project: Path, sentence: str, max_tokens: int | None, longest: int) -> None:
@@ -107,59 +96,35 @@ def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> N
         translator.translate("Hallo")
 
 
-def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
-    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("n_sentences", "batches"), [(1, [1]), (2, [1, 1]), (7, [2, 2, 3])])
+def test_translations_share_threads_among_batches_and_find_the_same_or_their_error(
+    translator: Translator,
+    sentences: Sequence[str],
+    monkeypatch: pytest.MonkeyPatch,
+    n_sentences: int,
+    batches: list[int],
 ) -> None:
-    monkeypatch.setattr(decoder, "BATCH_POSITIONS", 40)
-    alone = translator.translations(sentences)
-    seen = set()
+    chosen, seen = sentences[:n_sentences], list[tuple[int, int, bool]]()
+    alone = translator.translations(chosen)
 
-    def watched(*arguments: Any, **settings: Any) -> list[list[Hypothesis]]:
-        seen.add((threading.get_ident(), torch.get_num_threads()))
-        return decode(*arguments, **settings)
-
-    def fail(*_: Any, **__: Any) -> list[list[Hypothesis]]:
-        raise DataError("no")
+    def watched(models: Any, batch: Sequence[Any], *arguments: Any, **named: Any) -> list[list[Hypothesis]]:
+        seen.append((len(batch), torch.get_num_threads(), threading.current_thread() is threading.main_thread()))
+        if n_failed:
+            raise DataError("no")
+        return decode(models, batch, *arguments, **named)
 
     monkeypatch.setattr(decoder, "decode", watched)
     torch.set_num_threads(3)
     try:
-        together = Translator(translator.run, "cpu").translations(sentences)
-        assert torch.get_num_threads() == 3
-        assert {threads for _, threads in seen} == {1}
-        assert threading.get_ident() not in {thread for thread, _ in seen}
-        assert_same(together, alone)
-        monkeypatch.setattr(decoder, "decode", fail)
+        n_failed = 0
+        assert_same(translator.translations(chosen), alone)
+        assert sorted(seen) == [(n, 1, False) for n in batches]
+        n_failed = 1
         with pytest.raises(DataError, match="no"):
-            Translator(translator.run, "cpu").translations(sentences)
+            translator.translations(chosen)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(1)  # as in all tests
-
-
-def test_few_sentences_become_as_many_batches_as_threads_with_one_thread_each(
-    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[int, int]] = []
-
-    def watched(models: Any, batch: Sequence[Any], *arguments: Any, **named: Any) -> list[list[Hypothesis]]:
-        seen.append((len(batch), torch.get_num_threads()))
-        return decode(models, batch, *arguments, **named)
-
-    monkeypatch.setattr(decoder, "decode", watched)
-    found = {}
-    for threads in (1, 3):
-        torch.set_num_threads(threads)
-        try:
-            for count in (1, 2, 7):
-                found[threads, count] = translator.translations(sentences[:count]), sorted(seen)
-                seen.clear()
-        finally:
-            torch.set_num_threads(1)  # as in all tests
-    assert [found[1, count][1] for count in (1, 2, 7)] == [[(1, 1)], [(2, 1)], [(7, 1)]]
-    assert [found[3, count][1] for count in (1, 2, 7)] == [[(1, 1)], [(1, 1), (1, 1)], [(2, 1), (2, 1), (3, 1)]]
-    for count in (1, 2, 7):
-        assert_same(found[3, count][0], found[1, count][0])
 
 
 # How to search
@@ -167,14 +132,6 @@ def test_few_sentences_become_as_many_batches_as_threads_with_one_thread_each(
 
 BEAM = {"n_best": 3, "beam_size": 4}
 SAMPLES = {"n_best": 3, "sample": True, "temperature": 3.0}
-
-
-def test_options_have_the_names_of_the_command_line(translator: Translator) -> None:
-    named = translator.with_options(beam_size=4, n_best=3, prefix="the young")
-    assert translator.settings == TranslationSettings()
-    again = named.with_options("decoding.length_penalty=0.5", max_tokens=3)
-    expected = {"beam_size": 4, "n_best": 3, "prefix": "the young", "max_tokens": 3, "length_penalty": 0.5}
-    assert again.settings == TranslationSettings.model_validate(expected)
 
 
 def test_without_scores_greedy_search_finds_the_same_and_says_none(
@@ -197,10 +154,6 @@ def test_the_n_best_are_a_translation_and_its_alternatives(
         for other in each.alternatives:
             assert (other.source, other.source_tokens, other.alternatives) == (each.source, each.source_tokens, [])
             assert other.tokens == translator.run.codecs.target.tokens(other.ids)
-
-
-def _drawn(translation: Translation) -> list[str]:
-    return [each.text for each in (translation, *translation.alternatives)]
 
 
 @pytest.mark.parametrize(
@@ -227,9 +180,8 @@ def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
 ) -> None:
     beginning = by_subwords.with_options(prefix=prefix, **settings)
     line, blank = beginning.translations(["Der alte Hund singt im Park.", " "])
-    assert all(text.startswith(prefix) for text in _drawn(line))
-    assert all("\n" not in text for text in _drawn(line))
-    assert _drawn(blank) == [""]
+    assert all(each.text.startswith(prefix) and "\n" not in each.text for each in (line, *line.alternatives))
+    assert (blank.text, blank.alternatives) == ("", [])
 
 
 @pytest.mark.parametrize(
@@ -237,12 +189,7 @@ def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
     [
         ("(" * 4001, None, "Hund", "^prefix has more than 4,000 characters; shorten it$"),
         ("The quokka", None, "Hund", "^prefix: the model cannot write 'quokka', which is not in its vocabulary"),
-        (
-            "dog " * 15,
-            None,
-            "Der alte Hund singt.",
-            "^line 8: prefix has 15 tokens, but the translation may have 14; ",
-        ),
+        ("dog " * 15, None, "Der alte Hund.", "^line 8: prefix has 15 tokens, but the translation may have 14; "),
         ("dog " * 13, None, "Hund", "^line 8: prefix has 13 tokens, but the translation may have 12; "),
         ("dog " * 4, 3, "Hund", "^line 8: prefix has 4 tokens, but the translation may have 3; "),
     ],
@@ -259,30 +206,20 @@ def test_a_prefix_that_cannot_be_written_is_an_error(
 # Several runs
 
 
-@pytest.mark.parametrize(
-    ("change", "difference"),
-    [
-        ("data.source=fr", "data.source: de and fr"),
-        ("data.lowercase=false", "data.lowercase: true and false"),
-    ],
-)
-def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, change: str, difference: str) -> None:
+def test_translator_load_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path) -> None:
     unlike = Path(shutil.copytree(tiny.folder, tmp_path / "unlike"))
-    set_config(unlike, load_config(unlike / "config.yaml", [change]))
-    with pytest.raises(ConfigError) as refused:
+    set_config(unlike, load_config(unlike / "config.yaml", ["data.lowercase=false"]))
+    with pytest.raises(
+        ConfigError, match=r"because their codecs differ \(data\.lowercase: true and false\); name runs"
+    ):
         Translator.load(tiny.folder, unlike, device="cpu")
-    assert str(refused.value) == (
-        f"{tiny.folder} and {unlike} cannot translate together, because their codecs differ ({difference}); "
-        "name runs of one dataset"
-    )
 
 
-def test_with_options_takes_numbers_of_numpy(translator: Translator) -> None:
-    sentence = "Der alte Hund singt im Park."
-    numbers: dict[str, Any] = {"beam_size": np.int64(3), "n_best": np.int32(2), "length_penalty": np.float32(0.5)}
-    named = translator.with_options(**numbers)
-    wanted = translator.with_options(beam_size=3, n_best=2, length_penalty=0.5)
-    assert named.translations([sentence]) == wanted.translations([sentence])
+def test_with_options_takes_numbers_of_numpy_and_adds_to_those_before(translator: Translator) -> None:
+    numbers: dict[str, Any] = {"beam_size": np.int64(3), "n_best": np.int32(2)}
+    named = translator.with_options(**numbers).with_options("decoding.length_penalty=0.5")
+    wanted = TranslationSettings(beam_size=3, n_best=2, length_penalty=0.5)
+    assert (named.settings, translator.settings) == (wanted, TranslationSettings())
 
 
 def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translator) -> None:
@@ -298,12 +235,10 @@ def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translato
         ({"on_error": "bogus"}, r"^on_error=bogus: must be stop, blank, copy or truncate, not bogus$"),
         ({"n_best": "many"}, r"^n_best=many: must be a whole number, not many$"),
         ({"n_best": 2}, r"^n_best=2: a beam of 1 does not hold so many"),
-        ({"max_tokens": 0}, r"^max_tokens=0: must be at least 1, not 0$"),
         ({"max_tokens": 2.5}, r"^max_tokens=2.5: must be a whole number, not 2\.5$"),
         ({"prefix": None}, r"^prefix=None: must be text, or ids of tokens, not None$"),
         ({"keep_unk": "yes"}, r"^keep_unk=yes: must be true or false, not 'yes'$"),
         ({"temperature": "warm"}, r"^temperature='warm': decoding\.temperature: must be a number, not warm"),
-        ({"beam_size": 0}, r"^beam_size=0: decoding\.beam_size: must be at least 1, not 0$"),
         ({"beam": 5}, r"decoding\.beam.*unknown key"),
     ],
 )
@@ -331,6 +266,28 @@ def test_the_sentences_of_a_line_are_translated_one_by_one(translator: Translato
     assert [PARAGRAPH[each.start :].startswith(each.source) for each in found.sentences] == [True, True]
     assert [(each.source, each.text) for each in found.sentences] == [(each.source, each.text) for each in (dog, cat)]
     assert translator.translations([dog.source])[0].sentences is None
+
+
+def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator: Translator) -> None:
+    lines = ["Der alte Hund singt im Park.", "", "  Die junge Katze schläft zu Hause. "]
+    dog, blank, cat = translator.translate(lines)
+    (found,) = translator.translations(["\n".join(lines)])
+    assert found.text == "\n".join([dog, blank, cat])
+    assert [(each.source, each.start, each.text) for each in found.sentences or ()] == [
+        (lines[0], 0, dog),
+        ("", 29, ""),
+        (lines[2], 30, cat),
+    ]
+    assert translator.translate([f"{lines[0]}\r\n{lines[0]}\r\n"]) == [f"{dog}\r\n{dog}\r\n"]
+    split = translator.with_options(split_sentences=True)
+    assert split.translate([f"{lines[0]} {lines[0]}\n{lines[0]}"]) == [f"{dog} {dog}\n{dog}"]
+    assert translator.translate_html("<p>Der alte Hund\nsingt im Park.") == f"<p>{dog}"
+
+
+def test_translation_lacks_numbers_and_terms_that_are_not_in_its_text(translator: Translator) -> None:
+    (found,) = translator.translations(["Der Hund {name} singt."])
+    assert found.lacks == []
+    assert replace(found, source="3 Hunde", terms=[((2, 7), None)]).lacks == ["a number", "a term"]
 
 
 def test_a_sample_is_keyed_by_its_line_and_its_sentence(translator: Translator) -> None:

@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +46,7 @@ GROUPS = {  # of the help; each command is the function of its name in commands/
     },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+LISTED = "; `tfm -h` lists them"
 WITHOUT_TORCH = ("config", "curves", "runs")
 """the commands that begin at once"""
 
@@ -70,7 +70,7 @@ class _Command(typer.core.TyperCommand):
             option = getattr(error, "option_name", None)
             if option is None or option in known:
                 raise
-            ctx.fail(f"no option {option}{near_misses.of_option(name, option, args, known)}")
+            ctx.fail(f"no option {option}{near_misses.of_option(name, option, known)}")
         if any(param.is_eager for param in order):  # --help
             return
         for param in order:
@@ -127,13 +127,16 @@ class _Group(typer.core.TyperGroup):
         except typer.TyperException as error:
             if not (option := getattr(error, "option_name", None)):
                 raise
-            command = next((each for each in given if each in COMMANDS), None)
-            return ctx.fail(f"no option {option}{near_misses.before_command(option, command)}")
+            if command := next((each for each in given if each in COMMANDS), ""):
+                return ctx.fail(f"no option {option} before the command; write tfm {command} {option} …")
+            known = {"--version": "--version", "--help": "--help"}
+            return ctx.fail(f"no option {option}{near_misses.did_you_mean(option, known) or LISTED}")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command of a command line. Raises UsageError; of a near miss, it says what was meant."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            ctx.fail(f"no command {args[0]}{near_misses.of_command(args[0], COMMANDS)}")
+            known = {each: f"tfm {each}" for each in (*COMMANDS, "--version", "--help")}
+            ctx.fail(f"no command {args[0]}{near_misses.did_you_mean(args[0], known) or LISTED}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -197,24 +200,11 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("transformer_cli"):
             why = f"this command needs {error.name}, which is not installed"
             return f"tfm: error: {rank}{why}; install tfm with all that it needs, as README.md says", 1
-        if isinstance(error, OSError) and _is_users(error, sys.argv[1:] if arguments is None else arguments):
+        if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
             where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
             return f"tfm: error: {rank}{where}{error.strerror}; correct the path, the permissions or the space left", 1
         sys.stderr.write("".join(traceback.format_exception(error)))
         return f"tfm: error: {rank}{defect(error)}", 1
-
-
-def _is_users(error: OSError, arguments: Sequence[str]) -> bool:
-    """Whether an error is about a full disk, or a path in the working folder, the cache or one that the user named."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    if not isinstance(error.filename, str | bytes):
-        return False
-    from transformer_cli.corpora.multi30k import cache_folder
-
-    path = Path(os.path.abspath(os.fsdecode(error.filename)))
-    named = (Path(os.path.abspath(each.partition("=")[2] if each.startswith("-") else each)) for each in arguments)
-    return any(path.is_relative_to(folder) for folder in (Path.cwd(), cache_folder(), *named))
 
 
 @app.callback(invoke_without_command=True)

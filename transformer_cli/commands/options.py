@@ -57,7 +57,7 @@ TABLE = {  # by the groups of the help
             "(config.json)."),
     ),
     "Input": (
-        Row("input_file", "--input -i FILE", "Translate the lines of a file.", of="translate"),
+        Row("input_file", "--input -i FILE", "Translate a file: its lines, or the text of a document.", of="translate"),
         Row("input_file", "--input -i FILE", "Evaluate on your own sentences, with --reference.", of="evaluate"),
         Row("input_file", "--input -i FILE", "Your own sentences, with --reference. Files do not need it.",
             of="compare"),
@@ -73,7 +73,8 @@ TABLE = {  # by the groups of the help
         Row("columns", "--columns A,B", "The columns of source and target: names, or numbers from 1."),
         Row("split", "--split SPLIT", "valid, train or a test set of the (first) run's dataset. Repeatable.",
             "every test set"),
-        Row("text_format", "--format", "What the --input is: lines, or one HTML document."),
+        Row("text_format", "--format", "What the --input is: lines of text, or a document that is kept but for its "
+            "text.", "as its name says"),
         Row("split_sentences", "--split-sentences/--no-split-sentences", "Translate each sentence of a line by itself.",
             "only in a conversation"),
         Row("on_error", "--on-error", "Of a line that is too long: stop with an error, leave it blank, copy it, or "
@@ -111,6 +112,7 @@ TABLE = {  # by the groups of the help
         Row("output", "--output -o FILE", "The .svg, .pdf or .png to write.", of="curves"),
         Row("output", "--output -o DIR", "The folder to make.", "exports/RUN, or exports/RUN-int8 and so on", "export"),
         Row("output_tokens", "--output-tokens FILE", "Keep the decoder's tokens, one sentence per line."),
+        Row("to", "--to", "The format to write.", of="export"),
         Row("quantization", "--quantization -q", "How weights are kept; int8 is the smallest, and on CPUs with VNNI "
             "the fastest."),
         Row("line_buffered", "--line-buffered", "Print the translation of each line before the next one is read; "
@@ -163,13 +165,11 @@ TABLE = {  # by the groups of the help
             "any. Repeatable.", "localhost, numeric addresses, --host's and this machine's name"),
         Row("cors_origin", "--cors-origin URL", "Let pages of this other server use this one, such as "
             "https://example.org. Repeatable.", "none"),
-        Row("log_text", "--log-text", "Write what is translated, and how, to the log."),
     ),
 }  # fmt: skip
 COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
     **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), completion.runs),
     **dict.fromkeys(("base", "config"), completion.configs),
-    "device": completion.devices,
     "overrides": completion.settings,
     "search": completion.decoding_settings,
     "split": completion.splits,
@@ -281,7 +281,10 @@ def warn_of_form(beginning: bytes, name: Path | str) -> None:
     from transformer_cli.text.forms import form_of
 
     if form := form_of(beginning):
-        remedy = "; `tfm translate --format html` translates HTML" if "HTML" in form else ""
+        from transformer_cli.documents.files import FORMATS
+
+        known = next((each for each, one in FORMATS.items() if form in one.what), None)
+        remedy = f"; `tfm translate --format {known}` translates it as what it is" if known else ""
         log.warning("%s: %s, as it seems; every line of it is read as a sentence%s", name, form, remedy)
 
 

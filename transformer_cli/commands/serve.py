@@ -1,6 +1,5 @@
 """`tfm serve`: runs → a server with LibreTranslate's API and a page."""
 
-import importlib.util
 import logging
 import os
 import re
@@ -8,17 +7,13 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 import typer
 
 from transformer_cli.commands import options
-from transformer_cli.errors import ConfigError, Interrupted
+from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
-
-NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +28,11 @@ def serve(
     allow_host: list[str] | None = None,
     cors_origin: list[str] | None = None,
     glossary: Path | None = None,
-    log_text: bool = False,
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
 
     SIGHUP opens the runs anew, without losing a request.
     """
-    if missing := [name for name in NEEDED if not importlib.util.find_spec(name)]:
-        raise ConfigError(f"tfm serve needs {missing[0]}, which is not installed; run `pip install {_extra()}`")
     _check(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of
 
@@ -68,7 +60,6 @@ def serve(
             api_key=api_key,
             hosts={host, socket.gethostname(), *(allow_host or ())},
             cors_origins=cors_origin or (),
-            log_text=log_text,
         )
         service = app.state.service
         reloading = threading.Thread(target=service.reload_when_asked, args=(asked, open_runs), daemon=True)
@@ -85,15 +76,6 @@ def serve(
             lost = f"requests without an answer: {service.n_lost}"
             left = lost if service.n_lost else "what had been asked before is answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
-
-
-def _extra() -> str:
-    """Returns what the extra `serve` adds, with versions, as arguments of pip."""
-    found: list[str] = []
-    with suppress(metadata.PackageNotFoundError):  # a checkout that is not installed
-        found = metadata.requires("transformer-cli") or []  # fastapi>=0.133; extra == "serve"
-    names = [each.partition(";")[0] for each in found if each.endswith('extra == "serve"')]
-    return " ".join(f"'{name}'" for name in names) or "'.[serve]'"
 
 
 def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:

@@ -15,7 +15,8 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, kind_of, written
+from transformer_cli.system.files import STANDARD, is_stream, kind_of, write_bytes, written
+from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
     from transformer_cli.translation import Translation
@@ -25,8 +26,8 @@ CHUNK = 4000  # lines that are read before they are translated together: enough 
 CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
-NAMED = 10  # lines that were too long, of which the numbers are said
-LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
+NAMED = 10  # lines that were too long, or lack something, of which the numbers are said
+LOOKED_AT = 100  # lines of the first group, to see whether they have several sentences
 SEVERAL = 0.2  # the share of them from which on that is said
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
-    text_format: Literal["text", "html"] = "text",
+    text_format: Literal["text", "html", "docx"] | None = None,
     to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
@@ -56,9 +57,11 @@ def translate(
 ) -> None:
     """Translate sentences, one line of output for each line of input.
 
-    A line is one sentence; with --split-sentences it may be a paragraph. Markup such as <b> is read as text, unless
-    --format html says what it is.
+    A line is one sentence; with --split-sentences it may be a paragraph. Of documents, such as HTML, all that is not
+    text stays as it is.
     """
+    from transformer_cli.documents.files import FORMATS, format_of
+
     of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {
         "sentences": bool(sentences), "--json": as_json, "--line-buffered": line_buffered,
@@ -68,17 +71,25 @@ def translate(
         raise typer.BadParameter("sentences and --input cannot be used together")
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
-    if text_format == "html":
+    for each in sentences or ():
+        if (known := format_of(Path(each))) and kind_of(Path(each)) == "a file":
+            raise typer.BadParameter(f"{each} is {FORMATS[known].what[0]}; `--input {each}` translates it")
+    form = text_format or (input_file and format_of(input_file)) or "text"
+    if form in FORMATS:
         if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
-            raise typer.BadParameter(f"--format html translates one document, so {given[0]} cannot be used with it")
+            why = "" if text_format else ", as the name of the file says,"
+            what = f"--format {form}{why} translates one document, so {given[0]} cannot be used with it"
+            raise typer.BadParameter(what)
         if not input_file:
-            raise typer.BadParameter("--format html needs --input FILE (- for standard input)")
+            raise typer.BadParameter(f"--format {form} needs --input FILE (- for standard input)")
+        if not FORMATS[form].is_text and output in (None, STANDARD):
+            raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
     if line_buffered and output and output != STANDARD and not is_stream(output):
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
     options.refuse_unwritable(output, read=[input_file, glossary])
-    if text_format == "text":
+    if form == "text":
         options.check_text(input_file)
-    converses = not sentences and not input_file and not output and sys.stdin.isatty()
+    converses = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
         split_sentences = is_open and converses
@@ -111,9 +122,8 @@ def translate(
 
     if converses:
         _converse(translator, render)
-    elif text_format == "html" and input_file:
-        with _opened(output) as out:
-            out.write(translator.translate_html(_document(input_file)))
+    elif form in FORMATS and input_file:
+        _translate_file(translator, input_file, form, output)
     else:
         _say_if_misread(sentences or (), translator.run.config.data.source)
         name, lines, n_lines = _named_lines(sentences, input_file)
@@ -134,37 +144,53 @@ def _translate(
     chunk: int = CHUNK,
     warns: bool = False,
 ) -> None:
-    """Print the translations of lines. However that ends, say at its end which lines were too long.
+    """Print the translations of lines. However that ends, say at its end which lines were too long, or lack something.
 
     render: gets the number of a line and its translation. name: what errors call the text. n_lines: how many there are,
-    if that is known. first_line: the number of the first one. warns: whether to say that many have several sentences.
+    if that is known. first_line: the number of the first one. warns: whether to say, before the first translation, that
+    many of the lines that were read have several sentences.
     """
     too_long: list[int] = []
+    lacking: dict[str, list[int]] = {}
     first: list[str] = []
+    where = f"{name}: " if name else ""
+
+    def noted() -> Iterator[str]:
+        for line in lines:
+            first.extend([line] if warns and len(first) < LOOKED_AT else [])
+            yield line
+
     is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
     if is_watched or n_lines == 1:  # for which there is no bar either
         terminal.note("translating")
     try:
         with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
             together = min(chunk, CHUNK_TO_WATCH) if is_watched else chunk
-            stream = translator.stream(lines, chunk=together, name=name, first_line=first_line, done=bar.update)
+            stream = translator.stream(noted(), chunk=together, name=name, first_line=first_line, done=bar.update)
             for number, translation in enumerate(stream, first_line):
+                if first and number == first_line:
+                    _say_if_paragraphs(first, where, translator.run.config.data.source)
                 if translation.was_too_long:
                     too_long.append(number)
-                if warns and len(first) < LOOKED_AT:
-                    first.append(translation.source)
+                for what in () if translation.was_too_long else translation.lacks:
+                    lacking.setdefault(what, []).append(number)
                 print(render(number, translation), file=out)
                 if number % chunk == 0:
                     out.flush()  # a program that has sent as many lines may wait for them
     finally:
-        where = f"{name}: " if name else ""
-        if first:
-            _say_if_paragraphs(first, where, translator.run.config.data.source)
         if too_long:
             became = BECAME[translator.settings.on_error]
-            numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
-            lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
-            log.warning("%s%s %s", where, lines_are, numbers)
+            log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _named(too_long))
+        if lacking:
+            said = [
+                f"{what} is missing in {counted(len(of), 'translation')}: {_named(of)}" for what, of in lacking.items()
+            ]
+            log.warning("%s%s", where, "; ".join(said))
+
+
+def _named(lines: Sequence[int]) -> str:
+    numbers = ", ".join(map(str, lines[:NAMED])) + (", …" if len(lines) > NAMED else "")
+    return f"{'line' if len(lines) == 1 else 'lines'} {numbers}"
 
 
 def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
@@ -261,7 +287,8 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     from transformer_cli.text.lines import count_lines, cut_lines, lines_of
 
     if sentences:
-        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
+        given = [line.removesuffix("\r") for text in sentences for line in text.removesuffix("\n").split("\n")]
+        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(given, start=1)]
         return "argument", lines, len(lines)
     if path and path != STANDARD:
         return str(path), cut_lines(path), None if is_stream(path) else count_lines(path)
@@ -281,14 +308,21 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     return "standard input", standard_input(), None
 
 
-def _document(path: Path) -> str:
-    """Returns the text of a file, plain or .gz. Raises DataError if it cannot be read, or is not UTF-8."""
-    from transformer_cli.text.lines import byte_lines
+def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:
+    """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
+    from transformer_cli.documents.files import FORMATS, content_of, said
 
+    content = content_of(path, FORMATS[form])
     try:
-        return b"".join(byte_lines(path, sys.maxsize)).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; save the document in UTF-8") from None
+        content, counts = translator.translate_file(content, form)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    if output is None or output == STANDARD:
+        sys.stdout.write(content.decode(errors="surrogateescape"))
+    else:
+        with options.writing(output):
+            write_bytes(output, gzip.compress(content, mtime=0) if output.suffix == ".gz" else content)
+    log.info("%s: %s", path, said(counts))
 
 
 @contextmanager

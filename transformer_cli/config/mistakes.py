@@ -123,16 +123,15 @@ def _dotted(location: Location) -> str:
 
 
 def _nearest(location: Location, keys: Mapping[str, Any]) -> str:
-    """The key that was meant: one of this name elsewhere, a similar one here, or one that it begins or resembles."""
-    name, known, everywhere = str(location[-1]), _known(location[:-1], keys), list(_keys(keys))
-    everywhere = [key for key in everywhere if not key.startswith("data.held_out.")]  # which are names of splits
+    """The key that was meant: one of this name, also as others call it, or a similar one, here or elsewhere."""
+    name, known = str(location[-1]), _known(location[:-1], keys)
+    everywhere = (key for key in _keys(keys) if not key.startswith("data.held_out."))  # names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
     found = (
-        [key for key in everywhere if last[key] == name]
-        or [key for key, words in SYNONYMS.items() if name in words.split()]
+        [key for key in last if name in (last[key], *SYNONYMS.get(key, "").split())]
         or difflib.get_close_matches(name, known, n=1, cutoff=0.55)
-        or [key for key in everywhere if last[key].startswith(f"{name}_") or last[key] in similar]
+        or [key for key in last if last[key].startswith(f"{name}_") or last[key] in similar]
     )
     return f"; did you mean {' or '.join(found)}?" if found else f"; known here: {', '.join(known)}"
 

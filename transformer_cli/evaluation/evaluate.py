@@ -175,20 +175,21 @@ def judge(
     lowercase, metrics: as in `evaluate`.
     """
     started = time.monotonic()
-    codecs, data = translator.run.codecs, translator.run.config.data
+    wording, codecs, data = translator.wording, translator.run.codecs, translator.run.config.data
     if lowercase:
         data = data.model_copy(update={"lowercase": True})
-    sources = [codecs.source.encode(line) for line in text.sources]
-    references = [codecs.target.encode(line) for line in text.references[0]]
+    sources = [wording.encode(line, codecs.source) for line in text.sources]
+    references = [wording.encode(line, codecs.target) for line in text.references[0]]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     translations = translator.with_options(on_error="truncate").translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
-    scored = np.flatnonzero(is_judged(split)).tolist()  # a blank pair would only widen the intervals
+    both = zip(text.sources, text.references[0], strict=True)
+    scored = [row for row, pair in enumerate(both) if "".join(pair).strip()]  # a blank pair would widen the intervals
     texts = [translations[row].text for row in scored]
     wanted = [[lines[row] for row in scored] for lines in text.references]
     if data.tokens == "words":
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
-        tokens += [[codecs.target.encode(line).tokens for line in lines] for lines in wanted[1:]]
+        tokens += [[wording.encode(line, codecs.target).tokens for line in lines] for lines in wanted[1:]]
     else:
         tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]

@@ -31,7 +31,7 @@ class LineScore:
     source: str
     target: str
     log_prob: float
-    """of the target's tokens and <eos>, given the source, in nats"""
+    """of the target's tokens and <eos>, given the source, in nats; what translations let pass has no tokens"""
     tokens: int
     """the target's tokens, <eos> included; 0 if both sides are blank, because a blank line is never translated"""
     ppl: float
@@ -72,9 +72,8 @@ def score_pairs(
         sides = []
         if wrong := next((each for each in chunk if isinstance(each, str) or len(each) != 2), None):
             raise ArgumentError(f"score_pairs: pairs: {wrong!r}, where a sentence and its translation are wanted")
-        sources, targets = zip(*chunk, strict=True)
-        both = ([codecs.source.encode(text) for text in sources], [codecs.target.encode(text) for text in targets])
-        for name, encoded in zip(names, both, strict=True):
+        for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
+            encoded = [translator.wording.encode(text, codec) for text in texts]
             for number, line in enumerate(encoded, start=n_lines + 1):
                 if limit is not None and not fits(len(line), limit):
                     raise DataError(

@@ -68,9 +68,9 @@ def refuse(path: Path, key: str, value: object, why: str) -> DataError:
     return DataError(f"{path}: {key}: {shown(value)} cannot be imported: {why}")
 
 
-def refuse_others(path: Path, found: Mapping[str, Any], held: Mapping[str, tuple[object, ...]]) -> None:
-    """Raises DataError for the first setting with a value that tfm cannot hold. held: those it can; absent is one."""
-    for key, values in held.items():
+def refuse_others(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[object, ...]]) -> None:
+    """Raises DataError for the first setting with a value that tfm cannot hold. known: those it can; absent is one."""
+    for key, values in known.items():
         if key in found and found[key] not in values:
             raise refuse(path, key, found[key], f"tfm computes {' or '.join(map(shown, values))} only")
 
@@ -111,13 +111,6 @@ def vocabulary(path: Path, tokens: list[str] | None = None) -> Vocabulary:
     model = read(path, read_bytes, "text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm")
     pieces = Pieces.of_file(model, path)
     return Vocabulary(model, pieces.names() if tokens is None else tokens)
-
-
-def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
-    """Returns our name of a weight: each pattern in the name is replaced, one after the other."""
-    for pattern, replacement in names:
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 def object_in(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Source: transformers' models/marian. Weights are safetensors, or a pickle of whi
 
 import logging
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from transformer_cli.config.schema import LANGUAGE
 from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Foreign, Vocabulary, object_in, refuse, refuse_others
+from transformer_cli.model.positions import marian_frequencies
 
-HELD: dict[str, tuple[object, ...]] = {
+STACKS = ("encoder", "decoder")
+HELD: Mapping[str, tuple[object, ...]] = {
     "model_type": ("marian",),
     "activation_function": ("swish", "silu", "relu", "gelu"),
     "add_bias_logits": (False,),
@@ -27,7 +30,7 @@ HELD: dict[str, tuple[object, ...]] = {
     "static_position_embeddings": (True,),
 }
 """the settings that change what is computed, with the values that tfm computes"""
-SEARCHED: dict[str, tuple[object, ...]] = {
+SEARCHED: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1),
     "min_length": (None, 0),
     "min_new_tokens": (None, 0),
@@ -45,25 +48,51 @@ SEARCHED: dict[str, tuple[object, ...]] = {
 }
 """the same for those that change what is searched for"""
 NAMES = (
-    (r"^model\.(encoder|decoder)\.layers\.", r"\1.layers."),
-    (r"\.self_attn\.", ".self_attention."),
-    (r"\.encoder_attn\.", ".cross_attention."),
-    (r"\.([qkv])_proj\.", r".\1."),
-    (r"\.out_proj\.", ".o."),
-    (r"\.self_attn_layer_norm\.", ".residuals.0.norm."),
-    (r"\.encoder_attn_layer_norm\.", ".residuals.1.norm."),
-    (r"^(encoder.*)\.final_layer_norm\.", r"\1.residuals.1.norm."),
-    (r"^(decoder.*)\.final_layer_norm\.", r"\1.residuals.2.norm."),
-    (r"\.fc1\.", ".feed_forward.inner."),
-    (r"\.fc2\.", ".feed_forward.outer."),
-    (r"^model\.shared\.", "tokens."),
-    (r"^model\.encoder\.embed_tokens\.", "source_embedding.tokens."),
-    (r"^model\.decoder\.embed_tokens\.", "target_embedding.tokens."),
-    (r"^lm_head\.", "output."),
-    (r"^final_logits_bias$", "output.bias"),
+    ("^model.encoder.layers.", "^encoder.layers."),
+    ("^model.decoder.layers.", "^decoder.layers."),
+    (".self_attn.", ".self_attention."),
+    (".encoder_attn.", ".cross_attention."),
+    (".q_proj.", ".q."),
+    (".k_proj.", ".k."),
+    (".v_proj.", ".v."),
+    (".out_proj.", ".o."),
+    (".self_attn_layer_norm.", ".residuals.0.norm."),
+    (".encoder_attn_layer_norm.", ".residuals.1.norm."),
+    ("^encoder*.final_layer_norm.", "^encoder*.residuals.1.norm."),
+    ("^decoder*.final_layer_norm.", "^decoder*.residuals.2.norm."),
+    (".fc1.", ".feed_forward.inner."),
+    (".fc2.", ".feed_forward.outer."),
+    ("^model.shared.", "^tokens."),
+    ("^model.encoder.embed_tokens.", "^source_embedding.tokens."),
+    ("^model.decoder.embed_tokens.", "^target_embedding.tokens."),
+    ("^lm_head.", "^output."),
+    ("^final_logits_bias", "^output.bias"),
 )
-"""what their names become, one after the other"""
-COMPUTED = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weight")  # sines and cosines, in old files
+"""what their names become, one after the other, and ours from the last to the first: ^ is the beginning of a name, and
+* any text, which stays"""
+SHAPE: Mapping[str, tuple[str, Any]] = {
+    "d_model": ("d_model", None),
+    "num_heads": ("encoder_attention_heads", None),
+    "num_encoder_layers": ("encoder_layers", None),
+    "num_decoder_layers": ("decoder_layers", None),
+    "d_ff": ("encoder_ffn_dim", None),
+    "activation": ("activation_function", None),
+    "max_length": ("max_position_embeddings", None),
+    "scale_embeddings": ("scale_embedding", False),
+    "dropout": ("dropout", 0.1),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "feed_forward_dropout": ("activation_dropout", 0.0),
+}
+"""our keys under `model`: theirs, and their value where nothing is said"""
+OF_BOTH = ("attention_heads", "ffn_dim")  # which have a key for each stack there, and one here
+SEARCH: Mapping[str, tuple[str, Any]] = {
+    "beam_size": ("num_beams", 1),
+    "length_penalty": ("length_penalty", 1.0),
+    "sample": ("do_sample", False),
+    "no_repeat_ngram": ("no_repeat_ngram_size", 0),
+}
+"""the same for `decoding`"""
+POSITIONS = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in what tfm writes
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +109,9 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
     refuse_others(path, config, HELD)
     said_in = generation if generation.exists() else path
     refuse_others(said_in, searching, SEARCHED)
-    for one in ("attention_heads", "ffn_dim"):
-        if config.get(f"encoder_{one}") != config.get(f"decoder_{one}"):
-            raise refuse(path, f"decoder_{one}", config.get(f"decoder_{one}"), "the encoder has another one")
+    for key in OF_BOTH:
+        if config.get(f"encoder_{key}") != config.get(f"decoder_{key}"):
+            raise refuse(path, f"decoder_{key}", config.get(f"decoder_{key}"), "the encoder has another one")
     about = folder / "tokenizer_config.json"
     tokenizer = object_in(about) if about.exists() else {}
     added = _added_tokens(folder, tokenizer)
@@ -105,30 +134,15 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
         )
     if config.get("tie_word_embeddings", True) and not _is_tied(tensors):
         log.warning("%s: it says that the output is tied to the embedding, but the weights are others: not tied", path)
-    names = {name: foreign.renamed(name, NAMES) for name in tensors if not COMPUTED.fullmatch(name)}
-    activation = config.get("activation_function")
+    names = {name: renamed(name, NAMES) for name in tensors if name not in map(POSITIONS.format, STACKS)}
+    shape = {ours: config.get(theirs, otherwise) for ours, (theirs, otherwise) in SHAPE.items()}
+    if shape["activation"] == "silu":
+        shape["activation"] = "swish"
+    search = {ours: (searching.get(theirs), otherwise) for ours, (theirs, otherwise) in SEARCH.items()}
     return Foreign(
         path_of_weights,
-        {
-            "d_model": config.get("d_model"),
-            "num_heads": config.get("encoder_attention_heads"),
-            "num_encoder_layers": config.get("encoder_layers"),
-            "num_decoder_layers": config.get("decoder_layers"),
-            "d_ff": config.get("encoder_ffn_dim"),
-            "activation": "swish" if activation == "silu" else activation,
-            "positions": "sinusoidal",
-            "max_length": config.get("max_position_embeddings"),
-            "scale_embeddings": config.get("scale_embedding", False),
-            "dropout": config.get("dropout", 0.1),
-            "attention_dropout": config.get("attention_dropout", 0.0),
-            "feed_forward_dropout": config.get("activation_dropout", 0.0),
-        },
-        {
-            "beam_size": searching.get("num_beams") or 1,
-            "length_penalty": 1.0 if (alpha := searching.get("length_penalty")) is None else alpha,
-            "sample": bool(searching.get("do_sample")),
-            "no_repeat_ngram": searching.get("no_repeat_ngram_size") or 0,
-        },
+        {**shape, "positions": _positions(tensors.get(POSITIONS.format("encoder")))},
+        {ours: otherwise if value is None else value for ours, (value, otherwise) in search.items()},
         (source, target),
         {ours: tensors[name].squeeze(0) if ours == "output.bias" else tensors[name] for name, ours in names.items()},
         config["decoder_start_token_id"],
@@ -141,6 +155,14 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
     )
 
 
+def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
+    """Returns what a weight is called by the other side. names: NAMES, or its rows and their ends turned round."""
+    for old, new in names:
+        pattern = re.escape(old).replace(r"\^", "^").replace(r"\*", "(.*)")
+        name = re.sub(pattern, new.removeprefix("^").replace("*", r"\1"), name)
+    return name
+
+
 def _added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
     """Returns the tokens that were added to the tokenizer, with their ids; the vocabulary may have them, too."""
     path = folder / "added_tokens.json"
@@ -150,6 +172,14 @@ def _added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
         if isinstance(about, dict) and isinstance(about.get("content"), str) and str(number).isdecimal():
             added[about["content"]] = int(number)
     return added
+
+
+def _positions(table: Tensor | None) -> str:
+    """Returns whose sines and cosines the weights have: those of transformers, which are in few files, or Marian's."""
+    if table is None or table.ndim != 2 or len(table) < 2 or table.shape[1] % 2:
+        return "sinusoidal"
+    expected = marian_frequencies(table.shape[1]).sin()  # of position 1; all sines come first
+    return "marian" if torch.allclose(table[1, : len(expected)].float(), expected, atol=2e-4) else "sinusoidal"
 
 
 def _is_tied(tensors: dict[str, Tensor]) -> bool:

@@ -104,6 +104,19 @@ def import_run(
     return run
 
 
+def their_width(config: ModelConfig) -> Tensor:
+    """Returns the place that each number of a vector of ours has in theirs, int64 (d_model,)."""
+    width = torch.arange(config.d_model)
+    return width if config.positions == "learned" else width.view(2, -1).T.flatten()  # 0 4 1 5 2 6 3 7 if it is 8
+
+
+def in_width(name: str, value: Tensor, width: Tensor) -> Tensor:
+    """Returns a weight, which has this name of ours, with what belongs to the width in another order."""
+    if BY_COLUMN.search(name):
+        return value[:, width]
+    return value[width] if BY_ROW.search(name) else value
+
+
 def _arranged(found: Foreign, side: foreign.Vocabulary) -> tuple[Vocabulary, list[int]]:
     """Returns a side's vocabulary in our order, and for each of its tokens the row that it has had (-1: none)."""
     tokens = side.tokens
@@ -155,9 +168,7 @@ def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int]]) -
     refuse_without_room(config, (len(rows[0]), len(rows[1])), whose=f"{found.path}: ")
     with UninitializedWeights():
         model = Transformer(config, source_vocabulary=len(rows[0]), target_vocabulary=len(rows[1]), pad_id=PAD)
-    width = torch.arange(config.d_model)
-    if config.positions != "learned":
-        width = width.view(2, -1).T.flatten()  # 0 4 1 5 2 6 3 7 for a width of 8
+    width = their_width(config)
     left = dict(found.tensors)
 
     def taken(name: str, shape: Sequence[int]) -> Tensor:
@@ -181,11 +192,7 @@ def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int]]) -
                 value = torch.cat([taken(part, [shape[0] // 3, *shape[1:]]) for part in parts])
             else:
                 value = taken(name.replace("attention.output.", "attention.o."), shape)
-            if BY_COLUMN.search(name):
-                value = value[:, width]
-            elif BY_ROW.search(name):
-                value = value[width]
-            parameter.copy_(value)
+            parameter.copy_(in_width(name, value, width))
     for name in model.state_dict():  # the other names of tied matrices
         left.pop(name, None)
     if left:

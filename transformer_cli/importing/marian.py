@@ -230,7 +230,9 @@ def _norm(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _ours(name: str) -> str:
-    return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", foreign.renamed(name, NAMES))
+    for pattern, replacement in NAMES:
+        name = re.sub(pattern, replacement, name)
+    return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", name)
 
 
 def _mapping(text: str, where: str) -> dict[str, Any]:

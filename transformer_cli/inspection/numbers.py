@@ -322,12 +322,13 @@ def translate_from(
     most_tokens: of a sentence that may be looked into.
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
-    read = translator.wording.long_lines("split the sentence").line(sentence).read
+    line = translator.wording.long_lines("split the sentence").line(sentence)
+    read, wanted = line.read, translator.wording.sentence(line, 0).wanted
     if most_tokens is not None and len(read) > most_tokens:
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
-    if not read:
+    if not wanted:
         raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
-    n_words, limit = len(forced) - (EOS in forced[-1:]), translator.wording.limit(len(read))
+    n_words, limit = len(forced) - (EOS in forced[-1:]), wanted.limit
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
     (translation,) = translator.with_options(prefix=tuple(forced[:limit])).translate_encoded([sentence], [read])
@@ -344,7 +345,8 @@ def decoder_choices(
     constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
     (steps, source), the mean of its heads. translation: of a sentence with a letter. Raises MemoryShortage.
     """
-    written = [*translation.ids, EOS][: translator.wording.limit(len(translation.source_ids))]
+    limit = translator.wording.limit(len(translation.source_ids))  # terms may take more
+    written = [*translation.ids, EOS][: max(limit, len(translation.ids))]
     models = translator.engine.models
     device = next(models[0].parameters()).device
     source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=device)

@@ -5,7 +5,7 @@ its end. `Packed` leaves padding out: the tokens of all sentences form one seque
 them. For that it needs sentences side by side: it pads them in groups of neighbours, which are of similar length if the
 caller has sorted the batch, and removes the padding again. What says where a token stands is computed on the CPU and
 then moved, so that no other device is waited for. Knows nothing of layers. Without dropout, values and gradients of
-both are the same but for rounding (tests/parity/test_losses.py); with it, the two draw other numbers.
+both are the same but for rounding (tests/parity/test_layouts.py); with it, the two draw other numbers.
 
 An example with GROUP = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
 

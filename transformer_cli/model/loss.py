@@ -47,26 +47,26 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
 
 
 def cross_entropy(
-    logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0, never: Sequence[int] = ()
+    logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0, unwritable_ids: Sequence[int] = ()
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the objective, -log p of each label, and the objective's gradient for the logits, in their memory.
 
     The objective is (1-ε)·(-log p of the label) + ε·(the mean of -log p over all words), summed, where p is the softmax
-    of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,). never: words
-    with the logit -inf, which are no part of that mean.
+    of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,).
+    unwritable_ids: words with the logit -inf, which are no part of that mean.
     """
-    n_words, labels = logits.shape[1] - len(never), labels[:, None]
+    n_words, labels = logits.shape[1] - len(unwritable_ids), labels[:, None]
     log_p = torch.log_softmax(logits, dim=1, out=logits)
     nll = -log_p.gather(1, labels)[:, 0]
     objective = nll.sum()
     if label_smoothing:
-        log_p[:, never] = 0.0
+        log_p[:, unwritable_ids] = 0.0
         objective = (1 - label_smoothing) * objective - label_smoothing / n_words * log_p.sum()
     gradient = log_p.exp_()  # the softmax, less what was wanted: 1-ε of the label, and ε shared by all words
     gradient.scatter_add_(1, labels, torch.full_like(labels, label_smoothing - 1, dtype=logits.dtype))
     if label_smoothing:
         gradient -= label_smoothing / n_words
-        gradient[:, never] = 0.0
+        gradient[:, unwritable_ids] = 0.0
     return objective, nll, gradient
 
 
@@ -116,7 +116,10 @@ class _InChunks(torch.autograd.Function):
                 logits = output(x)  # (chunk, vocabulary)
             of_chunk = labels[chunk]
             objective, nll, gradient = cross_entropy(
-                logits.detach()[: len(of_chunk)].float(), of_chunk, label_smoothing=label_smoothing, never=output.never
+                logits.detach()[: len(of_chunk)].float(),
+                of_chunk,
+                label_smoothing=label_smoothing,
+                unwritable_ids=output.unwritable_ids,
             )
             objectives.append(objective)
             nlls.append(nll)

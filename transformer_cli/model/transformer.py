@@ -126,16 +126,16 @@ class Embedding(nn.Module):
 class Output(nn.Linear):
     """The projection to logits (3.4). Words that are never written have the logit -inf, so no share of the loss."""
 
-    def __init__(self, d_model: int, vocabulary: int, never: Sequence[int] = ()) -> None:
-        """never: the ids of these words."""
+    def __init__(self, d_model: int, vocabulary: int, unwritable_ids: Sequence[int] = ()) -> None:
+        """unwritable_ids: the ids of these words."""
         super().__init__(d_model, vocabulary)
-        self.never = list(never)
+        self.unwritable_ids = list(unwritable_ids)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, d_model). Returns logits (…, vocabulary)."""
         logits = nn.functional.linear(x, self.weight, self.bias)
-        if self.never:
-            logits[..., self.never] = float("-inf")
+        if self.unwritable_ids:
+            logits[..., self.unwritable_ids] = float("-inf")
         return logits
 
 

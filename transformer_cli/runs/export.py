@@ -70,16 +70,16 @@ def export(
         written_by=library.__version__,
     )
     if is_exported(place):
-        there = Run.open(place)
-        kept_there = there.exported
-        if there.identity.id != opened.identity.id or kept_there != facts:
-            assert kept_there, place
+        earlier = Run.open(place)
+        assert earlier.exported, place
+        if earlier.identity.id != opened.identity.id or earlier.exported != facts:
+            of = earlier.exported
             raise ConfigError(
-                f"{place}: there already, {there.best_name} of {kept_there.run} in {kept_there.quantization}, by "
-                f"CTranslate2 {kept_there.written_by}; give --output a new name, or delete it first"
+                f"{place}: there already, {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
+                f"{of.written_by}; give --output a new name, or delete it first"
             )
         log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
-        return there
+        return earlier
     if os.path.lexists(place):
         raise ConfigError(f"{place}: there already, and not an exported model; give --output a new name")
     checkpoint, model = load_named_best(opened, torch.device("cpu"))
@@ -202,7 +202,7 @@ def write_model(
     stack(decoder, "decoder", model.target_embedding.positions)
     linear(decoder.projection, "output")
     decoder.projection.bias = decoder.projection.bias.copy()
-    decoder.projection.bias[model.output.never] = NEVER
+    decoder.projection.bias[model.output.unwritable_ids] = NEVER
     for index, layer in enumerate(decoder.layer):
         ours = f"decoder.layers.{index}"
         inner = model.decoder.layers[index].cross_attention.inner  # W_Q has so many rows, W_K and W_V follow

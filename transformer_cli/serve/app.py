@@ -33,17 +33,13 @@ from transformer_cli.serve.languages import Directions
 from transformer_cli.serve.metrics import Metrics
 from transformer_cli.serve.questions import (
     GONE,
-    Answer,
     AttentionQuestion,
     BoundedRoute,
-    Detected,
     DetectQuestion,
-    Failure,
     Limits,
     Question,
     SentenceQuestion,
     TranslateQuestion,
-    also_as_form,
     refuse_beyond,
     words_for,
 )
@@ -54,15 +50,12 @@ from transformer_cli.translator import Translator
 
 PAGE = Path(__file__).with_name("page.html")
 DIGITS = 4  # of weights, scores and vectors: more cannot be seen
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure}
-    for status in ("4XX", 503)  # with 4XX, FastAPI adds no 422 of its own, which never comes
-}
 
 Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
-router = APIRouter(route_class=BoundedRoute)
+# with 4XX, FastAPI describes no 422 of its own, which never comes
+router = APIRouter(route_class=BoundedRoute, responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
 
 
 @dataclass
@@ -73,7 +66,6 @@ class Service:
     workers: Workers
     limits: Limits
     api_key: str | None
-    log_text: bool
     metrics: Metrics
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
@@ -107,7 +99,6 @@ def create_app(
     hosts: Collection[str] = (),
     cors_origins: Sequence[str] = (),
     limits: Limits = Limits(),
-    log_text: bool = False,
 ) -> FastAPI:
     """Returns the ASGI application. Its workers start and end with it (its lifespan).
 
@@ -118,9 +109,7 @@ def create_app(
     """
     workers = Workers(n_workers, limits)
     metrics = Metrics(lambda: workers.n_waiting)
-    service = Service(
-        Directions(translators), workers, limits, api_key, log_text, metrics, asyncio.Semaphore(limits.looks)
-    )
+    service = Service(Directions(translators), workers, limits, api_key, metrics, asyncio.Semaphore(limits.looks))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -151,16 +140,13 @@ def create_app(
 
 
 # Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
-@router.post("/translate", response_model=Answer, responses=ERRORS, openapi_extra=also_as_form(TranslateQuestion))
+@router.post("/translate")
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service = _admitting(request, asked)
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
-    if service.log_text:
-        for each in translations:
-            log.info("%s→%s: %s → %s", parsed.source, asked.target, each.source, each.text)
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
 
 
@@ -204,7 +190,7 @@ async def languages(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.service.directions.languages())
 
 
-@router.post("/detect", response_model=list[Detected], responses=ERRORS, openapi_extra=also_as_form(DetectQuestion))
+@router.post("/detect")
 async def detect(asked: DetectQuestion, request: Request) -> Response:
     """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
     text = " ".join(asked.q) if isinstance(asked.q, list) else asked.q
@@ -212,7 +198,7 @@ async def detect(asked: DetectQuestion, request: Request) -> Response:
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
-@router.post("/inspect/steps", responses=ERRORS)
+@router.post("/inspect/steps")
 async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
@@ -237,7 +223,7 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/attention", responses=ERRORS)
+@router.post("/inspect/attention")
 async def attention(asked: AttentionQuestion, request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
@@ -258,7 +244,7 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/vectors", responses=ERRORS)
+@router.post("/inspect/vectors")
 async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 

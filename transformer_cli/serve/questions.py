@@ -1,4 +1,4 @@
-"""What may be asked, and how much of it: the bodies of requests and answers, and how bodies are read.
+"""What may be asked, and how much of it: the bodies of requests, and how they are read.
 
 FastAPI reads JSON into these models and describes them in /openapi.json. LibreTranslate's clients send forms too, which
 become JSON here. Everything is bounded before or while it is parsed. Knows no translators.
@@ -135,47 +135,6 @@ class AttentionQuestion(SentenceQuestion):
     def heads(self) -> list[int]:
         """The head, if one is named."""
         return [] if self.head is None else [self.head]
-
-
-class Detected(BaseModel):
-    """A language, and how sure that is."""
-
-    confidence: float
-    language: str
-
-
-class Sentence(BaseModel):
-    """A sentence: line[start:end] of its text, in characters from 0; the rest as `translate --json`."""
-
-    line: int
-    start: int
-    end: int
-    source: str
-    translation: str
-    held: list[dict[str, list[int]]]
-    terms: list[dict[str, list[int] | None]]
-    missing_numbers: list[list[int]]
-
-
-class Answer(BaseModel):
-    """LibreTranslate's answer: one text, or a list if a list was sent."""
-
-    translatedText: str | list[str]
-    detectedLanguage: Detected | list[Detected] | None = None
-    alternatives: list[str] | list[list[str]] | None = None
-    sentences: list[Sentence] | list[list[Sentence]] | None = None
-
-
-class Failure(BaseModel):
-    """What was wrong."""
-
-    error: str
-
-
-def also_as_form(question: type[Question]) -> dict[str, Any]:
-    """Returns what OpenAPI says of an address with this body, besides JSON, which FastAPI describes."""
-    schema = {"schema": {"$ref": f"#/components/schemas/{question.__name__}"}}
-    return {"requestBody": {"content": {FORM: schema, PARTS: schema}}}
 
 
 class BoundedRoute(APIRoute):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from transformer_cli.documents.blocks import Document
 from transformer_cli.documents.held import Holder, Span
 from transformer_cli.documents.long_lines import readable
-from transformer_cli.documents.markup import Document
+from transformer_cli.documents.markup import parse_html
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
 from transformer_cli.serve.languages import AUTO, Directions
@@ -92,7 +93,7 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
         bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
         raise DataError(f"Invalid request: alternatives parameter must be {bound}")
     refuse_beyond(sum(map(len, texts)), limits.characters, "characters")
-    documents = [Document.parse(text) for text in texts] if asked.format == "html" else []
+    documents = [parse_html(text) for text in texts] if asked.format == "html" else []
     lines_of = [[block.text for block in each.blocks] for each in documents] or [text.split("\n") for text in texts]
     lines = list(chain.from_iterable(lines_of))
     refuse_beyond(len(lines), limits.lines, "lines")

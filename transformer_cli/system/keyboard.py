@@ -6,13 +6,12 @@ Editing is GNU readline's, or that of libedit, which Python has on macOS: keys, 
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
-from transformer_cli.system import signals, terminal
+from transformer_cli.system import signals
 
-try:
-    import readline
-except ImportError:  # not every Python is built with it
-    readline = None  # type: ignore[assignment]
+with suppress(ImportError):  # not every Python is built with it
+    import readline  # noqa: F401  # which `input` uses then
 
 
 def converse(answer: Callable[[int, str], None], prompt: str) -> None:
@@ -26,7 +25,7 @@ def converse(answer: Callable[[int, str], None], prompt: str) -> None:
     with signals.handling([signal.SIGINT], signal.default_int_handler):
         while True:
             try:
-                for line in _ask(prompt).removesuffix("\n").split("\n"):
+                for line in input(prompt).split("\n"):
                     number += 1
                     answer(number, line)
             except EOFError:
@@ -34,15 +33,3 @@ def converse(answer: Callable[[int, str], None], prompt: str) -> None:
             except KeyboardInterrupt:
                 sys.stderr.write("\n")
     sys.stderr.write("\n")  # behind the last prompt
-
-
-def _ask(prompt: str) -> str:
-    """Returns the next line. Raises EOFError where there is none."""
-    if readline and isinstance(sys.stdout, terminal.Terminal):
-        return input(prompt)
-    sys.stderr.write(prompt)  # readline would draw into a file of results
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line

@@ -111,11 +111,11 @@ class Recoded(Parts):
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[io.BufferedReader]:
+def unpacked(path: Path, *, as_it_is: bool = False) -> Iterator[io.BufferedReader]:
     """Open a file, and unpack it if it is packed: its content says so, or else its name. UTF-16 is read as UTF-8.
 
-    Raises DataError, also for a file that is no text. What is damaged or cut off is an error while it is read, inside
-    the block.
+    as_it_is: whether to read any bytes as they are. Raises DataError, otherwise also for a file that is no text. What
+    is damaged or cut off is an error while it is read, inside the block.
     """
     packing, remedy = None, "copy it again"
 
@@ -126,15 +126,16 @@ def unpacked(path: Path) -> Iterator[io.BufferedReader]:
         with open_to_read(path) as file:
             beginning = file.peek(1)
             packing = next((each for each in PACKED.values() if each[1].match(beginning)), None)
-            if packing is None:
+            if packing is None and not as_it_is:
                 refuse_no_text(beginning, path)
             if packing is None and beginning and path.suffix in PACKED:
                 packing, remedy = PACKED[path.suffix], f"copy it again, or take {path.suffix} off its name"
             stream: io.BufferedReader[Any] = io.BufferedReader(Parts(parts(packing[2](file)))) if packing else file
-            if encoding := _wide(stream.peek(4)):
-                texts = codecs.iterdecode(parts(stream), encoding)
-                stream = io.BufferedReader(Recoded(text.encode() for text in texts))
-            refuse_no_text(stream.peek(1), path)
+            if not as_it_is:
+                if encoding := _wide(stream.peek(4)):
+                    texts = codecs.iterdecode(parts(stream), encoding)
+                    stream = io.BufferedReader(Recoded(text.encode() for text in texts))
+                refuse_no_text(stream.peek(1), path)
             yield stream
     except UnicodeDecodeError as error:
         raise DataError(

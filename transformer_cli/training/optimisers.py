@@ -140,9 +140,9 @@ class AdamAndMuon(Adam):
         self._workers.run_all(self._move, zip(stacks, directions, strict=True))
         self._workers.run_all(self._remember, gradients.items())
 
-    def _momentum(self, learned: tuple[Tensor, Tensor]) -> Tensor:
+    def _momentum(self, gradient_of: tuple[Tensor, Tensor]) -> Tensor:
         """Returns Nesterov's momentum: of a weight's gradients so far, and of this one, which is not in the state."""
-        weight, gradient = learned
+        weight, gradient = gradient_of
         state = self.state[weight]
         if MOMENTUM_KEY not in state:
             state[MOMENTUM_KEY] = torch.zeros_like(weight)
@@ -159,8 +159,8 @@ class AdamAndMuon(Adam):
         for (matrix, _), direction in zip(stack, directions, strict=True):
             matrix.sub_(direction, alpha=rate)
 
-    def _remember(self, learned: tuple[Tensor, Tensor]) -> None:
-        weight, gradient = learned
+    def _remember(self, gradient_of: tuple[Tensor, Tensor]) -> None:
+        weight, gradient = gradient_of
         self.state[weight][MOMENTUM_KEY].lerp_(gradient, 1.0 - MOMENTUM)
         weight.grad = gradient
 

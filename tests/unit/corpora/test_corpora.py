@@ -3,6 +3,7 @@
 import gc
 import gzip
 import hashlib
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,17 @@ def test_open_corpus_file_that_is_not_there_is_named(tmp_path: Path, split: str,
         open_corpus(data)
 
 
+@pytest.mark.parametrize(("path", "said"), [("pipe.txt", "a pipe"), ("/dev/zero", "a device"), ("", "a folder")])
+def test_open_corpus_of_no_file_is_refused(tmp_path: Path, path: str, said: str) -> None:
+    data = own(tmp_path)
+    os.mkfifo(tmp_path / "pipe.txt")
+    pair = FilePair(source=tmp_path / "train.source", target=tmp_path / path)
+    remedy = "correct the path; text is read several times, so it must be in a file"
+    with pytest.raises(DataError) as told:
+        open_corpus(data.model_copy(update={"files": {**(data.files or {}), "train": pair}}))
+    assert str(told.value) == f"data.files.train.target: {tmp_path / path}: {said}; {remedy}"
+
+
 def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> None:
     sides: dict[str, Any] = {"train_source": "a\n\nc\nd\n", "train_target": "A\nB\n \nD\n"}
     with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
@@ -79,20 +91,6 @@ def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> 
     assert list(gathered(tmp_path, "train")) == [("a", "A"), ("d", "D")]
     examples = [[f"{tmp_path}/train.source: line 2", "", "B"], [f"{tmp_path}/train.source: line 3", "c", " "]]
     assert facts["left_out"] == {"empty": {"pairs": 2, "examples": examples}}
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_gather_too_long_pair_of_a_corpus_is_left_out_or_refused(tmp_path: Path, side: str) -> None:
-    long, short = {side: f"one\n{'a' * 4001}\n"}, {"target" if side == "source" else "source": "one\ntwo\n"}
-    for split in ("train", "valid", "news"):
-        contents: dict[str, Any] = {f"{split}_{name}": text for name, text in {**long, **short}.items()}
-        data = own(tmp_path, **contents)
-        if split == "train":
-            assert write(data, tmp_path)["left_out"]["too long"]["pairs"] == 1
-            assert list(gathered(tmp_path, "train")) == [("one", "one")]
-            continue
-        with pytest.raises(DataError, match=rf"^{tmp_path}/{split}\.{side}: line 2 has more than 4,000 characters; "):
-            write(data, tmp_path)
 
 
 @pytest.mark.parametrize(("split", "text"), [("train", ""), ("valid", ""), ("train", "\n \n")])

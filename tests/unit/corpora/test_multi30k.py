@@ -152,7 +152,6 @@ def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_li
     ("name", "content", "said"),
     [
         ("train.de.gz", None, r"FOLDER: lacks train\.de\.gz; get it from https://raw\..*/train\.de\.gz$"),
-        ("val.en.gz", None, r"FOLDER: lacks val\.en\.gz; get it"),
         ("val.en.gz", b"x", f"FOLDER/val.en.gz: SHA-256 is 2d71.*, expected {SUMS['val.en.gz']}; get it again from ht"),
         ("test_2016_flickr.de.gz", b"x", "FOLDER/test_2016_flickr.de.gz: SHA-256 is 2d71"),
     ],
@@ -206,7 +205,6 @@ def test_open_corpus_multi30k_is_fetched_once_and_again_where_it_is_damaged(
         ([b"<html>please log in</html>"], f"SHA-256 is [0-9a-f]{{64}}, expected {SUMS['train.de.gz']}"),
         ([503, 502, 500], "500 Server Error"),
         (["5"], "IncompleteRead"),
-        (["0"] * 3, "Remote end closed connection without response"),
         (["0 …"] * 3, "timed out"),
         (["5 …"], "timed out"),
     ],

@@ -41,10 +41,6 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
     return DataConfig.model_validate({**read_manifest(folder)["settings"], **changes})
 
 
-def cut(path: Path, n_bytes: int) -> None:
-    path.write_bytes(path.read_bytes()[:-n_bytes])
-
-
 def add_version(folder: Path, name: str, *, age_s: float, **changes: Any) -> Path:
     """A copy of a dataset beside it, so many seconds old, with changes to its manifest."""
     copy = Path(shutil.copytree(folder, folder.parent / name))
@@ -121,43 +117,19 @@ def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("content", "message"),
     [
-        (lambda path: path.write_text(""), "0 lines, but the manifest says 2; delete the folder and run"),
-        (
-            lambda path: path.write_bytes(b"a\n\xff\n"),
-            "line 2 is damaged: invalid start byte; delete the folder and run",
-        ),
-        (lambda path: cut(path, 3), "1 lines, but the manifest says 2; delete the folder and run"),
+        (b"", "0 lines, but the manifest says 2"),
+        (b"a\n\xff\n", "line 2 is damaged: invalid start byte"),
+        (b"a dog.\na dog", "1 lines, but the manifest says 2"),
     ],
 )
-def test_dataset_text_unlike_the_manifest_is_refused(folder: Path, damage: Callable[[Path], Any], message: str) -> None:
+def test_dataset_text_unlike_the_manifest_is_refused(folder: Path, content: bytes, message: str) -> None:
     path = folder / "train.source.txt"
-    damage(path)
+    path.write_bytes(content)
     reseal(folder)
-    with pytest.raises(DataError, match=f"^{path}: {message}"):
+    with pytest.raises(DataError, match=f"^{path}: {message}; delete the folder and run"):
         Dataset.open(folder).text("train", "source")
-
-
-def test_dataset_flipped_bit_in_any_file_is_damage(folder: Path) -> None:
-    for path in sorted(folder.iterdir()):
-        content = path.read_bytes()
-        flipped = bytearray(content)
-        flipped[len(content) // 2] ^= 1
-        named = "" if path.name == "SHA256SUMS" else path.name  # damage to it is found in what it names
-        path.write_bytes(flipped)
-        with pytest.raises(DataError, match=rf"^{folder}.*{named}.*(prepare` again)$") as caught:
-            use_all(folder)
-        assert "\n" not in str(caught.value)
-        path.write_bytes(content)
-    use_all(folder)
-
-
-@pytest.mark.parametrize("name", ["target.vocab.txt", "train.source.ids.npy", "train.target.txt"])
-def test_dataset_file_that_is_gone_is_named(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    with pytest.raises(DataError, match=f"^{folder / name}: missing; delete the folder and run `tfm prepare` again$"):
-        use_all(folder)
 
 
 def test_find_dataset_damaged_manifest_stops_no_other_dataset(folder: Path) -> None:
@@ -166,18 +138,9 @@ def test_find_dataset_damaged_manifest_stops_no_other_dataset(folder: Path) -> N
     (other / "manifest.json").write_text("{}")
     assert find_dataset(data, folder.parent) == folder
     shutil.rmtree(folder)
-    with pytest.raises(
-        DataError, match=rf"no dataset files en→en with these settings and this text \(left out: {other}: not a dataset"
-    ):
+    said = rf"no dataset files en→en with these settings and this text \(left out: {other}: not a dataset"
+    with pytest.raises(DataError, match=said):
         find_dataset(data, folder.parent)
-
-
-def use_all(folder: Path) -> None:
-    dataset = Dataset.open(folder)
-    for split in TEXT:
-        dataset.split(split)
-        for side in ("source", "target"):
-            dataset.text(split, side)
 
 
 # Which one is found
@@ -196,20 +159,17 @@ def test_find_dataset_takes_the_one_prepared_last(folder: Path) -> None:
     assert find_dataset(data_config(folder, fingerprint="00000000"), folder.parent) == older
 
 
-@pytest.mark.parametrize("changes", [{"min_freq": 2}, {"lowercase": False}, {"source": "de"}], ids=str)
-def test_find_dataset_other_settings_find_nothing(folder: Path, changes: dict[str, Any]) -> None:
-    data = data_config(folder, **changes)
-    message = (
-        f"^{folder.parent}/: no dataset files {data.source}→en with these settings and this text; "
-        "run `tfm prepare` with the same config and overrides$"
-    )
-    with pytest.raises(DataError, match=message):
-        find_dataset(data, folder.parent)
-
-
-def test_find_dataset_fingerprint_that_is_not_there_is_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match="no dataset files en→en with fingerprint 12345678; run `tfm prepare`"):
-        find_dataset(data_config(folder, fingerprint="12345678"), folder.parent)
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"min_freq": 2}, "en→en with these settings and this text"),
+        ({"source": "de"}, "de→en with these settings and this text"),
+        ({"fingerprint": "12345678"}, "en→en with fingerprint 12345678"),
+    ],
+)
+def test_find_dataset_other_settings_find_nothing(folder: Path, changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(DataError, match=f"^{folder.parent}/: no dataset files {what}; run `tfm prepare` with the "):
+        find_dataset(data_config(folder, **changes), folder.parent)
 
 
 def test_datasets_of_another_format_and_other_folders_are_passed_over(folder: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from itertools import count, islice
 
 import pytest
 
-from transformer_cli.compute.threads import available_cores
 from transformer_cli.datasets import dataset
 from transformer_cli.datasets.word_corpus import Chunk, cutting
 from transformer_cli.errors import ConfigError, DataError
@@ -105,8 +104,3 @@ def test_however_it_ends_no_worker_stays_and_none_complains(number: signal.Signa
     os.kill(-process.pid if to_all else process.pid, number)
     _, errors = process.communicate(timeout=60)  # until the last process that holds the pipe has ended
     assert (process.returncode, errors) == (code, b"")
-
-
-def test_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7}, raising=False)
-    assert available_cores() == 3

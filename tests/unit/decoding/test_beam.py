@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, everything, table
-from transformer_cli.decoding.beam import FEW, _largest, beam_search
+from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Hypothesis, Rules, Step, score
 
@@ -85,19 +85,6 @@ class Undecided(TableDecoder):
 def test_beam_of_equal_scores_keeps_the_first() -> None:
     (found,) = beam_search(Undecided([0]), rules(2, length_penalty=0.0), beam_size=3, n_best=3)
     assert [each.tokens for each in found] == [[], [A], [A, A]]  # <eos>, A, B; then <eos> after A, A and B after A
-
-
-@pytest.mark.parametrize("count", [1, FEW, FEW + 5])
-def test_beam_of_equal_logits_takes_the_lower_id(count: int) -> None:
-    torch.manual_seed(0)
-    logits = torch.randint(0, 40, (7, 90)).float()  # many are equal
-    expected = [sorted(range(90), key=lambda index: (-row[index], index))[:count] for row in logits.tolist()]
-    largest, ids = _largest(logits.clone(), count)
-    assert ids.tolist() == expected or count > FEW
-    assert largest.tolist() == [
-        [row[index] for index in chosen] for row, chosen in zip(logits.tolist(), expected, strict=True)
-    ]
-    assert largest.equal(logits.gather(1, ids))
 
 
 def hypotheses_by_hand(sentence: int, beam_size: int, limit: int) -> list[Hypothesis]:

@@ -35,15 +35,8 @@ def test_read_glossary_refuses_a_line_that_is_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("Hund\tdog\n\nParis\t\n", encoding="utf-8")
     assert read_glossary(path) == {"Hund": "dog", "Paris": ""}
-    for wrong in (
-        "Hund dog",
-        "\tdog",
-        "Hund\tdog\nHund\tcat",
-        "Hund\tdog|",
-        "*\tdog",
-        "Hund\tdog\tnote",
-        f"{'a ' * 51}\tb",
-    ):
+    two, long = "Hund\tdog\nHund\tcat", f"{'a ' * 51}\tb"
+    for wrong in ("Hund dog", "\tdog", two, "Hund\tdog|", "*\tdog", "Hund\tdog\tnote", long):
         path.write_text(f"Katze\tcat\n{wrong}\n", encoding="utf-8")
         with pytest.raises(DataError, match=r"terms\.tsv"):
             read_glossary(path)
@@ -87,6 +80,29 @@ def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Transl
     assert one.text.count("Zorblaxonit") == 1
     (other,) = with_term.with_options(prefix=plain.text).translations([plain.source])
     assert (other.text.startswith(plain.text), other.terms) == (True, [((4, 8), None)])
+
+
+@pytest.mark.parametrize(
+    ("glossary", "text", "is_searched_for"),
+    [
+        ({"Ein": "small"}, "the small dog runs at the beach.", True),
+        (
+            {"Hund": "cat"},
+            "the young cat runs at the beach.",
+            False,
+        ),  # else "the young dog runs cat runs at the beach."
+        ({"Hund": ""}, "the young Hund runs at the beach.", False),
+        ({"Hund": "dog", "läuft": "sleeps|runs"}, "the young dog runs at the beach.", False),  # which has them
+    ],
+)
+def test_a_term_is_searched_for_if_the_model_might_write_it_and_else_put_in(
+    translator: Translator, glossary: dict[str, str], text: str, is_searched_for: bool
+) -> None:
+    source = "Ein Hund läuft am Strand."
+    (plain,), (found,) = (
+        each.translations([source]) for each in (translator, translator.with_options(glossary=glossary))
+    )
+    assert (found.text, found.ids != plain.ids) == (text, is_searched_for)
 
 
 @pytest.mark.parametrize("sample", [False, True])

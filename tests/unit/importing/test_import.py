@@ -33,7 +33,7 @@ def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_p
     run = import_run(folder, source="en", target="en", runs_dir=tmp_path / "runs")
     translator = Translator.load(run.folder, device="cpu")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(folder / "vocab.spm"))
-    for source, target in zip(TEXT, [*TEXT[1:], "the ☃ dog"], strict=False):
+    for source, target in zip(TEXT, [*TEXT[1:], "the ж dog"], strict=False):
         ours = [pad_ids([run.codecs.source.encode(text).ids]) for text in (source, target)]
         with torch.inference_mode():
             found = -token_losses(translator.model, *ours).nll.numpy()
@@ -47,13 +47,32 @@ def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_p
 def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder: Path, tmp_path: Path) -> None:
     codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
     assert isinstance(codec, ImportedCodec)
-    read = codec.encode("the ☃ dog")
+    read = codec.encode("the ж dog")
     assert codec.text(read.ids) == "the <unk> dog"
-    assert codec.text(read.ids, instead=read.tokens) == "the ☃ dog"
-    assert codec.encode_all(["the ☃ dog", " "]) == [read.ids, []]
+    assert codec.text(read.ids, instead=read.tokens) == "the ж dog"
+    assert codec.encode_all(["the ж dog", " "]) == [read.ids, []]
     assert "park" in codec.text(codec.encode("the park").ids)
     held = codec.encode("the {name} dog", [(4, 10)])
     assert (codec.text(held.ids), held.reading.held[0].text) == ("the dog", "{name}")
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "held"),
+    [
+        ("the ｏｌｄ dog", "the ｏｌｄ dog", []),  # which its SentencePiece normalises by itself
+        ("\u2022 the do\u00adg\u00a0😀", "the dog", ["\u2022", "😀"]),
+        ("THE OLD DOG", "the old dog", []),
+        ("the DOG", "the DOG", []),
+    ],
+)
+def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
+    folder: Path, tmp_path: Path, line: str, text: str, held: list[str]
+) -> None:
+    codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
+    assert isinstance(codec, ImportedCodec)
+    read = codec.encode(line)
+    assert (read.reading.text, [each.text for each in read.reading.held]) == (text, held)
+    assert codec.encode_all([line]) == [read.ids]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import yaml
 
 from kinds import Tfm
 from small_marian import TEXT, VOCABULARY, D, make_model, weights, write
-from transformer_cli.config.yamltext import scalar_pairs
 from transformer_cli.errors import DataError
 from transformer_cli.importing.importing import import_run
 from transformer_cli.importing.marian import read_tokens
@@ -117,7 +116,7 @@ def test_read_tokens_reads_yaml_json_and_plain_lists(tmp_path: Path, name: str) 
     by_hand += "".join(f"{token}: {numbered[token]}\n" for token in ("</s>", "<unk>", "null", "<<"))
     by_hand += f"? {'x' * 300}\n: 7\n'#': 8\n'''': 11\n"
     content = {
-        "vocab.yml": by_hand.replace("null: 9\n", "null: 9\n").replace(": 10\n", ": 10\n"),
+        "vocab.yml": by_hand,
         "vocab.json": json.dumps(numbered),
         "list.json": json.dumps(TOKENS),
         "vocab.txt": "".join(f"{token}\n" for token in TOKENS),
@@ -134,10 +133,6 @@ def test_read_tokens_of_something_else_is_one_line(tmp_path: Path, text: str) ->
     (tmp_path / "vocab.yml").write_text(text)
     with pytest.raises(DataError, match=r"^[^\n]*vocab\.yml: [^\n]*; download it again$"):
         read_tokens(tmp_path / "vocab.yml")
-
-
-def test_scalar_pairs_keep_what_other_readers_take_for_ends_of_lines() -> None:
-    assert scalar_pairs("a\x85\u2028b: 1\n\U000f0000: 2\n") == [("a\x85\u2028b", "1"), ("\U000f0000", "2")]
 
 
 def test_several_models_are_refused_until_one_is_named_and_an_archive_is_to_be_unpacked(
@@ -173,10 +168,8 @@ def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked
     typed = [each.source_ids for each in translator.translations([">>fra<< the old dog", ">>es<< the old dog"])]
     for code in ("fr", "fra"):
         french = translator.into(code)
-        assert [each.source_ids for each in french.translations(["the old dog", ">>es<< the old dog", " "])] == [
-            *typed,
-            [],
-        ]
+        found = french.translations(["the old dog", ">>es<< the old dog", " "])
+        assert [each.source_ids for each in found] == [*typed, []]
         (line,) = french.with_options(split_sentences=True).translations(["The old dog. The park. >>es<< Trees."])
         assert line.sentences is not None
         assert [each.source_tokens[0] for each in line.sentences] == [">>fra<<", ">>fra<<", ">>es<<"]
@@ -187,12 +180,8 @@ def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked
 
 
 def test_to_of_a_language_that_the_model_does_not_write_is_one_line(several: Run, tmp_path: Path, tfm: Tfm) -> None:
-    code, out, err = tfm("translate", "--run", "several", "--to", "de", "the dog", cwd=tmp_path)
-    assert (code, out, err) == (
-        1,
-        "",
-        "tfm: error: --to: de is not a language that the model writes; choose one of es, fr\n",
-    )
+    said = "tfm: error: --to: de is not a language that the model writes; choose one of es, fr\n"
+    assert tfm("translate", "--run", "several", "--to", "de", "the dog", cwd=tmp_path) == (1, "", said)
     assert tfm("translate", "--run", "several", "--to", "es", "", cwd=tmp_path)[:2] == (0, "\n")
 
 
@@ -204,11 +193,8 @@ def test_inherited_has_the_search_of_the_model_and_a_limit_where_it_has_none(fol
     run = import_run(folder, runs_dir=tmp_path / "runs")
     taught = inherited(str(run.folder))
     assert (taught["decoding"]["beam_size"], taught["decoding"]["length_penalty"]) == (12, 0.0)
-    assert (run.config.model.max_length, taught["data"]["longest"], taught["data"]["codec"]) == (
-        None,
-        1000,
-        str(run.folder),
-    )
+    limits = (run.config.model.max_length, taught["data"]["longest"], taught["data"]["codec"])
+    assert limits == (None, 1000, str(run.folder))
 
 
 # Hugging Face
@@ -330,12 +316,7 @@ def test_subwords_with_symbols_keep_target_tokens_whole_and_ask_for_a_language()
 
 def test_directions_of_a_run_of_several_targets_are_one_for_each(several: Run) -> None:
     directions = Directions([Translator.load(several.folder, device="cpu")])
-    assert directions.languages()[0] == {
-        "code": "en",
-        "name": "English",
-        "targets": ["fr", "es"],
-        "inspectable": ["fr", "es"],
-    }
+    assert directions.languages()[0]["targets"] == ["fr", "es"]
     translator, _, _ = directions.choose("en", "es", "the dog")
     (found,) = translator.translations(["the old dog"])
     assert found.source_tokens[0] == ">>es<<"

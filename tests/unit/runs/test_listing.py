@@ -107,38 +107,35 @@ def test_list_runs_never_saved_is_new(tmp_path: Path) -> None:
     assert (listed.state, listed.epochs_done, listed.parameters) == ("new", 0, None)
 
 
-def test_runs_that_lost_a_file_is_broken_and_others_are_listed(tfm: Tfm, workspace: Path) -> None:
-    other = workspace / "runs/other"
-    for lost, problem in (
-        ("run.json", "run.json is missing"),
-        ("config.yaml", "config.yaml: missing"),
-        ("history.jsonl", "history.jsonl: missing"),
-        ("last", "last is missing, but the run has been trained"),
-        ("source.vocab.txt", "source.vocab.txt: missing"),
-        ("checkpoints/*/state.json", "state.json: missing"),
-    ):
-        shutil.copytree(workspace / "runs/tiny", other, dirs_exist_ok=True)
-        for path in other.glob(lost):
-            path.unlink()
-        code, out, err = tfm("runs", "--json", cwd=workspace)
-        assert (code, err) == (0, "")
-        found: dict[str, dict[str, Any]] = {run["name"]: run for run in json.loads(out)["runs"]}
-        assert (found["tiny"]["state"], found["other"]["state"]) == ("finished", "broken")
-        assert problem in found["other"]["problem"]
-        assert "\nbroken: runs/other" in tfm("runs", cwd=workspace)[1]
+DAMAGED = ": damaged: its content is not what was written"
 
 
-def test_list_runs_that_is_cut_or_no_json_is_broken(runs_dir: Path) -> None:
-    (weights,) = {path.resolve() for path in (runs_dir / "tiny/checkpoints").glob("step-*/model.safetensors")}
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:-1])  # a copy that broke off
-    assert "model.safetensors: damaged: its content is not what was written" in str(only(runs_dir).problem)
-    weights.write_bytes(whole)
-    assert only(runs_dir).state == "finished"
-    (runs_dir / "tiny/history.jsonl").write_text('{"valid_loss": "low"}\n' * 6)
-    assert only(runs_dir).state == "broken"
-    (runs_dir / "tiny/run.json").write_text("[" * 100_000)
-    assert "run.json" in str(only(runs_dir).problem)
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("run.json", None, " is missing"),
+        ("config.yaml", None, ": missing"),
+        ("history.jsonl", None, ": missing"),
+        ("history.jsonl", b'{"valid_loss": "low"}\n' * 6, ""),
+        ("last", None, " is missing, but the run has been trained"),
+        ("source.vocab.txt", None, ": missing"),
+        ("state.json", None, ": missing"),
+        ("model.safetensors", b"broken off", DAMAGED),
+        ("run.json", b"[" * 100_000, ""),
+    ],
+    ids=str,
+)
+def test_runs_that_is_damaged_is_broken_and_others_are_listed(
+    tfm: Tfm, workspace: Path, name: str, content: bytes | None, problem: str
+) -> None:
+    for path in shutil.copytree(workspace / "runs/tiny", workspace / "runs/other").rglob(name):
+        path.unlink() if content is None else path.write_bytes(content)
+    code, out, err = tfm("runs", "--json", cwd=workspace)
+    assert (code, err) == (0, "")
+    found: dict[str, dict[str, Any]] = {run["name"]: run for run in json.loads(out)["runs"]}
+    assert (found["tiny"]["state"], found["other"]["state"]) == ("finished", "broken")
+    assert f"{name}{problem}" in found["other"]["problem"]
+    assert "\nbroken: runs/other" in tfm("runs", cwd=workspace)[1]
 
 
 def test_list_runs_of_other_files_and_folders(runs_dir: Path) -> None:

@@ -1,6 +1,5 @@
-"""`tfm serve` as a process: it says where it is, ends in order, and needs its extra."""
+"""`tfm serve` as a process: it says where it is, ends in order, and refuses an empty key."""
 
-import importlib.util
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +74,6 @@ def test_serve_ctrl_c_after_another_signal_ends_it_at_once(forks: Forks, project
         os.kill(pid, signal.SIGINT)
         assert forks.end() == -signal.SIGINT
         assert isinstance(answer.exception(), OSError)
-
-
-def test_serve_without_its_extra_says_what_to_install(
-    tfm: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "uvicorn" else find(name))
-    code, out, err = tfm("serve", cwd=tmp_path)
-    assert (code, out) == (1, "")
-    extra = [one.partition(";")[0] for one in metadata.requires("transformer-cli") or [] if 'extra == "serve"' in one]
-    needed = " ".join(f"'{one.strip()}'" for one in extra)
-    assert err == f"tfm: error: tfm serve needs uvicorn, which is not installed; run `pip install {needed}`\n"
 
 
 def test_serve_empty_key_is_refused(

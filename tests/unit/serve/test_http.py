@@ -22,7 +22,6 @@ from transformer_cli.inspection import numbers
 from transformer_cli.runs.run import Run
 from transformer_cli.serve import gate, server
 from transformer_cli.serve.app import create_app
-from transformer_cli.serve.gate import Seldom
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.server import bind, url_of
 from transformer_cli.serve.waiting import Call
@@ -71,9 +70,7 @@ def test_the_api_is_described(served: Running) -> None:
     looks = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
     assert set(paths) == {"/health", "/languages", "/translate", "/detect", *looks}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
-    answers = paths["/translate"]["post"]["responses"]
-    assert set(answers) == {"200", "4XX", "503"}
-    assert "Answer" in json.dumps(answers["200"])
+    assert set(paths["/translate"]["post"]["responses"]) == {"200", "4XX"}
     for address in ("/docs", "/redoc"):
         assert served.ask(address).status == 404
 
@@ -351,13 +348,6 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
     assert reports()[2:] != []
 
 
-def test_what_may_be_said_seldom_is_forgotten_after_a_hundred_others() -> None:
-    may_say = Seldom()
-    assert [may_say("full"), may_say("full")] == [True, False]
-    assert all(may_say(f"other {number}") for number in range(100))
-    assert may_say("full")
-
-
 def test_asyncio_says_what_is_wrong_with_many_connections_once(
     single: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -402,13 +392,6 @@ def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_int
     clients = [record.getMessage().split()[2:5] for record in caplog.records if "/health" in record.getMessage()]
     expected = ["203.0.113.7", "2001:db8::1", "9" * 100, "x%20200%203%20ms%E2%80%A8%C3%A9"]
     assert clients == [[client, "GET", "/health"] for client in expected]
-
-
-def test_log_text_writes_sentences_and_translations(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="transformer_cli")
-    with running(single, log_text=True) as talkative:
-        found = talkative.post("/translate", **ASKED).body["translatedText"]
-    assert f"de→en: {ASKED['q']} → {found}" in caplog.messages
 
 
 def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """Lines of text: where they end, what is taken off them, and what cannot be read."""
 
 import gzip
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from transformer_cli.text.lines import (
     count_lines,
     cut_lines,
     is_too_long,
-    lines_of,
     read_lines,
 )
 
@@ -43,20 +41,6 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lin
     path = write(tmp_path / name, text.encode())
     assert list(read_lines(path)) == lines
     assert path.suffix == ".gz" or count_lines(path) == len(lines)
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
-def test_cut_lines_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / name, "ä\nbä".encode() + b"\xe4\n")
-    message = rf"^{path}: line 2: byte 4 of the line is 0xe4, which is not UTF-8; convert the file to UTF-8"
-    with pytest.raises(DataError, match=message):
-        list(read_lines(path))
-
-
-def test_lines_of_error_has_the_given_name() -> None:
-    assert list(lines_of(BytesIO(b"\xef\xbb\xbfa\r\n\xef\xbb\xbfa"), "standard input")) == ["a", "\ufeffa"]
-    with pytest.raises(DataError, match=r"^standard input: line 2: byte 1 of the line is 0xff"):
-        list(lines_of(BytesIO(b"\n\xff\n"), "standard input"))
 
 
 @pytest.mark.parametrize(
@@ -109,16 +93,3 @@ def test_cut_lines_too_long_line_gives_its_beginning(tmp_path: Path, name: str, 
     lines = list(cut_lines(path))
     assert lines == ["a", letter * (LONGEST_LINE + 1), "", letter * (LONGEST_LINE + 1)]
     assert [is_too_long(line) for line in lines] == [False, True, False, True]
-
-
-def test_whoever_stops_at_a_line_without_an_end_does_not_wait_for_it() -> None:
-    class Endless:
-        n_read = 0
-
-        def readline(self, limit: int) -> bytes:
-            self.n_read += limit
-            return b"a" * limit
-
-    file = Endless()
-    assert is_too_long(next(lines_of(file, "standard input")))  # type: ignore[arg-type]
-    assert file.n_read == MOST_BYTES

@@ -124,10 +124,3 @@ def test_average_lacking_the_weights_of_an_epoch_names_them(
     shutil.rmtree(tmp_path / "tiny/checkpoints/validation-0005")
     with pytest.raises(CheckpointError, match=r"validation-0005/model.safetensors: missing; restore it"):
         train_tiny(tmp_path, *AVERAGING, "training.epochs=6")
-
-
-def test_average_damaged_file_is_one_line(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
-    shutil.copytree(averaged.folder, tmp_path / "tiny")
-    (tmp_path / "tiny/checkpoints/average-0000020/average.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"average.json: damaged: .*; restore it"):
-        train_tiny(tmp_path, *AVERAGING)

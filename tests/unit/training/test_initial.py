@@ -11,7 +11,7 @@ from torch import Tensor
 from kinds import TrainTiny
 from sealed import reseal
 from transformer_cli.config.load import load_config
-from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.errors import ConfigError
 from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
 
@@ -74,11 +74,6 @@ def test_initialize_from_a_run_with_other_ids_says_what_to_do(train_tiny: TrainT
     reseal(runs / "base")
     with pytest.raises(ConfigError, match=r"the ids of .* are not those of .*/base: .* with data.codec=base, and"):
         train_tiny(runs, *SHORT, "training.initialize_from=base")
-
-
-def test_initialize_from_an_unknown_run_is_one_line(train_tiny: TrainTiny, runs: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"/nowhere: no such run; .* has base"):
-        train_tiny(runs, *SHORT, "training.initialize_from=nowhere")
 
 
 @pytest.mark.parametrize("parts", [["source_embedding", "encoder"], ["output", "target_embedding"]])

