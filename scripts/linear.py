@@ -25,6 +25,7 @@ from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.blocks import Document
 from transformer_cli.documents.markup import parse_html
 from transformer_cli.documents.word import parse_part
+from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import metrics
 from transformer_cli.serve.languages import LOOKED_AT, _shares
@@ -49,8 +50,8 @@ def names(text: str) -> list[str]:
 
 READ_IN = names(
     "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.glossary documents.held "
-    "documents.long_lines documents.markup documents.sentences documents.word documents.xmltext evaluation.metrics "
-    "serve.languages "
+    "documents.long_lines documents.markup documents.sentences documents.word documents.xliff documents.xmltext "
+    "evaluation.metrics serve.languages "
     "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
 )
 
@@ -225,7 +226,7 @@ def tmx(text: str) -> str:
 def closed(text: str) -> str:
     """XML without what is cut off at its end, with the end tags that are missing."""
     text, open_ = re.sub("[<&][^>;]*$", "", text), list[str]()
-    for slash, name, empty in re.findall("<(/?)([\\w:]+)[^>]*?(/?)>", text):
+    for slash, name, empty in re.findall("<(/?)([\\w:-]+)[^>]*?(/?)>", text):
         if slash:
             open_.pop()
         elif not empty:
@@ -237,6 +238,11 @@ def docx(text: str) -> str:
     """A part of a document with a paragraph."""
     begin = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:p>'
     return f"{begin}{closed(text)}{RUN}</w:p></w:document>"
+
+
+def xliff(text: str) -> bytes:
+    """A file with a unit, and what follows in its source."""
+    return f"<xliff><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
 
 
 def bleu(text: str) -> object:
@@ -270,6 +276,11 @@ DOCX = (
     '<w:r><w:fldChar w:fldCharType="begin"/></w:r>|<w:bookmarkStart w:id="1"/>|<w:bookmarkEnd w:id="1"/>|'
     f'<w:bookmarkStart w:id="1"/>⟨<w:bookmarkEnd w:id="1"/>⟩|<w:ins>{RUN}</w:ins>|<w:r><w:t>a⟨\n⟩</w:t></w:r>|&amp;'
 )
+UNIT = "<trans-unit><source>a</source></trans-unit>"
+XLIFF = (
+    f"{UNIT}|<trans-unit><source>⟨<g>a</g>⟩|<trans-unit><source>⟨<bpt id='1'/>⟩|<trans-unit><source>⟨<ept id='1'/>⟩|"
+    "<trans-unit><source>a<x/></source><seg-source>⟨<mrk mtype='seg' mid='1'>a</mrk>⟩|<trans-unit>⟨<target/>⟩|<a/>"
+)
 UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
 )
@@ -302,6 +313,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "documents.blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "documents.word.parse_part": (of(lambda text: parse_part(docx(text))), DOCX),
+    "documents.xliff.open_xliff": (of(lambda text: open_xliff(xliff(text), CODES[:2])), XLIFF),
     "documents.sentences.join": (joined, "a |。|a. |”。"),
     "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
     "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
