@@ -230,6 +230,11 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
     return folders
 
 
+def chosen(**options: Any) -> dict[str, Any]:
+    """Returns the options that were given; those that were not are None."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def further_metrics(names: str) -> list[str]:
     """Returns what --metrics names beside BLEU and chrF. Raises BadParameter for what is no metric."""
     from transformer_cli.evaluation.metrics import further_metrics

@@ -115,10 +115,8 @@ DAMAGED = ": damaged: its content is not what was written"
     [
         ("run.json", None, " is missing"),
         ("config.yaml", None, ": missing"),
-        ("history.jsonl", None, ": missing"),
         ("history.jsonl", b'{"valid_loss": "low"}\n' * 6, ""),
         ("last", None, " is missing, but the run has been trained"),
-        ("source.vocab.txt", None, ": missing"),
         ("state.json", None, ": missing"),
         ("model.safetensors", b"broken off", DAMAGED),
         ("run.json", b"[" * 100_000, ""),
