@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from oracles.padded import padded_losses
+from oracles.small import SMALL
 from oracles.variants import VARIANTS
-from small_model import SMALL
 from transformer_cli.model import attention, layout, loss
 from transformer_cli.model.dropout import drawing_from
 from transformer_cli.model.loss import TokenLosses, token_losses

@@ -62,17 +62,13 @@ def assert_same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> 
     assert [each.score for each in found] == pytest.approx([each.score for each in expected], abs=CLOSE)
 
 
+@pytest.mark.parametrize("most", [1, 7])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_sentence_finds_the_same_alone_and_in_a_batch(way: TranslationSettings) -> None:
+def test_search_alone_and_in_smaller_batches_finds_the_same(
+    way: TranslationSettings, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     together = decode([make_model()], wanted(SENTENCES), way)
-    for key, (source, expected) in enumerate(zip(SENTENCES, together, strict=True)):
-        assert_same(decode([make_model()], wanted([source], key), way)[0], expected)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_search_in_smaller_batches_finds_the_same(way: TranslationSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    together = decode([make_model()], wanted(SENTENCES), way)
-    monkeypatch.setattr(module, "MOST_ROWS", 7)
+    monkeypatch.setattr(module, "MOST_ROWS", most)
     engine = TransformerEngine([make_model()])
     batches = list(engine.translate(wanted(SENTENCES), way))
     assert len(batches) > 1

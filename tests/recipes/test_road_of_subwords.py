@@ -9,29 +9,16 @@ from matplotlib.figure import Figure
 
 from kinds import Tfm
 
-SETTINGS = {
-    "data.tokens": "subwords",
-    "data.subwords.size": 350,
-    "data.joint_vocabulary": "true",
-    "model.tie_embeddings": "all",
-    "model.max_length": 60,
-    "training.epochs": 2,
-    "training.batch_by": "tokens",
-}
-
-
-def arguments(**more: str) -> list[str]:
-    return [part for key, value in (SETTINGS | more).items() for part in ("--set", f"{key}={value}")]
-
 
 @pytest.fixture(scope="module")
 def trained(tfm: Tfm, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working folder with a run of subwords. Not to be written to."""
     folder = tmp_path_factory.mktemp("subwords")
+    joint = ("--set", "data.joint_vocabulary=true", "--set", "training.epochs=2")
     for command in ("prepare", "train"):
-        code, out, err = tfm(command, "--config", corpus / "tiny.yaml", *arguments(), cwd=folder)
+        code, out, err = tfm(command, "--config", corpus / "subwords.yaml", *joint, cwd=folder)
         assert code == 0, err
-        assert command == "train" or "one for both languages): de 350, en 350" in out
+        assert command == "train" or "one for both languages): de 400, en 400" in out
     return folder
 
 

@@ -53,16 +53,6 @@ def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -
     assert corpus.sums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()
 
 
-def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:
-    data = own(tmp_path, train_source="a\nb\n", train_target="A\nB\n")
-    assert data.files is not None
-    packed = tmp_path / "train.source.gz"
-    packed.write_bytes(gzip.compress(b"a\nb\n"))
-    pair = FilePair(source=packed, target=tmp_path / "train.target")
-    data = data.model_copy(update={"files": {**data.files, "train": pair}})
-    assert read(data) == [("a", "A"), ("b", "B")]
-
-
 @pytest.mark.parametrize(("split", "side"), [("train", "source"), ("valid", "target"), ("news", "source")])
 def test_open_corpus_file_that_is_not_there_is_named(tmp_path: Path, split: str, side: str) -> None:
     data = own(tmp_path, news_source="n\n")

@@ -61,6 +61,8 @@ def test_sample_of_too_many_pairs_keeps_every_second_one_again_and_again(
     pairs = [(f"s{number}", f"T{number}") for number in range(n)]
     assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == [pairs[number] for number in kept]
     assert sample(iter(pairs[:1]), DataConfig(lowercase=True), size=1) == [("s0", "t0")]
+    monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)  # of two pairs
+    assert sample(iter(pairs[:3]), DataConfig(lowercase=False), size=0) == [pairs[0], pairs[2]]
 
 
 def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:

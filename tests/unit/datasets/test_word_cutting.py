@@ -9,6 +9,7 @@ from itertools import count, islice
 
 import pytest
 
+from transformer_cli.compute.threads import available_cores
 from transformer_cli.datasets import dataset
 from transformer_cli.datasets.word_corpus import Chunk, cutting
 from transformer_cli.errors import ConfigError, DataError
@@ -77,6 +78,14 @@ def test_cutting_mistake_of_the_settings_is_told_by_the_worker(workers: list["su
     ):
         next(tokenize(pairs()))
     assert [process.poll() is None for process in workers] == [False, False]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
+def test_available_cores_are_those_that_this_process_may_use() -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # as taskset does
+    assert available_cores() == 1
+    os.sched_setaffinity(0, cores)
 
 
 def test_cutting_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes]"]) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from oracles.small import SMALL, SOURCE, TARGET
 from oracles.variants import VARIANTS
-from small_model import SMALL, SOURCE, TARGET
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.dropout import Dropout

@@ -115,10 +115,8 @@ DAMAGED = ": damaged: its content is not what was written"
     [
         ("run.json", None, " is missing"),
         ("config.yaml", None, ": missing"),
-        ("history.jsonl", None, ": missing"),
         ("history.jsonl", b'{"valid_loss": "low"}\n' * 6, ""),
         ("last", None, " is missing, but the run has been trained"),
-        ("source.vocab.txt", None, ": missing"),
         ("state.json", None, ": missing"),
         ("model.safetensors", b"broken off", DAMAGED),
         ("run.json", b"[" * 100_000, ""),
@@ -241,7 +239,7 @@ def test_runs_without_a_run_is_empty(tfm: Tfm, refused: Refused, tmp_path: Path)
 
 
 def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(workspace: Path) -> None:
-    commands = [("curves", "--output", "curves.svg"), ("runs",), ("config", "--run", "tiny")]
+    commands = [("curves", "--output", "curves.svg"), ("runs",), ("config", "runs/tiny/config.yaml")]
     probe = f"""
 import sys
 from transformer_cli.commands.app import main
