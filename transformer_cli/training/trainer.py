@@ -41,6 +41,7 @@ from transformer_cli.runs.checkpoints import (
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, is_averaged
 from transformer_cli.system import progress
+from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lengths import Rows
 from transformer_cli.training.learner import Learner
@@ -62,6 +63,7 @@ MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 log = logging.getLogger(__name__)
 
 
+@checked
 def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
     """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
 
@@ -385,7 +387,7 @@ class Trainer:
             return shortage
         self._save()
         where = f"from the save at step {self.state.step:,}"
-        return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
+        return MemoryShortage(f"{shortage.on_command_line}; the same command goes on {where} where more memory is free")
 
     def _agreed(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
