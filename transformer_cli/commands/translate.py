@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
-    text_format: Literal["text", "html", "docx", "xliff"] | None = None,
+    text_format: Literal["text", "html", "docx", "xliff", "po"] | None = None,
     to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
@@ -113,7 +113,7 @@ def translate(
         prefix=options.as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
         hold=hold,
-        glossary=read_glossary(glossary),
+        glossary=read_glossary(glossary, translator.run.config.data),
         hold_pattern=options.as_text(hold_pattern, "--hold-pattern"),
     )
 
