@@ -23,6 +23,7 @@ from transformer_cli.corpora import cleaning, formats
 from transformer_cli.documents import glossary, held, long_lines, sentences
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.blocks import Document
+from transformer_cli.documents.catalogue import open_catalogue
 from transformer_cli.documents.markup import parse_html
 from transformer_cli.documents.word import parse_part
 from transformer_cli.documents.xliff import open_xliff
@@ -49,10 +50,10 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.glossary documents.held "
-    "documents.long_lines documents.markup documents.sentences documents.word documents.xliff documents.xmltext "
-    "evaluation.metrics serve.languages "
-    "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
+    "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.catalogue documents.glossary "
+    "documents.held documents.long_lines documents.markup documents.sentences documents.word documents.xliff "
+    "documents.xmltext evaluation.metrics serve.languages system.terminal text.codec text.forms text.lines "
+    "text.reading text.subwords text.words translation"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -240,6 +241,12 @@ def docx(text: str) -> str:
     return f"{begin}{closed(text)}{RUN}</w:p></w:document>"
 
 
+def message(text: str) -> bytes:
+    """A catalogue in which a text of several lines stands in a message."""
+    lines = "".join(f'"{line}"\n' for line in re.sub(r'\\*"|\\*$', "", text).split("\n"))
+    return f'msgid ""\n{lines}msgstr ""\n'.encode()
+
+
 def xliff(text: str) -> bytes:
     """A file with a unit, and what follows in its source."""
     return f"<xliff><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
@@ -281,6 +288,7 @@ XLIFF = (
     f"{UNIT}|<trans-unit><source>⟨<g>a</g>⟩|<trans-unit><source>⟨<bpt id='1'/>⟩|<trans-unit><source>⟨<ept id='1'/>⟩|"
     "<trans-unit><source>a<x/></source><seg-source>⟨<mrk mtype='seg' mid='1'>a</mrk>⟩|<trans-unit>⟨<target/>⟩|<a/>"
 )
+PO = "a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
 UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
 )
@@ -298,6 +306,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
         of(lambda text: missing_numbers(text, text[::-1])),
         "1|1.|1 |1 000 |12/|1.234,5 |٣",
     ),
+    "documents.catalogue.open_catalogue": (of(lambda text: open_catalogue(message(text), CODES[:2])), PO),
     "documents.glossary.Glossary.find": (of(TERMS.find), "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
     "documents.glossary.replaced": (replaced, "a |a b |Hund |a"),
     "documents.glossary.term_spans": (term_spans, "a |a b |a a |w1 w2 w3 |c"),
@@ -346,6 +355,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
+    "documents.catalogue._STRING documents.catalogue._COMMENT "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'

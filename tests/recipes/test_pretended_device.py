@@ -131,7 +131,7 @@ def test_forward_on_a_device_waits_for_nothing(tiny: Run, gpu: PretendedDevice) 
     ids=str,
 )
 def test_translate_on_a_device_as_on_the_cpu(
-    tiny: Run, translator: Translator, gpu: PretendedDevice, decoding: dict[str, object]
+    tiny: Run, translator: Translator, gpu: PretendedDevice, decoding: dict[str, Any]
 ) -> None:
     found, expected = (
         each.with_options(prefix="the", **decoding).translations(SENTENCES)
@@ -160,7 +160,7 @@ def test_inspect_on_a_device(tiny: Run, gpu: PretendedDevice) -> None:
 
 def test_evaluate_on_a_device(workspace: Path, gpu: PretendedDevice) -> None:
     found = {
-        device: next(evaluate(workspace / "runs/tiny", device=device, data_dir=workspace / "data")).result
+        device: evaluate(workspace / "runs/tiny", device=device, data_dir=workspace / "data")[0].result
         for device in (gpu.device.type, "cpu")
     }
     there, here = found.values()

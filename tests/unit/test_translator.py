@@ -94,7 +94,7 @@ def test_translations_of_a_model_that_never_ends_stop_at_the_limit(
 
 
 def test_translate_one_str_is_a_type_error(translator: Translator) -> None:
-    with pytest.raises(TypeError, match=r"expected a list of sentences, such as \['Hallo'\]"):
+    with pytest.raises(TypeError, match=r"sentences: 'Hallo', where a list of str is wanted"):
         translator.translate("Hallo")
 
 
@@ -142,7 +142,7 @@ def test_translations_without_scores_are_the_same(translator: Translator, senten
 
 @pytest.mark.parametrize("settings", [BEAM, SAMPLES], ids=["beam", "samples"])
 def test_translations_n_best_are_one_and_its_alternatives(
-    translator: Translator, sentences: Sequence[str], settings: dict[str, object]
+    translator: Translator, sentences: Sequence[str], settings: dict[str, Any]
 ) -> None:
     for each in translator.with_options(**settings).translations(sentences):
         scores = [each.score, *(other.score for other in each.alternatives)]
@@ -159,7 +159,7 @@ def test_translations_n_best_are_one_and_its_alternatives(
     ids=["greedy", "beam", "samples", "blanks"],
 )
 def test_translations_by_subwords_begin_with_any_prefix(
-    by_subwords: Translator, prefix: str, settings: dict[str, object]
+    by_subwords: Translator, prefix: str, settings: dict[str, Any]
 ) -> None:
     beginning = by_subwords.with_options(prefix=prefix, **settings)
     line, blank = beginning.translations(["Der alte Hund singt im Park.", " "])
@@ -170,11 +170,11 @@ def test_translations_by_subwords_begin_with_any_prefix(
 @pytest.mark.parametrize(
     ("prefix", "max_tokens", "line", "message"),
     [
-        ("(" * 4001, None, "Hund", "^--prefix has more than 4,000 characters; shorten it$"),
-        ("The quokka", None, "Hund", "^--prefix: the model cannot write 'quokka', which is not in its vocabulary"),
-        ("dog " * 15, None, "Der alte Hund.", "^line 8: --prefix has 15 tokens, but the translation may have 14; "),
-        ("dog " * 13, None, "Hund", "^line 8: --prefix has 13 tokens, but the translation may have 12; "),
-        ("dog " * 4, 3, "Hund", "^line 8: --prefix has 4 tokens, but the translation may have 3; "),
+        ("(" * 4001, None, "Hund", "^prefix has more than 4,000 characters; shorten it$"),
+        ("The quokka", None, "Hund", "^prefix: the model cannot write 'quokka', which is not in its vocabulary"),
+        ("dog " * 15, None, "Der alte Hund.", "^line 8: prefix has 15 tokens, but the translation may have 14; "),
+        ("dog " * 13, None, "Hund", "^line 8: prefix has 13 tokens, but the translation may have 12; "),
+        ("dog " * 4, 3, "Hund", "^line 8: prefix has 4 tokens, but the translation may have 3; "),
     ],
     ids=["endless", "unknown", "model", "source", "asked"],
 )
@@ -196,9 +196,8 @@ def test_translator_load_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_pat
 
 
 def test_with_options_takes_numbers_of_numpy_and_adds_to_those_before(translator: Translator) -> None:
-    named = translator.with_options(beam_size=np.int64(3), n_best=np.int32(2)).with_options(
-        "decoding.length_penalty=0.5"
-    )
+    numbers: dict[str, Any] = {"beam_size": np.int64(3), "n_best": np.int32(2)}
+    named = translator.with_options(**numbers).with_options("decoding.length_penalty=0.5")
     wanted = TranslationSettings(beam_size=3, n_best=2, length_penalty=0.5)
     assert (named.settings, translator.settings) == (wanted, TranslationSettings())
 
@@ -213,17 +212,17 @@ def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translato
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ({"on_error": "bogus"}, r"^--on-error bogus: must be stop, blank, copy or truncate, not bogus$"),
-        ({"n_best": "many"}, r"^--n-best many: must be a whole number, not many$"),
-        ({"n_best": 2}, r"^--n-best 2: a beam of 1 does not hold so many"),
-        ({"max_tokens": 2.5}, r"^--max-tokens 2.5: must be a whole number, not 2\.5$"),
-        ({"prefix": None}, r"^--prefix None: must be text, or ids of tokens, not None$"),
-        ({"keep_unk": "yes"}, r"^--keep-unk yes: must be true or false, not 'yes'$"),
+        ({"on_error": "bogus"}, r"^on_error=bogus: must be stop, blank, copy or truncate, not bogus$"),
+        ({"n_best": "many"}, r"^n_best=many: must be a whole number, not many$"),
+        ({"n_best": 2}, r"^n_best=2: a beam of 1 does not hold so many"),
+        ({"max_tokens": 2.5}, r"^max_tokens=2.5: must be a whole number, not 2\.5$"),
+        ({"prefix": None}, r"^prefix=None: must be text, or ids of tokens, not None$"),
+        ({"keep_unk": "yes"}, r"^keep_unk=yes: must be true or false, not 'yes'$"),
         ({"temperature": "warm"}, r"^temperature='warm': decoding\.temperature: must be a number, not warm"),
         ({"beam": 5}, r"decoding\.beam.*unknown key"),
     ],
 )
-def test_with_options_that_cannot_be_are_one_line(tiny: Run, named: dict[str, object], said: str) -> None:
+def test_with_options_that_cannot_be_are_one_line(tiny: Run, named: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Translator(tiny, "cpu").with_options(**named)
 

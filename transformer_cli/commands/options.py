@@ -101,7 +101,7 @@ TABLE = {  # by the groups of the help
         Row("prefix", "--prefix TEXT", "Begin each translation with this text.", default=False),
         Row("max_tokens", "--max-tokens N", "Longest translation, in tokens.", "2 × source + 10", bounds=(1, 10_000)),
         Row("glossary", "--glossary FILE", "Fixed translations: a word or phrase, a TAB and its translation on each "
-            "line."),
+            "line; or a CSV or TBX."),
         Row("device", "--device DEVICE", "auto, cpu, cuda, cuda:N or mps; only cpu has been tested."),
     ),
     "Output": (
@@ -228,6 +228,11 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
         if any(folder.samefile(other) for other in folders[:number]):
             raise typer.BadParameter(f"{folder} is named twice; name each run once")
     return folders
+
+
+def chosen(**options: Any) -> dict[str, Any]:
+    """Returns the options that were given; those that were not are None."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def further_metrics(names: str) -> list[str]:

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
-    text_format: Literal["text", "html", "docx", "xliff"] | None = None,
+    text_format: Literal["text", "html", "docx", "xliff", "po"] | None = None,
     to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
@@ -104,7 +104,7 @@ def translate(
     translator = Translator.load(*folders, device=device).into(to)
     translator = translator.with_options(
         *(search or ()),
-        **({} if beam_size is None else {"beam_size": beam_size}),
+        **options.chosen(beam_size=beam_size),
         max_tokens=max_tokens,
         n_best=n_best or 1,
         scores=as_json or n_best is not None,  # else only text is printed
@@ -113,7 +113,7 @@ def translate(
         prefix=options.as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
         hold=hold,
-        glossary=read_glossary(glossary),
+        glossary=read_glossary(glossary, translator.run.config.data),
         hold_pattern=options.as_text(hold_pattern, "--hold-pattern"),
     )
 
@@ -221,7 +221,7 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
                 translator, [options.as_text(line, f"line {number}")], render, sys.stdout, n_lines=1, first_line=number
             )
         except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
-            print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
+            print(terminal.on_one_line(f"tfm: error: {error.on_command_line}"), file=sys.stderr)
         sys.stdout.flush()
 
     converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer_cli.documents.catalogue import open_catalogue
 from transformer_cli.documents.markup import parse_html
 from transformer_cli.documents.opened import Languages, Opened, decoded
 from transformer_cli.documents.word import open_word
@@ -66,6 +67,7 @@ FORMATS = {
     "xliff": FileFormat(
         ("a translation file (XLIFF)",), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff
     ),
+    "po": FileFormat(("a message catalogue (PO)",), (".po", ".pot"), open_catalogue),
 }
 
 

@@ -149,7 +149,7 @@ def test_import_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Pa
     ):
         with pytest.raises(DataError, match=rf"^[^\n]*{place.name}: {what}[^\n]*$"):
             import_run(place, name="other", runs_dir=runs)
-    with pytest.raises(ConfigError, match=r"^--name: name: 'a/b' cannot name a run; [^\n]*$"):
+    with pytest.raises(ConfigError, match=r"^name: name: 'a/b' cannot name a run; [^\n]*$"):
         import_run(folder, name="a/b", runs_dir=runs)
 
 
@@ -158,5 +158,5 @@ def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: 
     assert (code, out) == (0, "runs/opus\n"), err
     assert "de→en" in err
     assert tfm("translate", "--run", "opus", "", cwd=tmp_path)[:2] == (0, "\n")
-    with pytest.raises(ConfigError, match=r"opus is there already; give another --name"):
+    with pytest.raises(ConfigError, match=r"opus is there already; give another name"):
         import_run(folder, name="opus", runs_dir=tmp_path / "runs")

@@ -54,9 +54,9 @@ def test_import_takes_the_languages_from_the_name_or_the_readme(
 
 def test_import_without_languages_is_refused_and_takes_those_that_are_given(folder: Path, tmp_path: Path) -> None:
     place = renamed(folder, "model")
-    with pytest.raises(DataError, match="does not say its languages; give --source and --target, such as"):
+    with pytest.raises(DataError, match="does not say its languages; give source and target, such as"):
         import_run(place, runs_dir=tmp_path / "runs")
-    with pytest.raises(DataError, match="give --target, such as"):
+    with pytest.raises(DataError, match="give target, such as"):
         import_run(place, source="de", runs_dir=tmp_path / "runs")
     assert import_run(place, source="de", target="en", runs_dir=tmp_path / "runs").config.data.target == "en"
 
@@ -139,7 +139,7 @@ def test_several_models_are_refused_until_one_is_named_and_an_archive_is_to_be_u
     folder: Path, tmp_path: Path, tfm: Tfm
 ) -> None:
     shutil.copy(folder / "model.npz", folder / "model.best-bleu.npz")
-    with pytest.raises(DataError, match=r"name one with --model: model.best-bleu.npz, model.npz$"):
+    with pytest.raises(DataError, match=r"name one with model: model.best-bleu.npz, model.npz$"):
         import_run(folder, runs_dir=tmp_path / "runs")
     assert tfm("import", folder, "--model", "model.npz", cwd=tmp_path)[:2] == (0, "runs/de-en\n")
     (tmp_path / "opus.zip").touch()

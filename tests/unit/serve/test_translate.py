@@ -270,6 +270,13 @@ def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
     assert whole == {"translatedText": translator.translate([f"{dog} Hund."])[0]}
 
 
+@pytest.mark.parametrize("source", ["de", "auto"])
+def test_translate_html_marks_the_language_of_the_target(served: Running, source: str) -> None:
+    page = '<html lang="de-DE" xml:lang="de"><p lang=fr>Der Hund läuft.</p></html>'
+    answer = served.post("/translate", q=page, source=source, target="en", format="html").body["translatedText"]
+    assert answer.startswith('<html lang="en" xml:lang="en"><p lang=fr>')
+
+
 def test_terms_of_a_request_are_in_its_translations(served: Running, expected: list[str]) -> None:
     asked = {
         "q": f"{LINES[0]} Im Hundepark singen 1.234 Hunde.",

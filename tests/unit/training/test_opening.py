@@ -84,7 +84,7 @@ def test_open_run_that_lacks_a_file_is_refused_and_left_as_it_is(
         go_on(train_tiny, folder)
     message = message.replace("FOLDER", str(folder))
     assert str(refused.value).startswith(f"{folder}{message}")
-    assert str(refused.value).endswith("restore it, or give `tfm train` --fresh to move this run aside and begin anew")
+    assert str(refused.value).endswith("restore it, or give `tfm train --fresh` to move this run aside and begin anew")
     assert "\n" not in str(refused.value)
     assert contents(folder) == before
 
@@ -180,9 +180,7 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
     with pytest.raises(ConfigError) as refused, opened(folder, "training.epochs=3", change):
         pass
     assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
-    assert ": give the old ones to go on, --set name=tiny-2 to train another run, or --fresh to mo" in str(
-        refused.value
-    )
+    assert ": give the old ones to go on, name=tiny-2 to train another run, or fresh=True to mo" in str(refused.value)
     without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
     assert without_lock == before
 
@@ -190,7 +188,7 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
 def test_open_run_with_other_settings_offers_a_free_name(opened: Open, folder: Path) -> None:
     for taken in ("tiny-2", "tiny-4"):
         folder.with_name(taken).mkdir()
-    with pytest.raises(ConfigError, match="--set name=tiny-3 to train"), opened(folder, "training.seed=1"):
+    with pytest.raises(ConfigError, match="name=tiny-3 to train"), opened(folder, "training.seed=1"):
         pass
 
 
