@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from kinds import TrainTiny
+from outcomes import weights
 from pretended import PretendedDevice, is_moved, pretended_gpus
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.inspection.numbers import inspect_sentence
@@ -83,7 +83,7 @@ def test_train_on_a_device_resumes_and_averages_as_uncut(
     cut = train_there(*settings, "training.epochs=3")
     whole = train_there(*settings, "name=whole", "training.epochs=3")
     for name in ("last", "average"):
-        one, other = (load_file(run.checkpoint(name) / "model.safetensors") for run in (cut, whole))
+        one, other = weights(cut, name), weights(whole, name)
         assert all(torch.equal(value, other[key]) for key, value in one.items())
     assert gpu.n_operations > 500
 
