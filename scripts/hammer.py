@@ -3,8 +3,9 @@
 `make hammer` does it with a model that it trains itself in a few seconds; --run names another one. Every answer to a
 question must be the translation of that question, every error a JSON body with the status that belongs to it, the
 server must live and end in order, and its memory must not grow. First all clients are honest, for a tenth of the
-requests; later no honest one may wait longer than ten times the 99th percentile of then. The server has a glossary, and
-some requests bring one: their answers must be those of a translator with the same terms. Linux only: it reads /proc.
+requests; later no honest one may wait longer than ten times the 99th percentile of then. Meanwhile the server opens its
+run anew (SIGHUP), 20 times, once while the run is damaged. It has a glossary, and some requests bring one: their
+answers must be those of a translator with the same terms. Linux only: it reads /proc.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import http.client
 import json
 import os
 import random
+import signal
 import socket
 import sys
 import threading
@@ -71,6 +73,7 @@ class Found:
     memory: list[int] = field(default_factory=list)
     """bytes of the server, sampled"""
     asked: int = 0
+    reloads: int = 0
 
 
 @dataclass
@@ -352,6 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--run", type=Path, help="the folder of the run to serve (default: one that is trained first)")
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--reloads", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     with TemporaryDirectory() as temporary:
@@ -371,9 +375,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         named = ("--glossary", str(terms))
         with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}, named) as server:
             given = (server, translator, expected, termed, options.clients, options.seed)
-            quiet, found = Found(), Found()
+            quiet, found = Found(), Found(reloads=options.reloads)
             hammer(*given, HONEST, max(options.clients, options.requests // 10), quiet)
+            hangups = threading.Thread(target=reload, args=(server, folder, found, options.requests))
+            hangups.start()
             hammer(*given, [*HONEST, *HOSTILE], options.requests, found)
+            hangups.join()
         log = server.log.read_text(encoding="utf-8")
     found.wrong += [*quiet.wrong, *_waited(quiet, found), *_of_the_end(server, log, found)]
     print(_report(quiet, found))
@@ -433,6 +440,22 @@ def hammer(
     say(f"{n_requests:,} requests of {n_clients} clients took {time.perf_counter() - started:.0f} s")
 
 
+def reload(server: Server, folder: Path, found: Found, n_requests: int) -> None:
+    """Have the run opened anew, spread over the requests; the second time it is damaged."""
+    config, gone = folder / "config.yaml", folder / "config.yaml.gone"
+    for number in range(found.reloads):
+        while found.asked < n_requests * number // found.reloads:
+            time.sleep(0.1)
+        if number == 1:
+            config.rename(gone)
+        os.kill(server.process.pid, signal.SIGHUP)
+        while server.log.read_text(encoding="utf-8").count("reloaded") == number:
+            time.sleep(0.1)
+        if number == 1:
+            gone.rename(config)
+    say(f"opened anew {found.reloads} times")
+
+
 def _trained(folder: Path) -> Path:
     """Train a small model of the embedded corpus."""
     config = load_config(None, CONFIG)
@@ -481,7 +504,9 @@ def _waited(quiet: Found, found: Found) -> list[str]:
 def _of_the_end(server: Server, log: str, found: Found) -> list[str]:
     """Returns what should not be at the end: a server that died or said something, memory that grew."""
     errors = [line for line in log.split("\n") if "error" in line.lower() or "Traceback" in line]
-    wrong = [f"log: {line}" for line in errors]
+    wrong = [f"log: {line}" for line in errors if not line.startswith("error: not reloaded: ")]
+    if len(errors) - len(wrong) != (found.reloads > 1):
+        wrong.append("a damaged run was not told")
     if len(log) > MOST_LOG:
         wrong.append(f"the log has {len(log):,} bytes")
     if server.process.returncode != 143:

@@ -17,13 +17,14 @@ from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back
 from transformer_cli.documents.long_lines import NO_TOKENS, REMEDY, Line, LongLines
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
-from transformer_cli.text.codec import Codec, Codecs
+from transformer_cli.text.codec import Codec, Codecs, Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.text.reading import Held, ends, is_spaceless, is_word, upper
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
 EMPTY = Hypothesis([], [], 0.0, 0.0)  # of a sentence that is not searched for: no search finds it
 MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
+MOST_COST = 5.0  # nats that each term may cost that is searched for: most synonyms cost less, and other words over 11
 TOKENS_OF_WORD = 1  # of words that are searched for; names have more, and a search for them costs 3 chrF
 
 
@@ -36,6 +37,8 @@ class Sentence:
     """of the glossary, in what is read"""
     wanted: Wanted | None
     """what is searched for; None if nothing is read"""
+    with_terms: Wanted | None = None
+    """what is searched for, too, if the translation lacks terms"""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,12 @@ class Translation:
     def tokens_on_one_line(self) -> str:
         """The tokens with a space between two of them; the space that a subword may begin with is written "▁"."""
         return " ".join(token.replace(" ", "▁") for token in self.tokens)
+
+    @property
+    def lacks(self) -> list[str]:
+        """What the text lacks of the sentence; what was held is always there."""
+        of_terms = ["a term"] if any(place is None for _, place in self.terms) else []
+        return [*(["a number"] if missing_numbers(self.source, self.text) else []), *of_terms]
 
     @property
     def marks(self) -> dict[str, list[Any]]:
@@ -147,6 +156,10 @@ class Wording:
                 )
         return tuple(prefix.ids)
 
+    def encode(self, text: str, codec: Codec) -> Encoded:
+        """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held."""
+        return codec.encode(text, self.holder.spans(text))
+
     def long_lines(self, remedy: str = REMEDY) -> LongLines:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
         return LongLines(self.codecs.source, self.max_length, self.settings.on_error, self.holder, remedy)
@@ -184,24 +197,32 @@ class Wording:
             return Sentence(line, terms, None)
         required = None if EOS in self.prefix[-1:] else self._required(line, terms)  # nothing follows <eos>
         limit = self.limit(len(read), more=required.n_tokens if required else 0)
-        return Sentence(line, terms, Wanted(read.ids, limit, key, self.prefix, required))
+        wanted = Wanted(read.ids, limit, key, self.prefix)
+        return Sentence(line, terms, wanted, replace(wanted, terms=required) if required else None)
+
+    def n_lacking(self, sentence: Sentence, found: Hypothesis) -> int:
+        """Returns how many terms are not in a translation."""
+        return term_spans(sentence.terms, self._text(sentence.line.read, found)).count(None)
 
     def _required(self, line: Line, terms: Sequence[Term]) -> RequiredTerms | None:
         """Returns what the search has to write for a line with these terms; None where that is nothing."""
         if not self.writes_terms or self.settings.sample:
             return None
-        spelled = [(each.span, ids) for each in terms if (ids := self._spelled(each))][:MOST_TERMS]
+        text = line.read.reading.text
+        spelled = [(each.span, ids) for each in terms if (ids := self._spelled(each, text))][:MOST_TERMS]
         if not spelled:
             return None
-        spans = token_spans(line.read.reading.text, line.read.tokens)
+        spans = token_spans(text, line.read.tokens)
         positions = [  # position 0 is <sos>
             frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in spelled
         ]
         return RequiredTerms(tuple(ids for _, ids in spelled), tuple(positions), self.continuing)
 
-    def _spelled(self, term: Term) -> tuple[tuple[int, ...], ...]:
-        """Returns the ids of the translations of a term that are words that the model knows."""
+    def _spelled(self, term: Term, source: str) -> tuple[tuple[int, ...], ...]:
+        """Returns the ids of the translations of a term that are words that the model knows; of its own word, none."""
         target = self.codecs.target
+        if source[slice(*term.span)] in term.translations:
+            return ()
         texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
         ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
         return tuple(
@@ -210,9 +231,19 @@ class Wording:
             if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
         )
 
-    def translation(self, sentence: Sentence, found: Sequence[Hypothesis]) -> Translation:
-        """Returns the first hypothesis as text; the others are its alternatives."""
+    def translation(
+        self, sentence: Sentence, found: Sequence[Hypothesis], with_terms: Sequence[Hypothesis] = ()
+    ) -> Translation:
+        """Returns the first hypothesis as text; the others are its alternatives.
+
+        with_terms: what a search for all terms has found. If the model finds that far less likely, it does not know
+        them as translations, and would write them beside its own words: then they are put in.
+        """
         line = sentence.line
+        if with_terms:
+            cost = found[0].log_prob - with_terms[0].log_prob
+            is_likely = cost <= MOST_COST * self.n_lacking(sentence, found[0])
+            return self.translation(sentence, with_terms if is_likely else found)
         best, *others = (self._written(line, each, sentence.terms) for each in found)
         if line.is_copied:
             codec = self.codecs.target
@@ -221,13 +252,15 @@ class Wording:
             best = replace(best, text=line.sentence, tokens=tokens, held=held)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
+    def _text(self, read: Encoded, found: Hypothesis) -> str:
+        """Returns what the model wrote as text, in which source words stand for unknown ones."""
+        attended = [read.tokens[position - 1] for position in found.attended]  # position 0 is <sos>
+        return self.codecs.target.text(found.tokens, instead=None if self.settings.keep_unk else attended or None)
+
     def _written(self, line: Line, found: Hypothesis, terms: Sequence[Term]) -> Translation:
         target, read, source = self.codecs.target, line.read, line.read.reading.text
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
-        attended = (
-            [read.tokens[position] for position in alignment] if alignment and not self.settings.keep_unk else None
-        )
-        text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
+        text, tokens = self._text(read, found), target.tokens(found.tokens)
         standing = term_spans(terms, text)
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
         if further:  # what was not searched for, or not found

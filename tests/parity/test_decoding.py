@@ -6,11 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from oracles.small import VOCABULARY, make_model
+from oracles.small import make_model
 from oracles.variants import VARIANTS
-from transformer_cli.decoding.decoder import TransformerDecoder
-from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import Rules
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
 
@@ -60,17 +57,6 @@ def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) 
     assert_close(torch.stack(steps, dim=1), model(source, target))
 
 
-def test_cache_of_selected_sentences_equals_a_cache_of_these_alone(model: Transformer) -> None:
-    kept = torch.tensor([1, 4])
-    source, target = padded(SOURCES), padded([row + [8] * 6 for row in TARGETS])[:, :4]
-    cache = model.start(source)
-    for position in range(3):
-        model.read(target[:, position], cache)
-    cache.select(kept)
-    assert cache.length == 3
-    assert_close(model.read(target[kept, 3], cache), model(source[kept], target[kept])[:, 3])
-
-
 def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: Transformer) -> None:
     """The example of cache.py: three of each sentence or fewer, then others go on, then only the second sentence."""
     source = padded(SOURCES[:2])
@@ -94,28 +80,3 @@ def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: 
     assert_close(model.read(tokens[1:, -1], cache, step), model(source[[1, 1, 1]], tokens[1:])[:, -1])
     model(source[[1, 1, 1]], tokens[1:], whole)
     assert_close(cache.by_hypothesis(step.cross[0].weights), whole.cross[-1].weights[:, :, -1:])
-
-
-def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list[int]:
-    """The obvious search: one sentence, no cache, all tokens anew at each step."""
-    tokens = [SOS]
-    for _ in range(max_tokens):
-        logits = model(torch.tensor([source]), torch.tensor([tokens]))[0, -1].tolist()
-        best = max((index for index in range(VOCABULARY) if index not in (PAD, SOS)), key=lambda index: logits[index])
-        if best == EOS:
-            break
-        tokens.append(best)
-    return tokens[1:]
-
-
-@pytest.mark.parametrize("model", ["the defaults", "pre-norm, sinusoidal"], indirect=True)
-def test_greedy_search_finds_what_the_obvious_search_finds(model: Transformer) -> None:
-    sources = [[SOS, a, b, 11, EOS][: 3 + a % 3] for a in range(4, 12) for b in (4, 9)]
-    limits = [2 + index % 7 for index in range(len(sources))]
-    found = greedy(TransformerDecoder([model], padded(sources)), Rules(torch.tensor(limits), SOS, EOS, NEVER))
-    expected = [greedily(model, source, limit) for source, limit in zip(sources, limits, strict=True)]
-    assert [hypothesis.tokens for hypothesis in found] == expected
-    assert len({tuple(tokens) for tokens in expected}) > 5
-    reached_eos = [len(tokens) < limit for tokens, limit in zip(expected, limits, strict=True)]
-    assert any(reached_eos)
-    assert not all(reached_eos)

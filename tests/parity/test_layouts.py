@@ -5,12 +5,12 @@ import torch
 from torch import Tensor, nn
 
 from oracles.padded import padded_losses
+from oracles.small import SMALL
 from oracles.variants import VARIANTS
-from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model import attention, layout, loss
 from transformer_cli.model.dropout import drawing_from
-from transformer_cli.model.loss import TokenLosses, losses_in_chunks, token_losses
-from transformer_cli.model.transformer import Output, Transformer
+from transformer_cli.model.loss import TokenLosses, token_losses
+from transformer_cli.model.transformer import Transformer
 
 PAD = 1
 
@@ -24,15 +24,7 @@ def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def transformer(**variant: object) -> Transformer:
-    shape = {
-        "d_model": 16,
-        "num_heads": 2,
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 2,
-        "d_ff": 24,
-        "dropout": 0.0,
-    }
-    config = ModelConfig.model_validate({**shape, **variant})
+    config = SMALL.model_copy(update={"max_length": 100, **variant})
     return Transformer(config, source_vocabulary=23, target_vocabulary=23, pad_id=PAD)
 
 
@@ -76,24 +68,7 @@ def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
     torch.testing.assert_close(measured.objective, packed.objective.detach())
 
 
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
-def test_the_loss_in_chunks_is_torchs_cross_entropy(label_smoothing: float) -> None:
-    output, gold = Output(6, 40), torch.randint(0, 40, (18,))
-    hidden = torch.randn(18, 6, requires_grad=True)
-    found = []
-    for fast in (True, False):
-        if fast:
-            losses = TokenLosses(*losses_in_chunks(hidden, output, gold, label_smoothing=label_smoothing))
-        else:
-            logits = output(hidden)
-            objective = nn.functional.cross_entropy(logits, gold, reduction="sum", label_smoothing=label_smoothing)
-            losses = TokenLosses(objective, nn.functional.cross_entropy(logits, gold, reduction="none"))
-        parameters = [hidden, output.weight, output.bias]
-        found.append([losses.objective, losses.nll, *torch.autograd.grad(losses.objective / 3, parameters)])
-    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
-
-
-def test_under_bfloat16_autocast_the_forms_agree_to_its_precision() -> None:
+def test_token_losses_under_bfloat16_agree_to_its_precision() -> None:
     model = transformer().train()
     source, target = batch()
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -33,9 +33,7 @@ def split() -> EncodedSplit:
     return EncodedSplit(*sides)
 
 
-def test_a_step_has_the_plain_loss_and_gradient_of_a_whole_padded_batch(
-    split: EncodedSplit,
-) -> None:
+def test_a_step_has_the_plain_loss_and_gradient_of_a_whole_padded_batch(split: EncodedSplit) -> None:
     torch.manual_seed(0)
     ours = Transformer(DEFAULT, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, pad_id=PAD)
     plain = PlainTransformer(ours)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+import two_nodes
 from forked import Forks
 from kinds import TrainTiny
 from outcomes import outcome
@@ -18,12 +19,8 @@ SETTINGS = ("model.max_length=9", "training.batch_size=65", "model.dropout=0.0",
 # 13 sentences four times; then 13 and one, of which one process has two parts and the other one. The first alone reads
 # the vectors.
 ACCUMULATED = (
-    *SETTINGS,
-    "training.batch_size=13",
-    "training.accumulate=4",
-    "training.epochs=2",
-    "training.average=2",
-    "model.vectors.freeze=true",
+    *(*SETTINGS, "training.batch_size=13", "training.accumulate=4"),
+    *("training.epochs=2", "training.average=2", "model.vectors.freeze=true"),
 )
 # Each process cuts the text anew, and all cut it alike.
 VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("the", "0.5"), ("at", "-0.25")))
@@ -49,49 +46,32 @@ else:  # as torchrun does: when one has failed, it ends the others a moment late
                 os.kill(other, signal.SIGTERM)
     os._exit(failed)
 """
-RANK_1_IS_KILLED = """
+BEFORE_A_STEP = """
+from transformer_cli.errors import DataError
 from transformer_cli.training.trainer import Trainer
 
 step = Trainer.step
 
-def die(trainer, batches):
-    if trainer.world.rank == 1 and trainer.state.step == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
+def disturbed(trainer, batches):
+    rank, number = trainer.world.rank, trainer.state.step
+    DISTURB
     step(trainer, batches)
 
-Trainer.step = die
+Trainer.step = disturbed
 """
-BOTH_ARE_KILLED = """
-from transformer_cli.training.trainer import Trainer
-
-step = Trainer.step
-
-def die(trainer, batches):
-    if trainer.state.step == 5:  # in the second epoch
-        os.kill(os.getpid(), signal.SIGKILL)
-    step(trainer, batches)
-
-Trainer.step = die
-"""
+RANK_1_IS_KILLED = BEFORE_A_STEP.replace("DISTURB", "(rank, number) == (1, 3) and os.kill(os.getpid(), signal.SIGKILL)")
+BOTH_ARE_KILLED = BEFORE_A_STEP.replace("DISTURB", "number == 5 and os.kill(os.getpid(), signal.SIGKILL)")  # in epoch 2
 RANK_1_HAS_NO_DATA = """
 if rank == 1:
     os.mkdir("elsewhere")
     os.symlink(os.path.abspath("runs"), "elsewhere/runs")
     os.chdir("elsewhere")
 """
-RANK_1_FINDS_DAMAGE = """
-from transformer_cli.errors import DataError
-from transformer_cli.training.trainer import Trainer
-
-step = Trainer.step
-
-def fail(trainer, batches):
-    if trainer.world.rank == 1:
-        raise DataError("train.ids.npy: damaged")
-    return step(trainer, batches)
-
-Trainer.step = fail
-"""
+RANK_1_FINDS_DAMAGE = BEFORE_A_STEP.replace(
+    "DISTURB",
+    """if rank == 1:
+        raise DataError("train.ids.npy: damaged")""",
+)
 
 
 def settings(overrides: tuple[str, ...]) -> list[str]:
@@ -205,3 +185,8 @@ def assert_same_but_for_rounding(run: Path, alone: Run, *, steps: int) -> None:
         found, expected = load_file(run / path), load_file(alone.folder / path)
         assert found.keys() == expected.keys()
         assert max(float((found[key].double() - expected[key].double()).abs().max()) for key in found) < 1e-5
+
+
+@pytest.mark.long
+def test_two_nodes_killed_on_either_change_nothing(tmp_path: Path) -> None:
+    assert two_nodes.main(tmp_path) < 1e-6

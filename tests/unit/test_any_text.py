@@ -64,18 +64,13 @@ def many(lines: int) -> st.SearchStrategy[list[tuple[str, str]]]:
     return st.lists(st.tuples(TEXT, END), min_size=lines, max_size=lines)
 
 
+@pytest.mark.parametrize("kind", ["translator", "by_subwords"])
 @seed(0)
 @FEW
 @given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]), st.booleans())
-def test_translate_any_lines_by_words_makes_as_many(translator, lines, on_error, split):  # type: ignore[no-untyped-def]
+def test_stream_any_lines_makes_as_many(request, kind, lines, on_error, split):  # type: ignore[no-untyped-def]
+    translator = request.getfixturevalue(kind)
     assert_line_by_line(translator.with_options(on_error=on_error, split_sentences=split), lines)
-
-
-@seed(0)
-@FEW
-@given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]), st.booleans())
-def test_translate_any_lines_by_subwords_makes_as_many(by_subwords, lines, on_error, split):  # type: ignore[no-untyped-def]
-    assert_line_by_line(by_subwords.with_options(on_error=on_error, split_sentences=split), lines)
 
 
 @cache

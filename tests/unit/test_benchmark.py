@@ -1,7 +1,6 @@
 """scripts/benchmark.py: what it counts, and that each kind of section still runs. No figure is judged."""
 
 import json
-import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,35 +9,13 @@ import pytest
 
 import benchmark
 from measure import commands, figures, marian, training, work
-from measure.figures import Figure, Unavailable, alternate
+from measure.figures import Figure
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
+from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.text.lines import read_lines
-from transformer_cli.text.vocabulary import UNK
 
 HAS_MARIAN = find_spec("pymarian") is not None
-
-
-@pytest.fixture(autouse=True)
-def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "PAUSE_S", 0.0)
-    monkeypatch.setattr(work, "MATRIX", 32)
-
-
-def test_alternate_ways_take_turns_and_each_gets_its_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    order = []
-
-    def way(name: str, seconds: list[float]) -> None:
-        order.append(name)
-        clock[0] += seconds.pop(0)
-
-    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
-    ours, theirs = [3.0, 1.0, 2.0], [10.0, 30.0, 11.0]
-    assert alternate((lambda: way("a", ours), lambda: way("b", theirs)), rounds=3) == [2.0, 11.0]
-    assert "".join(order) == "ababab"
 
 
 def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark() -> None:
@@ -51,7 +28,7 @@ def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark()
     ]
 
 
-def test_the_work_of_a_target_token_is_that_of_the_weights_it_meets() -> None:
+def test_flop_per_target_token_is_that_of_the_weights_it_meets() -> None:
     """Multi30k: 33 MFLOP."""
     model = Transformer(ModelConfig(), source_vocabulary=7, target_vocabulary=5892, pad_id=1)
     side = Side(np.zeros(26, dtype=np.int32), np.array([0, 12, 26]))  # 13 tokens on average
@@ -72,40 +49,6 @@ def test_benchmark_section_that_cannot_be_measured_says_why(
     assert capsys.readouterr().out.endswith(f"greedy: not measured: {reason}\nstart: not measured: {reason}\n")
 
 
-def test_marian_is_given_our_ids_and_timed_from_the_second_line_of_its_log(
-    corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, found = load_config(corpus / "tiny.yaml"), dict[str, list[str]]()
-    log = (
-        "Up. 8 : Cost 9.1 * 900 @ 16 after 900 : Time 9.00s : 100\nUp. 16 : Cost 9.0 * 500 @ 9 after 1,400 : Time 0.25s"
-    )
-
-    def pretended(*command: str) -> "subprocess.CompletedProcess[str]":
-        at = command.index("--train-sets")
-        found["lines"] = list(read_lines(Path(command[at + 2])))
-        found["words"] = [line.split('"')[1] for line in read_lines(Path(command[at + 5]))]
-        found["command"] = list(command)
-        return subprocess.CompletedProcess(command, 0, "", log)
-
-    monkeypatch.setattr(marian, "pymarian", pretended)
-    monkeypatch.setattr(marian, "SECONDS", 0.01)
-    figure, *_ = marian.marian_speed(config, project / "data", rounds=1, lines=2)
-    assert (figure.name, figure.reference) == ("float32", 2000)
-    dataset = Dataset.open(find_dataset(config.data, project / "data"))
-    side = dataset.split("train").target
-    assert [line.split() for line in found["lines"]] == [
-        ["<unk>" if index == UNK else str(index) for index in side[row]] for row in range(len(side))
-    ]
-    assert found["words"] == ["</s>", "<unk>", *map(str, range(4, len(dataset.codecs.target)))]
-    assert found["command"][found["command"].index("--mini-batch") + 1] == "16"
-
-
-def test_marian_that_is_not_installed_is_named_with_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marian, "find_spec", lambda _: None)
-    with pytest.raises(Unavailable, match=r"^Marian is not installed: .* -m pip install pymarian==1\.12\.42$"):
-        marian.pymarian("train")
-
-
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux only")
 def test_benchmark_runs_each_kind_of_section(
@@ -115,6 +58,8 @@ def test_benchmark_runs_each_kind_of_section(
     tiny = str(corpus / "tiny.yaml")
     sections = ["greedy", "ctranslate2", "busy", "train", "memory", *["marian"] * HAS_MARIAN]
     monkeypatch.chdir(workspace)
+    monkeypatch.setattr(figures, "PAUSE_S", 0.0)
+    monkeypatch.setattr(work, "MATRIX", 32)
     monkeypatch.setattr(benchmark, "load_config", lambda path=tiny: load_config(path))
     monkeypatch.setattr(
         benchmark, "training_memory", lambda name, data: commands.training_memory(name, data, "--config", tiny)

@@ -1,13 +1,15 @@
-"""scripts/diversify.py: what the new model learns from, and its rows."""
+"""scripts/diversify.py: what the new model learns from, and its rows; scripts/best.py: tokens as others count them."""
 
 import json
 import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import best
 import diversify
+from transformer_cli.text.lines import read_lines
 
 SIZE = 20  # pairs in each split
 
@@ -19,9 +21,8 @@ def test_diversify_trains_on_translations_of_both_sides(
     pytest.importorskip("ctranslate2")
     monkeypatch.setattr(best, "moses", lambda language: str)  # sacremoses may not be installed
     for path in corpus.glob("*.??"):
-        (tmp_path / path.name).write_text(
-            "\n".join(path.read_text(encoding="utf-8").split("\n")[:SIZE]) + "\n", encoding="utf-8"
-        )
+        few = "".join(f"{line}\n" for line in islice(read_lines(path), SIZE))
+        (tmp_path / path.name).write_text(few, encoding="utf-8")
     tiny = (corpus / "tiny.yaml").read_text(encoding="utf-8").replace("epochs: 6", "epochs: 1")
     (tmp_path / "there.yaml").write_text(tiny.replace("name: tiny", "name: there"), encoding="utf-8")
     swapped = re.sub(r"source: (\w+)\.de, target: \w+\.en", r"source: \1.en, target: \1.de", tiny)
@@ -34,17 +35,18 @@ def test_diversify_trains_on_translations_of_both_sides(
     assert {path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()} == {
         "there-0", "there-1", "back-0", "back-1", "there-diverse"
     }  # fmt: skip
-    source, target = (
-        (tmp_path / "data/diverse-de-en" / f"train.{side}").read_text(encoding="utf-8").split("\n")[:-1]
-        for side in ("source", "target")
-    )
-    german, english = (
-        (tmp_path / f"train.{side}").read_text(encoding="utf-8").split("\n")[:-1] for side in ("de", "en")
+    source, target, german, english = (
+        list(read_lines(tmp_path / name))
+        for name in ("data/diverse-de-en/train.source", "data/diverse-de-en/train.target", "train.de", "train.en")
     )
     assert (source[: 3 * SIZE], target[:SIZE], target[3 * SIZE :]) == (german * 3, english, english * 2)
     there, back = (
-        [next((tmp_path / "data/diverse").glob(f"{name}-{seed}-*.txt")).read_text("utf-8") for seed in (0, 1)]
+        [line for seed in (0, 1) for line in read_lines(next((tmp_path / "data/diverse").glob(f"{name}-{seed}-*.txt")))]
         for name in ("there", "back")
     )
-    assert ["\n".join(target[at * SIZE : (at + 1) * SIZE]) + "\n" for at in (1, 2)] == there
-    assert ["\n".join(source[at * SIZE : (at + 1) * SIZE]) + "\n" for at in (3, 4)] == back
+    assert (target[SIZE : 3 * SIZE], source[3 * SIZE :]) == (there, back)
+
+
+def test_best_words_are_runs_of_word_characters_and_single_others() -> None:
+    assert best.words("A T-shirt, grün!") == ["a", "t", "-", "shirt", ",", "grün", "!"]
+    assert best.words("it's 3.50 …") == ["it", "'", "s", "3", ".", "50", "…"]

@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -186,7 +185,7 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         sys.stdout.flush()
         return "", code
     except TfmError as error:
-        return f"tfm: error: {rank}{error}", 1
+        return f"tfm: error: {rank}{error.on_command_line}", 1
     except typer.TyperException as error:
         if context := getattr(error, "ctx", None):
             sys.stderr.write(f"{context.get_usage()}\nTry '{context.command_path} -h' for help.\n\n")
@@ -201,24 +200,11 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("transformer_cli"):
             why = f"this command needs {error.name}, which is not installed"
             return f"tfm: error: {rank}{why}; install tfm with all that it needs, as README.md says", 1
-        if isinstance(error, OSError) and _is_users(error, sys.argv[1:] if arguments is None else arguments):
+        if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
             where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
             return f"tfm: error: {rank}{where}{error.strerror}; correct the path, the permissions or the space left", 1
         sys.stderr.write("".join(traceback.format_exception(error)))
         return f"tfm: error: {rank}{defect(error)}", 1
-
-
-def _is_users(error: OSError, arguments: Sequence[str]) -> bool:
-    """Whether an error is about a full disk, or a path in the working folder, the cache or one that the user named."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    if not isinstance(error.filename, str | bytes):
-        return False
-    from transformer_cli.corpora.multi30k import cache_folder
-
-    path = Path(os.path.abspath(os.fsdecode(error.filename)))
-    named = (Path(os.path.abspath(each.partition("=")[2] if each.startswith("-") else each)) for each in arguments)
-    return any(path.is_relative_to(folder) for folder in (Path.cwd(), cache_folder(), *named))
 
 
 @app.callback(invoke_without_command=True)

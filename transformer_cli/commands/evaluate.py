@@ -56,7 +56,10 @@ def evaluate(
 
     first, *others = map(Run.open, folders)
     first = first.into(to)
-    chosen = {"glossary": read_glossary(glossary), **({} if beam_size is None else {"beam_size": beam_size})}
+    chosen = {
+        "glossary": read_glossary(glossary, first.config.data),
+        **({} if beam_size is None else {"beam_size": beam_size}),
+    }
     judged = list(
         evaluate(
             first,

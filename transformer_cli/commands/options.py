@@ -88,7 +88,6 @@ TABLE = {  # by the groups of the help
             "'#[A-Z]+-\\d+'."),
     ),
     "Model and search": (
-        Row("run", "--run -r RUN", "Print the settings of a run.", default=False, of="config"),
         Row("run", "--run -r RUN", f"{A_RUN} Repeatable.", "the newest", "curves"),
         Row("run", "--run -r RUN", f"{A_RUN} Repeatable: one run for each direction.", "the newest", "serve"),
         Row("run", "--run -r RUN", f"{A_RUN} Several runs of one dataset translate together, as an ensemble.",
@@ -102,8 +101,8 @@ TABLE = {  # by the groups of the help
         Row("prefix", "--prefix TEXT", "Begin each translation with this text.", default=False),
         Row("max_tokens", "--max-tokens N", "Longest translation, in tokens.", "2 × source + 10", bounds=(1, 10_000)),
         Row("glossary", "--glossary FILE", "Fixed translations: a word or phrase, a TAB and its translation on each "
-            "line."),
-        Row("device", "--device DEVICE", "auto, cpu, cuda, cuda:N or mps; only cpu has been tested."),
+            "line; or a CSV or TBX."),
+        Row("device", "--device DEVICE", "auto, cpu, cuda or cuda:N; only cpu has been tested."),
     ),
     "Output": (
         Row("output", "--output -o FILE", "Write to a file, which appears when it is whole.", of="translate"),
@@ -174,7 +173,6 @@ TABLE = {  # by the groups of the help
 COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
     **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), completion.runs),
     **dict.fromkeys(("base", "config"), completion.configs),
-    "device": completion.devices,
     "overrides": completion.settings,
     "search": completion.decoding_settings,
     "split": completion.splits,
@@ -183,8 +181,8 @@ COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by th
 
 def row_of(command: str, name: str) -> tuple[str, Row]:
     """Returns the group and the row of a command's parameter."""
-    rows = ((group, row) for group, rows in TABLE.items() for row in rows if row.name == name)
-    return next((group, row) for group, row in rows if not row.of or command in row.of.split())
+    rows = [(group, row) for group, rows in TABLE.items() for row in rows if row.name == name]
+    return next((group, row) for of in (command, "") for group, row in rows if of in (row.of.split() or [""]))
 
 
 def with_rows(function: Callable[..., None], command: str) -> Callable[..., None]:
@@ -234,6 +232,11 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
         if any(folder.samefile(other) for other in folders[:number]):
             raise typer.BadParameter(f"{folder} is named twice; name each run once")
     return folders
+
+
+def chosen(**options: Any) -> dict[str, Any]:
+    """Returns the options that were given; those that were not are None."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def further_metrics(names: str) -> list[str]:

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import typer
 
 from transformer_cli.commands import options
 from transformer_cli.errors import Interrupted
+from transformer_cli.system import signals
 
 log = logging.getLogger(__name__)
 
@@ -26,24 +28,35 @@ def serve(
     allow_host: list[str] | None = None,
     cors_origin: list[str] | None = None,
     glossary: Path | None = None,
+    hold_pattern: str = "",
 ) -> None:
-    """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /."""
+    """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
+
+    SIGHUP opens the runs anew, without losing a request.
+    """
     _check(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of
 
-    with bind(host, port) as bound:  # before models are loaded, which takes longer
+    with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.documents.glossary import read_glossary
         from transformer_cli.runs.run import Run
         from transformer_cli.serve.app import create_app
         from transformer_cli.translator import Translator
 
-        folders, terms = options.find_runs(named, run), read_glossary(glossary)
-        translators = [Translator(Run.open(folder), device).with_options(glossary=terms) for folder in folders]
-        for translator in translators:
-            translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
-            data = translator.run.config.data
-            log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
+        def open_runs() -> list[Translator]:
+            opened = []
+            for opened_run in map(Run.open, options.find_runs(named, run)):
+                data, translator = opened_run.config.data, Translator(opened_run, device)
+                translator = translator.with_options(
+                    glossary=read_glossary(glossary, data), hold_pattern=options.as_text(hold_pattern, "--hold-pattern")
+                )
+                translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
+                log.info("%s→%s: %s", data.source, data.target, opened_run.folder)
+                opened.append(translator)
+            return opened
+
+        translators = open_runs()
         n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1
         app = create_app(
             translators,
@@ -53,12 +66,16 @@ def serve(
             cors_origins=cors_origin or (),
         )
         service = app.state.service
+        reloading = threading.Thread(target=service.reload_when_asked, args=(asked, open_runs), daemon=True)
         if api_key is None and not is_local(bound):
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
         with log_that_never_waits():
+            reloading.start()
             number = server.run_until_signal()
+            asked.put(False)
+            reloading.join()
         if number is not None:
             lost = f"requests without an answer: {service.n_lost}"
             left = lost if service.n_lost else "what had been asked before is answered"

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, kind_of, write_bytes, written
+from transformer_cli.system.files import STANDARD, is_stream, write_bytes, written
+from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
     from transformer_cli.translation import Translation
@@ -25,8 +27,8 @@ CHUNK = 4000  # lines that are read before they are translated together: enough 
 CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
-NAMED = 10  # lines that were too long, of which the numbers are said
-LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
+NAMED = 10  # lines that were too long, or lack something, of which the numbers are said
+LOOKED_AT = 100  # lines of the first group, to see whether they have several sentences
 SEVERAL = 0.2  # the share of them from which on that is said
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ log = logging.getLogger(__name__)
 def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
-    text_format: Literal["text", "html"] | None = None,
+    text_format: Literal["text", "html", "docx", "xliff", "po"] | None = None,
     to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
@@ -71,7 +73,7 @@ def translate(
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
     for each in sentences or ():
-        if (known := format_of(Path(each))) and kind_of(Path(each)) == "a file":
+        if (known := format_of(Path(each))) and os.path.isfile(each):
             raise typer.BadParameter(f"{each} is {FORMATS[known].what[0]}; `--input {each}` translates it")
     form = text_format or (input_file and format_of(input_file)) or "text"
     if form in FORMATS:
@@ -88,7 +90,7 @@ def translate(
     options.refuse_unwritable(output, read=[input_file, glossary])
     if form == "text":
         options.check_text(input_file)
-    converses = not sentences and not input_file and not output and sys.stdin.isatty()
+    converses = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
         split_sentences = is_open and converses
@@ -103,7 +105,7 @@ def translate(
     translator = Translator.load(*folders, device=device).into(to)
     translator = translator.with_options(
         *(search or ()),
-        **({} if beam_size is None else {"beam_size": beam_size}),
+        **options.chosen(beam_size=beam_size),
         max_tokens=max_tokens,
         n_best=n_best or 1,
         scores=as_json or n_best is not None,  # else only text is printed
@@ -112,7 +114,7 @@ def translate(
         prefix=options.as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
         hold=hold,
-        glossary=read_glossary(glossary),
+        glossary=read_glossary(glossary, translator.run.config.data),
         hold_pattern=options.as_text(hold_pattern, "--hold-pattern"),
     )
 
@@ -143,37 +145,53 @@ def _translate(
     chunk: int = CHUNK,
     warns: bool = False,
 ) -> None:
-    """Print the translations of lines. However that ends, say at its end which lines were too long.
+    """Print the translations of lines. However that ends, say at its end which lines were too long, or lack something.
 
     render: gets the number of a line and its translation. name: what errors call the text. n_lines: how many there are,
-    if that is known. first_line: the number of the first one. warns: whether to say that many have several sentences.
+    if that is known. first_line: the number of the first one. warns: whether to say, before the first translation, that
+    many of the lines that were read have several sentences.
     """
     too_long: list[int] = []
+    lacking: dict[str, list[int]] = {}
     first: list[str] = []
+    where = f"{name}: " if name else ""
+
+    def noted() -> Iterator[str]:
+        for line in lines:
+            first.extend([line] if warns and len(first) < LOOKED_AT else [])
+            yield line
+
     is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
     if is_watched or n_lines == 1:  # for which there is no bar either
         terminal.note("translating")
     try:
         with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
             together = min(chunk, CHUNK_TO_WATCH) if is_watched else chunk
-            stream = translator.stream(lines, chunk=together, name=name, first_line=first_line, done=bar.update)
+            stream = translator.stream(noted(), chunk=together, name=name, first_line=first_line, done=bar.update)
             for number, translation in enumerate(stream, first_line):
+                if first and number == first_line:
+                    _say_if_paragraphs(first, where, translator.run.config.data.source)
                 if translation.was_too_long:
                     too_long.append(number)
-                if warns and len(first) < LOOKED_AT:
-                    first.append(translation.source)
+                for what in () if translation.was_too_long else translation.lacks:
+                    lacking.setdefault(what, []).append(number)
                 print(render(number, translation), file=out)
                 if number % chunk == 0:
                     out.flush()  # a program that has sent as many lines may wait for them
     finally:
-        where = f"{name}: " if name else ""
-        if first:
-            _say_if_paragraphs(first, where, translator.run.config.data.source)
         if too_long:
             became = BECAME[translator.settings.on_error]
-            numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
-            lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
-            log.warning("%s%s %s", where, lines_are, numbers)
+            log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _named(too_long))
+        if lacking:
+            said = [
+                f"{what} is missing in {counted(len(of), 'translation')}: {_named(of)}" for what, of in lacking.items()
+            ]
+            log.warning("%s%s", where, "; ".join(said))
+
+
+def _named(lines: Sequence[int]) -> str:
+    numbers = ", ".join(map(str, lines[:NAMED])) + (", …" if len(lines) > NAMED else "")
+    return f"{'line' if len(lines) == 1 else 'lines'} {numbers}"
 
 
 def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
@@ -191,8 +209,6 @@ def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
 
 def _converse(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
     """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
-    from transformer_cli.system.keyboard import converse
-
     data = translator.run.config.data
     log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.into)
     what = "One sentence or paragraph" if translator.settings.split_sentences else "One sentence"
@@ -204,10 +220,10 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
                 translator, [options.as_text(line, f"line {number}")], render, sys.stdout, n_lines=1, first_line=number
             )
         except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
-            print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
+            print(terminal.on_one_line(f"tfm: error: {error.on_command_line}"), file=sys.stderr)
         sys.stdout.flush()
 
-    converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
+    terminal.converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
 
 def as_lines(number: int, translation: "Translation", is_numbered: bool) -> str:
@@ -257,7 +273,7 @@ def _say_if_misread(sentences: Sequence[str], language: str) -> None:
             what = '%d arguments are %d sentences; if they are one, put quotes around it: "%s"'
             log.warning(what, len(sentences), len(sentences), " ".join(sentences))
     for sentence in sentences:
-        if kind_of(Path(sentence)) == "a file":
+        if os.path.isfile(sentence):
             log.warning("%s is read as a sentence; `--input %s` translates the file of that name", sentence, sentence)
 
 

@@ -6,7 +6,7 @@ written. Knows characters and tokens, but no formats, no files and no models.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 
@@ -183,6 +183,29 @@ class Builder:
         self._elements.append(element)
 
 
+def nested(marks: Sequence[tuple[str, str]], fixed: Collection[str]) -> set[int]:
+    """Returns which of several marks, in their order, are pairs that open and close something, one inside the other.
+
+    marks: the names of what each one opens and closes ("": nothing). fixed: the names of those that are pairs anyway;
+    whatever crosses one of them is none, nor are two others that cross.
+    """
+    found, alive, open_ = set[int](), set[int](), list[int]()
+    last_of: dict[str, int] = {}  # where the last of a name has begun
+    for index, (opens, closes) in enumerate(marks):
+        if opens:
+            open_.append(index)
+            alive.add(index)
+            last_of[opens] = index
+        elif closes:
+            while open_ and (open_[-1] not in alive or (closes in fixed and marks[open_[-1]][0] != closes)):
+                alive.discard(open_.pop())
+            if open_ and marks[open_[-1]][0] == closes:
+                found |= {open_.pop(), index}
+            else:
+                alive.discard(last_of.pop(closes, -1))
+    return found
+
+
 def _around(spaces: Sequence[Span], place: int) -> Span:
     """Returns the white space in or beside which a place is. spaces: of a text, from left to right."""
     found = bisect_right(spaces, (place, place + 1)) - 1
@@ -217,7 +240,9 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
         parent, (first, last) = block.elements[each.parent], places[each.parent]
         if each.is_seam:
             share = (each.start - parent.start) / max(1, parent.end - parent.start)
-            places.append(_nearest(cuts, (first, last), first + share * (last - first)))
+            cut = _nearest(cuts, (first, last), first + share * (last - first))
+            cut = (first, first) if each.start == parent.start else cut
+            places.append(cut if each.start < each.end else (cut[0], cut[0]))
             continue
         if each.start in (parent.start, parent.end):
             beside = first if each.start == parent.start else last
@@ -265,7 +290,9 @@ def _beside(space: Span, place: int, new_space: Span, now: int) -> int:
 
 
 def _nearest(cuts: Sequence[Span], within: Span, wanted: float) -> Span:
-    """Returns the one of several places, from left to right, that is the nearest; the end if there is none."""
+    """Returns the one of several places, from left to right, that is the nearest, or else the end."""
+    if wanted >= within[1]:
+        return within[1], within[1]
     behind = bisect_left(cuts, (wanted, wanted))
     near = [each for each in cuts[max(0, behind - 1) : behind + 1] if within[0] < each[0] and each[1] < within[1]]
     return min(near, key=lambda each: abs(sum(each) / 2 - wanted), default=(within[1], within[1]))

@@ -4,15 +4,16 @@ A format is one entry of `FORMATS`: it cuts the bytes of a file into documents, 
 that is not translated text stays as it was.
 """
 
-import codecs
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_cli.documents.blocks import Block, Document
-from transformer_cli.documents.held import Link
+from transformer_cli.documents.catalogue import open_catalogue
 from transformer_cli.documents.markup import parse_html
+from transformer_cli.documents.opened import Languages, Opened, decoded
+from transformer_cli.documents.word import open_word
+from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.forms import HTML, refuse_no_text
@@ -20,31 +21,6 @@ from transformer_cli.text.lines import PACKED, unpacked
 
 TRANSLATED, MISSING = "translated", ("a number", "a term")
 LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
-
-Languages = tuple[str, str]
-"""The codes of the source and of the target"""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A file, cut into what is translated and what is not."""
-
-    documents: Sequence[Document]
-    """one, or several that are in the file"""
-    write: Callable[[Sequence[str]], bytes]
-    """returns the file, for what the documents have become"""
-    kept: Counter[str] = field(default_factory=Counter)
-    """how many texts are not translated, by the reasons"""
-
-    @property
-    def blocks(self) -> list[Block]:
-        """All that is translated."""
-        return [block for document in self.documents for block in document.blocks]
-
-    def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> bytes:
-        """Returns the file with the translations of its blocks; see `Document.render`."""
-        left = iter(translations)
-        return self.write([each.render([next(left) for _ in each.blocks]) for each in self.documents])
 
 
 @dataclass(frozen=True)
@@ -80,16 +56,6 @@ def said(counts: Counter[str]) -> str:
     return f"{counted(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
 
 
-def decoded(content: bytes) -> tuple[str, Callable[[str], bytes]]:
-    """Returns the text of a file, and what writes one in the same encoding. Raises DataError if it is not Unicode."""
-    marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", b"": "utf-8"}
-    mark, encoding = next((mark, encoding) for mark, encoding in marks.items() if content.startswith(mark))
-    try:
-        return content[len(mark) :].decode(encoding), lambda text: mark + text.encode(encoding)
-    except UnicodeDecodeError as error:
-        raise DataError(f"byte {len(mark) + error.start + 1} is not UTF-8; save the document in UTF-8") from None
-
-
 def _html(content: bytes, languages: Languages) -> Opened:
     text, encode = decoded(content)
     return Opened([parse_html(text, languages)], lambda texts: encode(texts[0]))
@@ -97,6 +63,11 @@ def _html(content: bytes, languages: Languages) -> Opened:
 
 FORMATS = {
     "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
+    "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), open_word, is_text=False),
+    "xliff": FileFormat(
+        ("a translation file (XLIFF)",), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff
+    ),
+    "po": FileFormat(("a message catalogue (PO)",), (".po", ".pot"), open_catalogue),
 }
 
 

@@ -21,14 +21,16 @@ from torch import Tensor, nn
 from transformer_cli.compute.memory import room_for
 from transformer_cli.decoding.decoder import mean_log_probs
 from transformer_cli.errors import DataError
+from transformer_cli.evaluation.losses import say_other_losses
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.layers import FeedForward, Residual
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
+from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.terminal import table
 from transformer_cli.text.vectors import read_vectors
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.translation import Translation
-from transformer_cli.translator import Translator
+from transformer_cli.translator import AnyRun, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: dict[Kind, str] = {
@@ -128,15 +130,17 @@ class Inspection:
         rows = [(name, " × ".join(map(str, found.shape))) for name, found in self.stages.items()]
         return f"{self.sentence} → {self.translation}\n{table([('stage', 'shape'), *rows])}"
 
+    @checked
     def maps(
-        self, kinds: Iterable[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
+        self, kinds: Kind | Iterable[Kind] = tuple(KINDS), *, layer: int | None = None, heads: int | Sequence[int] = ()
     ) -> list[AttentionMap]:
         """Returns a map for each of these kinds and heads (by default all heads), in one layer (None: the last).
 
         Raises DataError for a layer or head that the model does not have.
         """
         maps = []
-        for kind in dict.fromkeys(kinds):
+        heads = [heads] if isinstance(heads, int) else heads
+        for kind in dict.fromkeys(as_list(kinds)):
             layers = self.attention[kind]
             target_tokens = self.source_tokens if kind == "encoder" else self.target_tokens
             source_tokens = self.target_tokens if kind == "decoder" else self.source_tokens
@@ -251,8 +255,14 @@ class Choice:
     """the likeliest first; what was written need not be among them"""
 
 
-def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
-    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
+@checked
+def inspect_sentence(run: AnyRun | None, sentence: str) -> Inspection:
+    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
+
+    run: a run's name or folder, or None for the newest; or what is open already.
+    """
+    translator = Translator.of(run)
+    say_other_losses(translator.model, translator.run.folder / "checkpoints" / translator.checkpoints[0])
     (translation,) = translator.translations([sentence])
     return inspect_translation(translator, translation)
 
@@ -314,12 +324,13 @@ def translate_from(
     most_tokens: of a sentence that may be looked into.
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
-    read = translator.wording.long_lines("split the sentence").line(sentence).read
+    line = translator.wording.long_lines("split the sentence").line(sentence)
+    read, wanted = line.read, translator.wording.sentence(line, 0).wanted
     if most_tokens is not None and len(read) > most_tokens:
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
-    if not read:
+    if not wanted:
         raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
-    n_words, limit = len(forced) - (EOS in forced[-1:]), translator.wording.limit(len(read))
+    n_words, limit = len(forced) - (EOS in forced[-1:]), wanted.limit
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
     (translation,) = translator.with_options(prefix=tuple(forced[:limit])).translate_encoded([sentence], [read])
@@ -336,7 +347,8 @@ def decoder_choices(
     constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
     (steps, source), the mean of its heads. translation: of a sentence with a letter. Raises MemoryShortage.
     """
-    written = [*translation.ids, EOS][: translator.wording.limit(len(translation.source_ids))]
+    limit = translator.wording.limit(len(translation.source_ids))  # terms may take more
+    written = [*translation.ids, EOS][: max(limit, len(translation.ids))]
     models = translator.engine.models
     device = next(models[0].parameters()).device
     source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=device)

@@ -13,6 +13,7 @@ from transformer_cli.corpora.formats import count_pairs, paired, read_texts, req
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run
+from transformer_cli.system.arguments import checked
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.subwords import smallest_size
 
@@ -24,14 +25,20 @@ PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
 PAIRS_TAUGHT = 100_000  # the same for a run that is taught
 
 
+@checked
 def prepare(
-    config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data"), runs_dir: Path = Path("runs")
+    config: Config,
+    *,
+    source_dir: str | Path | None = None,
+    data_dir: Path = Path("data"),
+    runs_dir: Path = Path("runs"),
 ) -> Prepared:
-    """Make the dataset that `config.data` describes, as `data.make_dataset.make_dataset` does.
+    """Make the dataset that `config.data` describes, as `datasets.make_dataset.make_dataset` does.
 
     runs_dir: where the run that `data.codec` names is found by its name. Raises what `find_codec` does, too.
     """
-    return make_dataset(config, source_dir=source_dir, data_dir=data_dir, codec_dir=find_codec(config.data, runs_dir))
+    place = Path(source_dir) if source_dir else None
+    return make_dataset(config, source_dir=place, data_dir=data_dir, codec_dir=find_codec(config.data, runs_dir))
 
 
 def survey(config: Config) -> dict[str, Any]:

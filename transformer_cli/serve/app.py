@@ -5,7 +5,9 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 """
 
 import asyncio
+import gc
 import hmac
+import logging
 import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -14,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
@@ -24,9 +27,10 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 from transformer_cli.decoding.interface import BeforeStep
-from transformer_cli.errors import DataError, MemoryShortage, TfmError
+from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.serve.gate import Gate
 from transformer_cli.serve.languages import Directions
+from transformer_cli.serve.metrics import Metrics
 from transformer_cli.serve.questions import (
     GONE,
     AttentionQuestion,
@@ -49,6 +53,7 @@ DIGITS = 4  # of weights, scores and vectors: more cannot be seen
 
 Result = TypeVar("Result")
 
+log = logging.getLogger(__name__)
 # with 4XX, FastAPI describes no 422 of its own, which never comes
 router = APIRouter(route_class=BoundedRoute, responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
 
@@ -61,10 +66,29 @@ class Service:
     workers: Workers
     limits: Limits
     api_key: str | None
+    metrics: Metrics
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
+
+    def reload_when_asked(self, asked: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
+        """Serve with runs that are opened anew, whenever True comes, until False comes.
+
+        Requests that have begun end with the models with which they began. If a run does not open, the models of before
+        go on, and a line says so.
+        """
+        while asked.get():
+            try:
+                self.directions = Directions(open_runs())
+            except Exception as error:
+                why, traced = (error, None) if isinstance(error, TfmError) else (defect(error), error)
+                log.error("not reloaded: %s; what was loaded before goes on serving", why, exc_info=traced)
+                self.metrics.reloads.labels("failed").inc()
+            else:
+                gc.collect()  # what a failed request has left behind may hold earlier models
+                log.info("reloaded")
+                self.metrics.reloads.labels("done").inc()
 
 
 def create_app(
@@ -84,7 +108,8 @@ def create_app(
     https://example.org, or * for all. Raises ConfigError.
     """
     workers = Workers(n_workers, limits)
-    service = Service(Directions(translators), workers, limits, api_key, asyncio.Semaphore(limits.looks))
+    metrics = Metrics(lambda: workers.n_waiting)
+    service = Service(Directions(translators), workers, limits, api_key, metrics, asyncio.Semaphore(limits.looks))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -121,6 +146,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     service = _admitting(request, asked)
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
+    service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
 
 
@@ -147,10 +173,15 @@ def _hashes_of(tag: bytes, written: bytes) -> str:
 
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
-    """Whether the server answers, how many lines wait to be translated, with which models, and since when."""
-    service: Service = request.app.state.service
-    models = service.directions.models()
-    return JSONResponse({"status": "ok", "waiting": service.workers.n_waiting, "models": models})
+    """Whether the server answers, with which models, and since when."""
+    return JSONResponse({"status": "ok", "models": request.app.state.service.directions.models()})
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    """Counts, for Prometheus."""
+    counts: Metrics = request.app.state.service.metrics
+    return Response(counts.text(), media_type=counts.content_type)
 
 
 @router.get("/languages")

@@ -1,4 +1,4 @@
-"""What every request goes through: whose pages may ask, a line in the log, an answer where something failed.
+"""What every request goes through: whose pages may ask, a line in the log, a count, an answer where something failed.
 
 ASGI middleware. Knows no addresses.
 """
@@ -98,6 +98,8 @@ class Gate:
             now, took = time.strftime("%Y-%m-%d %H:%M:%S"), time.monotonic() - started
             what = f"{scope['method']} {quote(scope['path'][:LONGEST])}"
             log.info("%s %s %s %d %.0f ms", now, client, what, status, took * 1000)
+            address = getattr(asked.get("route"), "path", "other")
+            scope["app"].state.service.metrics.requests.labels(address, status).observe(took)
 
     def _refused(self, scope: Scope, headers: dict[bytes, bytes], is_proxy: bool) -> JSONResponse | None:
         """Returns what is wrong: too many ask, in chunks, by which name, or whose page asks; None if nothing is."""

@@ -6,10 +6,12 @@ more, because they often come twice: `timeout` sends one to the process and to i
 scheduler has sent to all processes already.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any
 
 NUMBERS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
@@ -52,6 +54,25 @@ class Watch:
 
 
 _watches: list[Watch] = []
+
+
+@contextmanager
+def hangups() -> Iterator["SimpleQueue[bool]"]:
+    """Collect SIGHUP during the block, where it does not end the command: True for each signal.
+
+    If it says that the command's terminal was closed, it ends the command as ever.
+    """
+    asked: SimpleQueue[bool] = SimpleQueue()  # whose put() another signal may interrupt
+    watch, had_terminal = current_watch(), os.isatty(2)
+
+    def handle(number: int, frame: object) -> None:
+        if watch is not None and had_terminal and not os.isatty(2):
+            watch.handle(number, frame)
+        else:
+            asked.put(True)
+
+    with handling([signal.SIGHUP], handle):
+        yield asked
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-r"""What a terminal is given: text that it cannot be made to obey, passing notes, and tables that fit in its width.
+r"""What a terminal is given: text that it cannot be made to obey, passing notes, tables, and a prompt.
 
 A vocabulary, a corpus or a file's name may hold control characters, and a terminal then changes colours, titles, the
 clipboard, or what stands above. They become their Python escapes, such as \x1b. Files and pipes get text as it is.
@@ -9,9 +9,13 @@ marks that turn the direction of text, which can make it read as what it is not.
 import io
 import os
 import re
+import signal
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from transformer_cli.system import signals
 
 # DEL; C1, of which \x9b and \x9d begin escape codes too; marks of direction; surrogates
 HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -77,13 +81,6 @@ def is_plain() -> bool:
     return os.environ.get("TERM", "dumb") == "dumb"
 
 
-def columns() -> int | None:
-    """Returns how wide standard output is; None if it is no terminal, so that lines have no end."""
-    if not isinstance(sys.stdout, Terminal):
-        return None
-    return os.get_terminal_size(sys.stdout.fileno()).columns or None  # some terminals say 0
-
-
 def width(text: str) -> int:
     """Returns how many columns a line of text takes: two for a Chinese character, none for a mark on a letter."""
     return sum(
@@ -105,33 +102,43 @@ def on_one_line(message: str) -> str:
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Join rows with columns as wide as their widest cell; the first is flush left, the others are flush right.
 
-    Columns that do not fit beside each other on a terminal stand below each other, each time with the first column
-    before them. Control characters are visible: names may hold line feeds.
+    Control characters are visible: names may hold line feeds.
     """
     rows = [[on_one_line(cell) for cell in row] for row in rows]
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
 
-    def line(row: Sequence[str], chosen: Sequence[int]) -> str:
-        cells = [f"{row[0]}{' ' * (widths[0] - width(row[0]))}"]
-        cells += [f"{' ' * (widths[column] - width(row[column]))}{row[column]}" for column in chosen]
+    def line(first: str, *others: str) -> str:
+        cells = [f"{first}{' ' * (widths[0] - width(first))}"]
+        cells += [f"{' ' * (wide - width(cell))}{cell}" for cell, wide in zip(others, widths[1:], strict=True)]
         return "  ".join(cells).rstrip()
 
-    return "\n\n".join("\n".join(line(row, chosen) for row in rows) for chosen in _side_by_side(widths))
-
-
-def _side_by_side(widths: Sequence[int]) -> list[list[int]]:
-    """Returns the columns but the first in groups that fit on the terminal beside the first."""
-    limit = columns()
-    groups: list[list[int]] = [[]]
-    for column in range(1, len(widths)):
-        wanted = widths[0] + sum(2 + widths[each] for each in (*groups[-1], column))
-        if limit is not None and wanted > limit and groups[-1]:
-            groups.append([])
-        groups[-1].append(column)
-    return groups
+    return "\n".join(line(*row) for row in rows)
 
 
 def _escape(character: str) -> str:
     if "\udc80" <= character <= "\udcff":  # Python's stand-in for a byte
         return f"\\x{ord(character) - 0xDC00:02x}"
     return repr(character)[1:-1]
+
+
+def converse(answer: Callable[[int, str], None], prompt: str) -> None:
+    """Ask for lines that somebody types until Ctrl-D, and call `answer` with the number of each, from 1, and its text.
+
+    Ctrl-C drops what is being typed, or what is being answered. A text that was pasted is answered line by line.
+    Bytes that are not UTF-8 come as surrogates. Editing is GNU readline's, or that of libedit.
+    """
+    with suppress(ImportError):  # not every Python is built with it
+        import readline  # noqa: F401  # which `input` uses then
+    number = 0
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    with signals.handling([signal.SIGINT], signal.default_int_handler):
+        while True:
+            try:
+                for line in input(prompt).split("\n"):
+                    number += 1
+                    answer(number, line)
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                sys.stderr.write("\n")
+    sys.stderr.write("\n")  # behind the last prompt

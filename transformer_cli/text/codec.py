@@ -9,20 +9,21 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.system.checked import read_bytes, read_json
 from transformer_cli.system.files import sha256, write_bytes, write_json
-from transformer_cli.text.reading import Reader, Reading, lower
+from transformer_cli.text.reading import Reader, Reading, is_in_capitals, lower
 from transformer_cli.text.subwords import SPACE, Pieces
 from transformer_cli.text.targets import N_NAMED, TARGET_TOKEN, begins_with_target, targets_among, token_of
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Joins, Tokenizer
 
 SIDES = ("source", "target")
+CHARACTERS_KEPT = 10_000  # of which it is kept whether an imported model has pieces for them
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class WordCodec:
     def reader(self) -> Reader:
         """What reads lines on behalf of `encode`."""
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
-        return Reader(self.characters, self.language, False, self._cost if knows_case else None)
+        return Reader(self.characters.__contains__, self.language, False, self._cost if knows_case else None)
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
         """The tokens of a line and their ids; no tokens for a blank line. held: see `Reader.read`."""
@@ -172,7 +173,7 @@ class SubwordCodec(Pieces):
     @cached_property
     def reader(self) -> Reader:
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
-        return Reader(self.characters, self.language, self.lowercase, self._cost if knows_case else None)
+        return Reader(self.characters.__contains__, self.language, self.lowercase, self._cost if knows_case else None)
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
         reading = self.reader.read(line, held)
@@ -199,8 +200,8 @@ class SubwordCodec(Pieces):
 class ImportedCodec(SubwordCodec):
     """The pieces of an imported model: its SentencePiece model cuts text, and a list says which ids pieces have.
 
-    A piece that is not in the list is `<unk>`. A line is read as the model was taught to read it: SentencePiece
-    normalises it, no symbol is held out, and a target token at its beginning, such as ">>fra<<", is one token, as
+    A piece that is not in the list is `<unk>`. A line of characters that have pieces is read as the model was taught to
+    read it: SentencePiece alone normalises it. A target token at its beginning, such as ">>fra<<", is one token, as
     symbols are wherever they stand.
     """
 
@@ -233,21 +234,40 @@ class ImportedCodec(SubwordCodec):
     def characters(self) -> frozenset[str]:
         return self.vocabulary.characters
 
+    @cached_property
+    def reader(self) -> Reader:
+        of_symbols = frozenset("".join(self.symbols))
+        knows = lru_cache(CHARACTERS_KEPT)(lambda char: char in of_symbols or self._has_pieces(char))
+        return Reader(knows, self.language, False, self._cost)
+
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
-        reading = Reading(line.strip())
-        if held:  # all characters are left to SentencePiece
-            reading = Reader(frozenset(line), self.language, False, None).read(line, held)
+        return self._encoded(self._read(line, held))
+
+    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
+        return list(map(self.vocabulary.encode, self._cut([self._read(line).text for line in lines])))
+
+    def encode_as_it_is(self, text: str) -> Encoded:
+        return self._encoded(Reading(text))
+
+    def content(self, line: str) -> str:
+        return "".join(self._read(line).text.split())
+
+    def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Reading:
+        is_ordinary = not held and all(map(self.reader.knows, set(line))) and not is_in_capitals(line)
+        return Reading(line.strip()) if is_ordinary else self.reader.read(line, held)
+
+    def _encoded(self, reading: Reading) -> Encoded:
         (pieces,) = self._cut([reading.text])
         return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), reading)
 
-    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        return list(map(self.vocabulary.encode, self._cut(lines)))
+    def _has_pieces(self, text: str) -> bool:
+        (pieces,) = self.pieces_of_all([text])
+        return UNK not in self.vocabulary.encode(pieces) and not any(piece.startswith("<0x") for piece in pieces)
 
-    def encode_as_it_is(self, text: str) -> Encoded:
-        return self.encode(text)
-
-    def content(self, line: str) -> str:
-        return "".join(line.split())
+    def _cost(self, word: str) -> tuple[int, int]:
+        (pieces,) = self.pieces_of_all([word])
+        ids = self.vocabulary.encode(pieces)
+        return len(ids) + len(word) * ids.count(UNK), sum(ids)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return list(map(_shown, self.vocabulary.decode(ids)))

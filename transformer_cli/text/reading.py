@@ -2,15 +2,16 @@
 
 `prepare`, training, evaluation, scores, translation and overlaps all read text here, and nothing else looks at its
 characters. A line is read in Unicode's composed form (NFC) and without the white space at its ends. What the codec has
-no entry for is read as what it means: any white space as a space, a character without a form of its own as nothing; a
-symbol is held out of the sentence, and a line in capitals is read as the codec knows its words. Knows no tokens.
+no entry for is read as what it means: any white space as a space, a character without a form of its own as nothing,
+another one in its compatible form (NFKC), such as fi for ﬁ; a symbol is held out of the sentence, and a line in
+capitals is read as the codec knows its words. Knows no tokens.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain, filterfalse, groupby
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): what has no form of its own,
 # such as soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
@@ -32,15 +33,23 @@ _SYMBOL = (
     "\u2022\u2023\u203b\u203c\u2042\u2043\u2049\u204c\u204d\u2190-\u21ff\u2219\u2300-\u23ff\u2460-\u27bf\u27f0-\u27ff"
     "\u2900-\u297f\u2b00-\u2bff\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
 )
+_CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f149"  # letters, which are no symbols beside others, as in ⓗⓤⓝⓓ
 STAND_IN = "\ufdd0"  # a noncharacter, which stands for a span that is held out while its line is read
 _MODIFIERS = "(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f])*"
 _BESIDE = f"[^\\s{IGNORABLE}{_CONTROLS}]"  # what makes a middle dot part of a word
 _ONE = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ makes one picture of several
     f"(?:[\U0001f1e6-\U0001f1ff]{{1,2}}|[0-9#*]\ufe0f?\u20e3|[\u00a9\u00ae\u2122\u2139]\ufe0f"
-    f"|(?<!{_BESIDE})\u00b7(?!{_BESIDE})|{STAND_IN}|[{_SYMBOL}]{_MODIFIERS}(?:\u200d[{_SYMBOL}]{_MODIFIERS})*)"
+    f"|(?<!{_BESIDE})\u00b7(?!{_BESIDE})|{STAND_IN}"
+    f"|(?![{_CIRCLED}][\\w{_CIRCLED}]|(?<=[\\w{_CIRCLED}])[{_CIRCLED}])[{_SYMBOL}]{_MODIFIERS}"
+    f"(?:\u200d[{_SYMBOL}]{_MODIFIERS})*)"
 )
 _SYMBOLS = re.compile(rf"(?P<before>(?<!\s)\s*)(?P<symbols>{_ONE}(?:\s*{_ONE})*)(?P<after>\s*)")
-_SPECIAL = re.compile(f"[\u00b7{STAND_IN}{_SYMBOL}{IGNORABLE}\U0001f1e6-\U0001f1ff\u20e3\\x00-\\x1f\\x7f-\\x9f]|\\s")
+_PLAIN = {  # hyphens, quotes and the slash of fractions, which have no compatible form, as a keyboard has them
+    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
+    **dict.fromkeys((0xB4, *range(0x2018, 0x201C)), "'"),
+    **dict.fromkeys((0xAB, 0xBB, *range(0x201C, 0x2020)), '"'),
+    0x2044: "/",
+}
 _WORD = re.compile(r"[^\W\d_]+")
 MANY = 500  # characters of which a text may be all marks without anybody waiting
 
@@ -76,8 +85,8 @@ class Reading:
 class Reader:
     """Reads lines on behalf of one codec."""
 
-    known: frozenset[str]
-    """the characters that the codec has an entry for"""
+    knows: Callable[[str], bool]
+    """whether the codec has an entry for a character"""
     language: str
     lowercase: bool
     """whether the text is lower-cased here, and not when it has been cut into words"""
@@ -93,7 +102,8 @@ class Reader:
         text, held = normalized(with_stand_ins(line, spans)), list[Held]()
         if self.lowercase:
             text = lower(text, self.language)
-        if spans or _SPECIAL.search("".join(set(text) - self.known)):
+        unknown = "".join(filterfalse(self.knows, set(text)))
+        if spans or not (unknown.isascii() and unknown.isprintable()):
             text, held = self._without_unknown(text)
             held = _filled(held, line, spans)
         if self.cost and is_in_capitals(text):
@@ -111,12 +121,12 @@ class Reader:
 
         for found in _SYMBOLS.finditer(text):
             symbols = _IGNORED.sub("", found["symbols"]).replace(" ", "")
-            if STAND_IN not in symbols and self.known.issuperset(symbols):
+            if STAND_IN not in symbols and all(map(self.knows, symbols)):
                 continue
             add(self._meant(text[last : found.start()]))
             last, read = found.end(), parts[-1][-1] if parts else ""
             each = Held(length, found["symbols"], found["before"], found["after"])
-            following = self._meant(text[last : last + 1])
+            following = self._meant(text[last : last + 1])[:1]
             space = gap(read, each, following) or " " * (is_word(read) and is_word(following))
             if not read or is_spaceless(read) or is_spaceless(following):
                 space = space if read and each.before and each.after else ""
@@ -133,14 +143,16 @@ class Reader:
         ]
 
     def _meant(self, text: str) -> str:
-        """Returns what unknown characters without a form of their own, and unknown white space, stand for."""
-        if WORD_BREAK not in self.known:
+        """Returns a text in which what is unknown is written as what it stands for."""
+        if not self.knows(WORD_BREAK):
             text = _BOUNDARY.sub(" ", text)
-        kept = (
-            char if char in self.known else " " if char.isspace() else "" if _IGNORED.match(char) else char
-            for char in text
-        )
-        return nfc("".join(kept))
+        parts = [""]
+        for char in text:
+            form = char if self.knows(char) else _compatible(char)
+            is_figure = form[:1].isdecimal() and not char.isdecimal()  # ½ of 2½ is no digit of 21/2
+            parts.append(f" {form}" if is_figure and parts[-1][-1:].isdecimal() else form)
+        meant = nfc("".join(parts))
+        return lower(meant, self.language) if self.lowercase else meant
 
     def _true_cased(self, text: str, cost: Callable[[str], tuple[int, int]]) -> str:
         """Returns a text in capitals with each word as it suits the codec best: USA, Hund or läuft."""
@@ -155,6 +167,14 @@ class Reader:
 
         first = next(_WORD.finditer(text)).start()
         return _WORD.sub(cased, text)
+
+
+def _compatible(char: str) -> str:
+    """Returns what an unknown character stands for, which may be nothing, or the character itself."""
+    if char.isspace() or _IGNORED.match(char):
+        return " " * char.isspace()
+    form = unicodedata.normalize("NFKC", char)
+    return (char if form.startswith(" ") else form).translate(_PLAIN)  # not a mark on a space for ´
 
 
 def with_stand_ins(line: str, spans: Sequence[tuple[int, int]], stand_in: str = STAND_IN) -> str:

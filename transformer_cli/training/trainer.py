@@ -29,7 +29,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
-from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity_text
+from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity_text, say_other_losses, witnesses_of
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import (
     START,
@@ -45,6 +45,7 @@ from transformer_cli.runs.checkpoints import (
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, is_averaged, load_average
 from transformer_cli.system import progress
+from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lengths import Rows
 from transformer_cli.training.beside import drawn, encoded_beside, joined, mixed
@@ -69,6 +70,7 @@ MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 log = logging.getLogger(__name__)
 
 
+@checked
 def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
     """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
 
@@ -133,6 +135,8 @@ class Trainer:
         first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.frozen_rows.values())
         world.broadcast(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
+        if self.state.step and world.is_first:
+            say_other_losses(self.learner.model, run.checkpoint("last"))
         self.validations = list(ready.validations)
         self._bar: progress.Bar | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
@@ -419,7 +423,8 @@ class Trainer:
                 chosen = score, model, made
         assert chosen, shares
         _, model, made = chosen
-        is_best = self.world.is_first and keep_average(self.run, model, made, self.state)
+        kept = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
+        is_best = self.world.is_first and keep_average(self.run, model, made, self.state, kept)
         self.world.barrier()  # see `_save`
         if not self.watched:
             found = f"{made.valid_loss:.3f} (PPL {perplexity_text(made.valid_ppl, 2)}){'  best' if is_best else ''}"
@@ -431,7 +436,9 @@ class Trainer:
         """Save what has been done since the last save, if anything."""
         if self._saved != self._progress():
             if self.world.is_first:
-                save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.frozen_rows)
+                model, valid = self.learner.model, self.valid_sentences
+                kept = witnesses_of(model, valid.split, valid.rows)
+                save(self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, kept)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
@@ -446,7 +453,7 @@ class Trainer:
             return shortage
         self._save()
         where = f"from the save at step {self.state.step:,}"
-        return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
+        return MemoryShortage(f"{shortage.on_command_line}; the same command goes on {where} where more memory is free")
 
     def _agreed(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""

@@ -1,23 +1,12 @@
 """Configs that are no regular files: pipes are read, and endless devices end."""
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
-from transformer_cli.config import load
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import ConfigError
-
-
-def test_load_config_of_a_named_pipe(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_text(f"# {'x' * 100_000}\nname: piped\n"))
-    writer.start()
-    assert load_config(pipe).name == "piped"
-    writer.join()
 
 
 def test_load_config_of_a_shells_pipe_refuses_an_empty_one() -> None:
@@ -39,15 +28,6 @@ def test_load_config_paths_of_standard_input_begin_here(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     with open("mine.yaml") as file:
         assert load_config(f"/dev/fd/{file.fileno()}").model.vectors.source == str(tmp_path / "v.vec")
-
-
-def test_load_config_of_the_largest_file_and_one_byte_more(tmp_path: Path) -> None:
-    path = tmp_path / "large.yaml"
-    path.write_bytes(b"#" * load.MOST_BYTES)
-    assert load_config(path) == load_config()
-    path.write_bytes(b"#" * (load.MOST_BYTES + 1))
-    with pytest.raises(ConfigError, match=f"^{path}: has more than 1,000,000 bytes"):
-        load_config(path)
 
 
 @pytest.mark.parametrize(

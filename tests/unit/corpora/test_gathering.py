@@ -22,12 +22,8 @@ PLANTED = {
     "empty": [("Ein Hund.", " "), ("", "A dog.")],
     "copies": [("Ein Hund im Park.", "ein Hund im Park. "), ("Bonn", "Bonn")],
     "markup": [
-        ("<b>Hund</b>", "dog"),
-        ("Hund &foo;", "dog"),
-        ("<b>1</b>", "<b>2</b>"),
-        ("Ein Hund.", "12.5 %"),
-        ("a [[b]]", "c"),
-        ("1", "1 a"),
+        *(("<b>Hund</b>", "dog"), ("Hund &foo;", "dog"), ("<b>1</b>", "<b>2</b>")),
+        *(("Ein Hund.", "12.5 %"), ("a [[b]]", "c"), ("1", "1 a")),
     ],
     "length": [("Ein Hund.", "A dog runs over the meadow. " * 4), (f"Ein Hund {'und noch einer ' * 9}", "dogs")],
     "duplicates": [(f" {source}", target.replace(" ", "  ")) for source, target in GOOD[:5]],
@@ -88,13 +84,6 @@ def test_gather_rule_that_is_switched_off_leaves_nothing_out(config: Callable[..
     assert facts["splits"]["train"] >= 100 + len(PLANTED[rule]) / 2  # another rule may take some of it
 
 
-def test_gather_empty_side_without_its_rule_is_an_error_or_skipped(config: Callable[..., DataConfig]) -> None:
-    pairs = [*GOOD[:3], ("", "x")]
-    with pytest.raises(DataError, match=r"train\.tsv: line 4 is empty; mend it, or set data.skip_empty: true"):
-        gather(config(pairs), None)
-    assert gather(config(pairs, skip_empty=True), None)["left_out"]["empty"]["pairs"] == 1
-
-
 def test_gather_long_pair_is_left_out_of_training_and_refused_elsewhere(config: Callable[..., DataConfig]) -> None:
     long = ("a " * 2_001, "b")
     assert gather(config([*GOOD[:3], long]), None)["left_out"]["too long"]["pairs"] == 1
@@ -141,10 +130,8 @@ def test_gather_language_that_is_unknown_is_not_checked(
 
 
 def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., DataConfig]) -> None:
-    with pytest.raises(
-        DataError,
-        match=r"^data\.files\.train: not one pair of sentences \(left out: copies 2, such as '.+'\); see that neither",
-    ):
+    said = r"^data\.files\.train: not one pair of sentences \(left out: copies 2, such as '.+'\); see that neither"
+    with pytest.raises(DataError, match=said):
         gather(config(PLANTED["copies"], clean=["copies"]), None)
     with pytest.raises(DataError, match=r"valid: 1e-06 of 3 pairs: not one .*; give at least 5,000,000 pairs, a la"):
         gather(config(GOOD[:3], valid=None, held_out={"valid": 1e-6}), None)
@@ -162,9 +149,6 @@ def test_gather_says_the_first_pair_of_each_file(
     gather(config([*PLANTED["copies"], *GOOD[:3]], clean=["copies"]), None)
     (message,) = caplog.messages
     assert message.partition(": line ")[2].startswith(f"3: {GOOD[0][0][:40]}")
-
-
-# Held out
 
 
 def test_held_out_sentences_stay_when_text_grows_and_go_with_what_reads_the_same(
@@ -191,14 +175,7 @@ def test_split_of_larger_share_takes_the_same_sentences_and_more(config: Callabl
 
 @pytest.mark.parametrize(
     ("n_pairs", "valid", "test"),
-    [
-        (2, 0.4, 0.0),
-        (30, 0.17, 0.0),
-        (300, 0.02, 0.0),
-        (3_000, 0.02, 0.02),
-        (200_000, 0.005, 0.005),
-        (30_000_000, 3.3e-5, 3.3e-5),
-    ],
+    [(2, 0.4, 0.0), (30, 0.17, 0.0), (3_000, 0.02, 0.02), (200_000, 0.005, 0.005), (30_000_000, 3.3e-5, 3.3e-5)],
 )
 def test_shares_for_hold_out_a_thousand_pairs_or_two_in_a_hundred(n_pairs: int, valid: float, test: float) -> None:
     data = DataConfig.model_validate({"corpus": "files", "files": {"train": "x"}, "held_out": {"valid": 0.1}})
@@ -220,10 +197,7 @@ def test_fingerprint_near_copies_are_the_same(one: str, other: str) -> None:
     assert fingerprint(one, "de") != fingerprint(f"{one} nicht", "de")
 
 
-# Duplicates
-
-
-def test_seen_finds_what_a_set_finds_in_sixteen_bytes_a_number() -> None:
+def test_seen_finds_what_a_set_finds() -> None:
     chance = np.random.default_rng(0)
     seen, known = Seen(), set[int]()
     for _ in range(200):
@@ -233,5 +207,3 @@ def test_seen_finds_what_a_set_finds_in_sixteen_bytes_a_number() -> None:
             expected.append(number not in known)
             known.add(number)
         assert seen.first(numbers).tolist() == expected
-    assert sum(run.nbytes for run in seen._runs) == 8 * len(known)
-    assert len(seen._runs) <= 17  # each is at least twice as long as the next

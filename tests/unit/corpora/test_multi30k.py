@@ -152,7 +152,6 @@ def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_li
     ("name", "content", "said"),
     [
         ("train.de.gz", None, r"FOLDER: lacks train\.de\.gz; get it from https://raw\..*/train\.de\.gz$"),
-        ("val.en.gz", None, r"FOLDER: lacks val\.en\.gz; get it"),
         ("val.en.gz", b"x", f"FOLDER/val.en.gz: SHA-256 is 2d71.*, expected {SUMS['val.en.gz']}; get it again from ht"),
         ("test_2016_flickr.de.gz", b"x", "FOLDER/test_2016_flickr.de.gz: SHA-256 is 2d71"),
     ],
@@ -169,7 +168,7 @@ def test_open_corpus_multi30k_folder_with_a_missing_or_other_file_is_refused(
 
 
 def test_open_corpus_multi30k_without_the_named_folder_says_what_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --source-dir must name one that holds"):
+    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; source_dir must name one that holds"):
         open_corpus(DataConfig(), source_dir=Path("~nobody-at-all/a"))
     monkeypatch.setenv("TFM_MULTI30K_DIR", "/nowhere")
     with pytest.raises(DataError, match=r"^/nowhere: no such folder; TFM_MULTI30K_DIR must name one that holds"):
@@ -206,7 +205,6 @@ def test_open_corpus_multi30k_is_fetched_once_and_again_where_it_is_damaged(
         ([b"<html>please log in</html>"], f"SHA-256 is [0-9a-f]{{64}}, expected {SUMS['train.de.gz']}"),
         ([503, 502, 500], "500 Server Error"),
         (["5"], "IncompleteRead"),
-        (["0"] * 3, "Remote end closed connection without response"),
         (["0 …"] * 3, "timed out"),
         (["5 …"], "timed out"),
     ],
@@ -217,7 +215,7 @@ def test_open_corpus_multi30k_download_that_fails_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(multi30k, "TIMEOUT_S", 0.1)
     server.answers = [*answers]
-    remedy = r"try again later, or use a folder .*\(--source-dir FOLDER or TFM_M.*\), .* \(--config demo-captions\)$"
+    remedy = r"try again later, or use a folder .*\(source_dir or TFM_M.*\), .* \(config demo-captions\)$"
     with pytest.raises(DownloadError, match=f"cannot be fetched into {cache}: .*{reason}.*; {remedy}"):
         open_corpus(DataConfig())
     assert len(server.asked) == len(answers)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.corpora.corpora import read_captions
+from transformer_cli.corpora.corpora import open_corpus, read_captions
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import DataError
 
@@ -45,9 +45,8 @@ def test_prepare_same_text_on_both_sides_warns(warned: Warned) -> None:
 
 
 def test_prepare_swapped_sides_of_a_split_warns(warned: Warned) -> None:
-    assert warned(valid=VALID[::-1]) == [
-        "source and target seem to be swapped, beside train: valid; correct data.files"
-    ]
+    said = "source and target seem to be swapped, beside train: valid; correct data.files"
+    assert warned(valid=VALID[::-1]) == [said]
 
 
 def test_prepare_held_out_text_of_unknown_words_warns(warned: Warned) -> None:
@@ -81,14 +80,11 @@ def test_prepare_text_that_is_cut_already_warns(cut: str, warned: Warned) -> Non
     assert message.startswith("text that is cut into subwords already (train, target): give it as it was before")
 
 
-@pytest.mark.parametrize("n_lines", [1, 30, 3_000])
-def test_prepare_carriage_returns_without_a_newline_is_an_error(n_lines: int, warned: Warned, tmp_path: Path) -> None:
-    text = ["\r".join(TRAIN[0][:1] + TRAIN[0][1:2] * n_lines)]
-    warned()
-    (tmp_path / "train.source").write_text(text[0] + "\r", encoding="utf-8")
-    data = {
-        split: {side: tmp_path / f"{split}.{side}" for side in ("source", "target")} for split in ("train", "valid")
-    }
-    config = Config(data=DataConfig.model_validate({"corpus": "files", "files": data}))
-    with pytest.raises(DataError, match=r"train\.source: carriage returns \(CR\) and no newlines \(LF\)"):
-        make_dataset(config, data_dir=tmp_path / "data")
+@pytest.mark.parametrize("n_lines", [2, 3_000])
+def test_open_corpus_carriage_returns_without_a_newline_is_an_error(n_lines: int, tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text(f"{TRAIN[0][0]}\r" * n_lines, encoding="utf-8")
+    pair = {"source": path, "target": path}
+    corpus = open_corpus(DataConfig.model_validate({"corpus": "files", "files": {"train": pair, "valid": pair}}))
+    with pytest.raises(DataError, match=r"text: carriage returns \(CR\) and no newlines \(LF\)"):
+        list(corpus.splits["train"](lambda *_: None))

@@ -48,9 +48,6 @@ def text(corpus: Path, split: str, language: str) -> list[str]:
     return (corpus / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:-1]
 
 
-# What pieces are learned from
-
-
 @pytest.mark.parametrize(
     ("n", "kept"), [(4, [0, 1, 2, 3]), (5, [0, 2, 4]), (8, [0, 2, 4, 6]), (9, [0, 4, 8]), (18, [0, 8, 16])]
 )
@@ -61,12 +58,8 @@ def test_sample_of_too_many_pairs_keeps_every_second_one_again_and_again(
     pairs = [(f"s{number}", f"T{number}") for number in range(n)]
     assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == [pairs[number] for number in kept]
     assert sample(iter(pairs[:1]), DataConfig(lowercase=True), size=1) == [("s0", "t0")]
-
-
-def test_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)
-    pairs = [("a" * 6, "b" * 5), ("c", "d"), ("e", "f")]
-    assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == pairs[:1]
+    monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)  # of two pairs
+    assert sample(iter(pairs[:3]), DataConfig(lowercase=False), size=0) == [pairs[0], pairs[2]]
 
 
 def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:
@@ -74,18 +67,12 @@ def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:
         make("data.subwords.size=262")
 
 
-# What stands in the files
-
-
 def test_prepare_subwords_every_split_is_encoded_and_kept(make: Make, corpus: Path) -> None:
     dataset = Dataset.open(make().folder)
     for split in SPLITS:
         encoded = dataset.split(split)
-        for side, codec, language in (
-            (encoded.source, dataset.codecs.source, "de"),
-            (encoded.target, dataset.codecs.target, "en"),
-        ):
-            lines = dataset.text(split, "source" if language == "de" else "target")
+        for name, language in (("source", "de"), ("target", "en")):
+            side, codec, lines = getattr(encoded, name), getattr(dataset.codecs, name), dataset.text(split, name)
             assert lines == text(corpus, split, language)
             assert [side[row].tolist() for row in range(len(side))] == [codec.encode(line).ids for line in lines]
             assert [codec.text(side[row].tolist()) for row in range(len(side))] == lines
@@ -108,17 +95,14 @@ def test_prepare_subwords_joint_is_one_model(make: Make, corpus: Path) -> None:
 
 def test_prepare_subwords_manifest_names_the_library(make: Make) -> None:
     manifest = make("data.subwords.algorithm=unigram", "data.subwords.size=300").manifest
-    assert manifest["tokenizer"] == {
-        "library": "sentencepiece",
-        "version": SENTENCEPIECE_VERSION,
-        "algorithm": "unigram",
-    }
+    library = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}
+    assert manifest["tokenizer"] == {**library, "algorithm": "unigram"}
     assert manifest["vocabulary"] == {"source": 300, "target": 300}
     assert manifest["settings"]["subwords"] == {"size": 300, "algorithm": "unigram"}
     assert {manifest["splits"][split][side]["unknown_rate"] for split in SPLITS for side in ("source", "target")} == {0}
 
 
-def test_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) -> None:
+def test_prepare_subwords_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) -> None:
     files: dict[str, dict[str, str]] = {}
     for split in SPLITS:
         sides = {"source": [*text(corpus, split, "de"), " "], "target": [*text(corpus, split, "en"), "gone"]}
@@ -132,30 +116,20 @@ def test_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) 
     assert made.manifest["splits"]["train"]["sentences"] == 200
 
 
-# When it is made anew
-
-
 def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = make()
     assert not make().created
-    others = [
-        make("data.subwords.size=331"),
-        make("data.lowercase=true"),
-        make("data.tokens=words", "data.subwords={}"),
-    ]
+    changes = (("data.subwords.size=331",), ("data.lowercase=true",), ("data.tokens=words", "data.subwords={}"))
+    others = [make(*change) for change in changes]
     monkeypatch.setattr(module, "SENTENCEPIECE_VERSION", "0.0")
     others.append(make())
     assert [each.created for each in others] == [True] * 4
     pinned = first.manifest["fingerprint"]
-    with pytest.raises(
-        DataError, match=rf"^data.fingerprint is {pinned}, but this text with SentencePiece 0\.0 makes "
-    ):
+    said = rf"^data.fingerprint is {pinned}, but this text with SentencePiece 0\.0 makes "
+    with pytest.raises(DataError, match=said):
         make(f"data.fingerprint={pinned}")
-
-
-# A run's codecs
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, everything, table
-from transformer_cli.decoding.beam import FEW, _largest, beam_search
+from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Hypothesis, Rules, Step, score
 
@@ -20,7 +20,7 @@ def rules(*limits: int, length_penalty: float = 1.0) -> Rules:
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
-def test_a_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: float) -> None:
+def test_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: float) -> None:
     limits = [1 + sentence % 4 for sentence in SENTENCES]
     found = beam_search(
         TableDecoder(SENTENCES), rules(*limits, length_penalty=length_penalty), beam_size=EVERYTHING, n_best=EVERYTHING
@@ -54,7 +54,7 @@ def test_beam_first_of_n_best_is_the_one_found_alone(beam_size: int, length_pena
         assert steps[0] < steps[2]
 
 
-def test_a_beam_of_one_is_greedy_search() -> None:
+def test_beam_of_one_is_greedy_search() -> None:
     limits = rules(*[1 + sentence % 6 for sentence in SENTENCES], length_penalty=0.7)
     alone = greedy(TableDecoder(SENTENCES), limits)
     for expected, (found,) in zip(
@@ -64,7 +64,7 @@ def test_a_beam_of_one_is_greedy_search() -> None:
         assert (found.log_prob, found.score) == (expected.log_prob, expected.score)
 
 
-def test_rows_are_only_as_many_as_there_are_live_hypotheses() -> None:
+def test_beam_has_only_rows_of_live_hypotheses() -> None:
     decoder = TableDecoder(SENTENCES)
     beam_search(decoder, rules(*[9] * 12), beam_size=6, n_best=6)
     assert decoder.n_rows[0] == [1] * 12
@@ -85,19 +85,6 @@ class Undecided(TableDecoder):
 def test_beam_of_equal_scores_keeps_the_first() -> None:
     (found,) = beam_search(Undecided([0]), rules(2, length_penalty=0.0), beam_size=3, n_best=3)
     assert [each.tokens for each in found] == [[], [A], [A, A]]  # <eos>, A, B; then <eos> after A, A and B after A
-
-
-@pytest.mark.parametrize("count", [1, FEW, FEW + 5])
-def test_beam_of_equal_logits_takes_the_lower_id(count: int) -> None:
-    torch.manual_seed(0)
-    logits = torch.randint(0, 40, (7, 90)).float()  # many are equal
-    expected = [sorted(range(90), key=lambda index: (-row[index], index))[:count] for row in logits.tolist()]
-    largest, ids = _largest(logits.clone(), count)
-    assert ids.tolist() == expected or count > FEW
-    assert largest.tolist() == [
-        [row[index] for index in chosen] for row, chosen in zip(logits.tolist(), expected, strict=True)
-    ]
-    assert largest.equal(logits.gather(1, ids))
 
 
 def hypotheses_by_hand(sentence: int, beam_size: int, limit: int) -> list[Hypothesis]:

@@ -23,7 +23,7 @@ SENTENCE = "Der kleine Hund läuft im Park."
     ],
 )
 @pytest.mark.parametrize("kind", ["translator", "by_subwords"])
-def test_characters_of_no_training_text_are_read_as_those_they_mean(
+def test_translations_characters_of_no_training_text_are_read_as_those_they_mean(
     kind: str, line: str, request: pytest.FixtureRequest
 ) -> None:
     translator: Translator = request.getfixturevalue(kind)
@@ -32,24 +32,15 @@ def test_characters_of_no_training_text_are_read_as_those_they_mean(
     assert found.source == line
 
 
-def test_characters_of_the_training_text_are_read_as_they_are() -> None:
-    text = ["1\N{NO-BREAK SPACE}000 Hasen", "zwei Igel"] * 20
-    codec = SubwordCodec(learn_pieces(text, size=290, algorithm="bpe"))
-    long_lines = LongLines(codec, None, "stop")
-    for line in text:
-        assert long_lines.line(line).read == codec.encode(line)
-    assert long_lines.line("ein\N{NARROW NO-BREAK SPACE}Igel").read == codec.encode("ein Igel")
+@pytest.mark.parametrize(("n_times", "text"), [(20, "3\N{NO-BREAK SPACE}km"), (1, "3 km")])
+def test_line_no_break_space_that_is_rare_in_the_training_text_is_read_as_a_space(n_times: int, text: str) -> None:
+    lines = [*["zwei Igel", "drei Hasen"] * 20, *["3\N{NO-BREAK SPACE}km"] * n_times]
+    codec = SubwordCodec(learn_pieces(lines, size=290, algorithm="bpe"))
+    assert "\N{NO-BREAK SPACE}" in "".join(codec.names())
+    assert LongLines(codec, None, "stop").line(lines[-1]).read.reading.text == text
 
 
-def test_a_space_that_is_rare_in_the_training_text_is_read_as_a_space() -> None:
-    text = [*["zwei Igel", "drei Hasen"] * 20, "3\N{NO-BREAK SPACE}km"]
-    codec = SubwordCodec(learn_pieces(text, size=290, algorithm="bpe"))
-    assert "\N{NO-BREAK SPACE}" in codec.names()
-    found = LongLines(codec, None, "stop").line("drei\N{NO-BREAK SPACE}Igel")
-    assert found.read == codec.encode("drei Igel")
-
-
-def test_a_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
+def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
     split = translator.with_options(split_sentences=True)
     lines = ["---", "12.5 %", "😀", "\N{ZERO WIDTH SPACE}", "  "]
     wanted = [*lines[:4], ""]
@@ -61,6 +52,6 @@ def test_a_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
     assert (joined.tokens, joined.alignment, joined.score) == (alone.tokens, alone.alignment, alone.score)
 
 
-def test_text_without_letters_is_translated_by_a_model_of_such_text() -> None:
+def test_line_without_letters_is_read_by_a_model_of_such_text() -> None:
     codec = SubwordCodec(learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
     assert LongLines(codec, None, "stop").line("2 1").read == codec.encode("2 1")

@@ -8,7 +8,7 @@ import pytest
 
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import score as module
-from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.evaluation.evaluate import ParallelText, evaluate, judge
 from transformer_cli.evaluation.score import LineScore, score_files, score_pairs
 from transformer_cli.translator import Translator
 
@@ -52,6 +52,19 @@ def test_score_pairs_of_blank_lines_count_where_the_other_side_has_words(
     with caplog.at_level(logging.INFO):
         assert len(list(score_files(translator, tmp_path / "blank", tmp_path / "blank"))) == 1
     assert caplog.messages == []  # no perplexity
+
+
+def test_score_and_evaluate_read_lines_with_placeholders_as_translate_does(translator: Translator) -> None:
+    source = "Der alte Hund {name} singt im Park, siehe www.example.org."
+    (found,) = translator.translations([source])
+    assert "{name}" in found.text
+    own, alone = score_pairs(translator, [(source, found.text), ("{name}", "%s")])
+    assert own.log_prob == pytest.approx(found.log_prob, abs=1e-4)
+    assert (own.tokens, alone.tokens) == (len(found.tokens) + 1, 0)
+    judged = judge(translator, ParallelText("mine", [source, "{name}"], [[found.text, "{name}"]])).result
+    assert judged.loss == pytest.approx(-own.log_prob / own.tokens, abs=1e-4)
+    assert judged.sentences == 2
+    assert judged.bleu == pytest.approx(100)
 
 
 def test_score_files_line_too_long_is_named_with_its_file(

@@ -33,7 +33,7 @@ def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_p
     run = import_run(folder, source="en", target="en", runs_dir=tmp_path / "runs")
     translator = Translator.load(run.folder, device="cpu")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(folder / "vocab.spm"))
-    for source, target in zip(TEXT, [*TEXT[1:], "the ☃ dog"], strict=False):
+    for source, target in zip(TEXT, [*TEXT[1:], "the ж dog"], strict=False):
         ours = [pad_ids([run.codecs.source.encode(text).ids]) for text in (source, target)]
         with torch.inference_mode():
             found = -token_losses(translator.model, *ours).nll.numpy()
@@ -47,13 +47,32 @@ def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_p
 def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder: Path, tmp_path: Path) -> None:
     codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
     assert isinstance(codec, ImportedCodec)
-    read = codec.encode("the ☃ dog")
+    read = codec.encode("the ж dog")
     assert codec.text(read.ids) == "the <unk> dog"
-    assert codec.text(read.ids, instead=read.tokens) == "the ☃ dog"
-    assert codec.encode_all(["the ☃ dog", " "]) == [read.ids, []]
+    assert codec.text(read.ids, instead=read.tokens) == "the ж dog"
+    assert codec.encode_all(["the ж dog", " "]) == [read.ids, []]
     assert "park" in codec.text(codec.encode("the park").ids)
     held = codec.encode("the {name} dog", [(4, 10)])
     assert (codec.text(held.ids), held.reading.held[0].text) == ("the dog", "{name}")
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "held"),
+    [
+        ("the ｏｌｄ dog", "the ｏｌｄ dog", []),  # which its SentencePiece normalises by itself
+        ("\u2022 the do\u00adg\u00a0😀", "the dog", ["\u2022", "😀"]),
+        ("THE OLD DOG", "the old dog", []),
+        ("the DOG", "the DOG", []),
+    ],
+)
+def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
+    folder: Path, tmp_path: Path, line: str, text: str, held: list[str]
+) -> None:
+    codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
+    assert isinstance(codec, ImportedCodec)
+    read = codec.encode(line)
+    assert (read.reading.text, [each.text for each in read.reading.held]) == (text, held)
+    assert codec.encode_all([line]) == [read.ids]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +87,9 @@ def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder:
         ("type: transformer", "[", "not YAML"),
     ],
 )
-def test_what_cannot_be_held_is_refused_by_its_key(folder: Path, tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_import_what_cannot_be_held_is_refused_by_its_key(
+    folder: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
     assert old in SETTINGS
     write(folder, weights(), SETTINGS.replace(old, new))
     with pytest.raises(DataError) as refused:
@@ -94,7 +115,7 @@ class Bomb:
         return open, ("/tmp/executed-by-a-pickle", "w")
 
 
-def test_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+def test_import_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
     path, pickled = folder / "model.npz", io.BytesIO()
     np.save(pickled, np.array([Bomb()], dtype=object), allow_pickle=True)
     whole = path.read_bytes()
@@ -110,13 +131,13 @@ def test_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path
     assert not Path("/tmp/executed-by-a-pickle").exists()
 
 
-def test_every_damage_to_a_model_is_refused_in_one_line_or_read_as_another_model(folder: Path, tmp_path: Path) -> None:
+def test_import_every_damage_is_refused_in_one_line_or_read_as_another_model(folder: Path, tmp_path: Path) -> None:
     found = hostile.try_model(tmp_path / "damaged", folder, n_cuts=2, n_bits=12)
     assert found.missed == []
     assert found.counts["deleted", "refused"] == found.counts["emptied", "refused"] == 2
 
 
-def test_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp_path: Path) -> None:
+def test_import_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp_path: Path) -> None:
     runs, empty = tmp_path / "runs", tmp_path / "empty"
     empty.mkdir()
     run = import_run(folder, name="opus", runs_dir=runs)
@@ -128,7 +149,7 @@ def test_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp
     ):
         with pytest.raises(DataError, match=rf"^[^\n]*{place.name}: {what}[^\n]*$"):
             import_run(place, name="other", runs_dir=runs)
-    with pytest.raises(ConfigError, match=r"^--name: name: 'a/b' cannot name a run; [^\n]*$"):
+    with pytest.raises(ConfigError, match=r"^name: name: 'a/b' cannot name a run; [^\n]*$"):
         import_run(folder, name="a/b", runs_dir=runs)
 
 
@@ -137,5 +158,5 @@ def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: 
     assert (code, out) == (0, "runs/opus\n"), err
     assert "de→en" in err
     assert tfm("translate", "--run", "opus", "", cwd=tmp_path)[:2] == (0, "\n")
-    with pytest.raises(ConfigError, match=r"opus is there already; give another --name"):
+    with pytest.raises(ConfigError, match=r"opus is there already; give another name"):
         import_run(folder, name="opus", runs_dir=tmp_path / "runs")

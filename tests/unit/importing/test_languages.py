@@ -11,7 +11,6 @@ import yaml
 
 from kinds import Tfm
 from small_marian import TEXT, VOCABULARY, D, make_model, weights, write
-from transformer_cli.config.yamltext import scalar_pairs
 from transformer_cli.errors import DataError
 from transformer_cli.importing.importing import import_run
 from transformer_cli.importing.marian import read_tokens
@@ -55,9 +54,9 @@ def test_import_takes_the_languages_from_the_name_or_the_readme(
 
 def test_import_without_languages_is_refused_and_takes_those_that_are_given(folder: Path, tmp_path: Path) -> None:
     place = renamed(folder, "model")
-    with pytest.raises(DataError, match="does not say its languages; give --source and --target, such as"):
+    with pytest.raises(DataError, match="does not say its languages; give source and target, such as"):
         import_run(place, runs_dir=tmp_path / "runs")
-    with pytest.raises(DataError, match="give --target, such as"):
+    with pytest.raises(DataError, match="give target, such as"):
         import_run(place, source="de", runs_dir=tmp_path / "runs")
     assert import_run(place, source="de", target="en", runs_dir=tmp_path / "runs").config.data.target == "en"
 
@@ -92,7 +91,7 @@ def import_tokens(folder: Path) -> list[str]:
     ],
     ids=["codes", "decoder.yml", "model.npz.yml", "sides"],
 )
-def test_two_vocabularies_are_told_by_settings_sides_and_languages(
+def test_import_two_vocabularies_are_told_by_settings_sides_and_languages(
     folder: Path, tmp_path: Path, names: tuple[str, str], says: dict[str, list[str]], given: dict[str, str]
 ) -> None:
     place = two(folder, names)
@@ -102,7 +101,7 @@ def test_two_vocabularies_are_told_by_settings_sides_and_languages(
     assert (codecs.source.names()[-1], codecs.target.names()[-1]) == ("first", "second")
 
 
-def test_two_vocabularies_that_cannot_be_told_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_import_two_vocabularies_that_cannot_be_told_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"which of vocab.a.yml, vocab.b.yml is the vocabulary of the source"):
         import_run(two(folder, ("vocab.b.yml", "vocab.a.yml")), runs_dir=tmp_path / "runs")
 
@@ -117,7 +116,7 @@ def test_read_tokens_reads_yaml_json_and_plain_lists(tmp_path: Path, name: str) 
     by_hand += "".join(f"{token}: {numbered[token]}\n" for token in ("</s>", "<unk>", "null", "<<"))
     by_hand += f"? {'x' * 300}\n: 7\n'#': 8\n'''': 11\n"
     content = {
-        "vocab.yml": by_hand.replace("null: 9\n", "null: 9\n").replace(": 10\n", ": 10\n"),
+        "vocab.yml": by_hand,
         "vocab.json": json.dumps(numbered),
         "list.json": json.dumps(TOKENS),
         "vocab.txt": "".join(f"{token}\n" for token in TOKENS),
@@ -136,15 +135,11 @@ def test_read_tokens_of_something_else_is_one_line(tmp_path: Path, text: str) ->
         read_tokens(tmp_path / "vocab.yml")
 
 
-def test_scalar_pairs_keep_what_other_readers_take_for_ends_of_lines() -> None:
-    assert scalar_pairs("a\x85\u2028b: 1\n\U000f0000: 2\n") == [("a\x85\u2028b", "1"), ("\U000f0000", "2")]
-
-
 def test_several_models_are_refused_until_one_is_named_and_an_archive_is_to_be_unpacked(
     folder: Path, tmp_path: Path, tfm: Tfm
 ) -> None:
     shutil.copy(folder / "model.npz", folder / "model.best-bleu.npz")
-    with pytest.raises(DataError, match=r"name one with --model: model.best-bleu.npz, model.npz$"):
+    with pytest.raises(DataError, match=r"name one with model: model.best-bleu.npz, model.npz$"):
         import_run(folder, runs_dir=tmp_path / "runs")
     assert tfm("import", folder, "--model", "model.npz", cwd=tmp_path)[:2] == (0, "runs/de-en\n")
     (tmp_path / "opus.zip").touch()
@@ -173,10 +168,8 @@ def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked
     typed = [each.source_ids for each in translator.translations([">>fra<< the old dog", ">>es<< the old dog"])]
     for code in ("fr", "fra"):
         french = translator.into(code)
-        assert [each.source_ids for each in french.translations(["the old dog", ">>es<< the old dog", " "])] == [
-            *typed,
-            [],
-        ]
+        found = french.translations(["the old dog", ">>es<< the old dog", " "])
+        assert [each.source_ids for each in found] == [*typed, []]
         (line,) = french.with_options(split_sentences=True).translations(["The old dog. The park. >>es<< Trees."])
         assert line.sentences is not None
         assert [each.source_tokens[0] for each in line.sentences] == [">>fra<<", ">>fra<<", ">>es<<"]
@@ -187,12 +180,8 @@ def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked
 
 
 def test_to_of_a_language_that_the_model_does_not_write_is_one_line(several: Run, tmp_path: Path, tfm: Tfm) -> None:
-    code, out, err = tfm("translate", "--run", "several", "--to", "de", "the dog", cwd=tmp_path)
-    assert (code, out, err) == (
-        1,
-        "",
-        "tfm: error: --to: de is not a language that the model writes; choose one of es, fr\n",
-    )
+    said = "tfm: error: --to: de is not a language that the model writes; choose one of es, fr\n"
+    assert tfm("translate", "--run", "several", "--to", "de", "the dog", cwd=tmp_path) == (1, "", said)
     assert tfm("translate", "--run", "several", "--to", "es", "", cwd=tmp_path)[:2] == (0, "\n")
 
 
@@ -204,11 +193,8 @@ def test_inherited_has_the_search_of_the_model_and_a_limit_where_it_has_none(fol
     run = import_run(folder, runs_dir=tmp_path / "runs")
     taught = inherited(str(run.folder))
     assert (taught["decoding"]["beam_size"], taught["decoding"]["length_penalty"]) == (12, 0.0)
-    assert (run.config.model.max_length, taught["data"]["longest"], taught["data"]["codec"]) == (
-        None,
-        1000,
-        str(run.folder),
-    )
+    limits = (run.config.model.max_length, taught["data"]["longest"], taught["data"]["codec"])
+    assert limits == (None, 1000, str(run.folder))
 
 
 # Hugging Face
@@ -276,14 +262,18 @@ def test_import_of_hugging_face_reads_its_languages_its_beam_and_added_tokens(th
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("forced_bos_token_id", 3),
-        ("bad_words_ids", [[5]]),
-        ("suppress_tokens", [4]),
-        ("begin_suppress_tokens", [4]),
-        ("min_new_tokens", 5),
-        ("encoder_no_repeat_ngram_size", 3),
-        ("num_beam_groups", 2),
-        ("forced_eos_token_id", 7),
+        *(
+            ("forced_bos_token_id", 3),
+            ("bad_words_ids", [[5]]),
+            ("suppress_tokens", [4]),
+            ("begin_suppress_tokens", [4]),
+        ),
+        *(
+            ("min_new_tokens", 5),
+            ("encoder_no_repeat_ngram_size", 3),
+            ("num_beam_groups", 2),
+            ("forced_eos_token_id", 7),
+        ),
     ],
 )
 def test_import_of_hugging_face_refuses_by_name_what_it_cannot_search_for(
@@ -330,12 +320,7 @@ def test_subwords_with_symbols_keep_target_tokens_whole_and_ask_for_a_language()
 
 def test_directions_of_a_run_of_several_targets_are_one_for_each(several: Run) -> None:
     directions = Directions([Translator.load(several.folder, device="cpu")])
-    assert directions.languages()[0] == {
-        "code": "en",
-        "name": "English",
-        "targets": ["fr", "es"],
-        "inspectable": ["fr", "es"],
-    }
+    assert directions.languages()[0]["targets"] == ["fr", "es"]
     translator, _, _ = directions.choose("en", "es", "the dog")
     (found,) = translator.translations(["the old dog"])
     assert found.source_tokens[0] == ">>es<<"

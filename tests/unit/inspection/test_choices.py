@@ -119,6 +119,13 @@ def test_decoder_choices_candidates_are_the_likeliest_of_each_step(translator: T
     assert_close(attention.sum(dim=1), torch.ones(len(steps)))
 
 
+def test_decoder_choices_with_terms_have_a_step_for_each_token(translator: Translator) -> None:
+    with_term = translator.with_options(glossary={"kleine": "small"}, max_tokens=7)
+    translation = translate_from(with_term, SENTENCE)
+    assert len(translation.ids) == len(decoder_choices(with_term, translation)[0]) == 8
+    assert translate_from(with_term, SENTENCE, translation.ids) == translation
+
+
 def test_decoder_choices_of_a_small_vocabulary_has_fewer_and_no_padding(translator: Translator) -> None:
     (step, *_), _ = decoder_choices(translator, translate_from(translator, SENTENCE), n=1_000_000)
     size = len(translator.run.codecs.target)

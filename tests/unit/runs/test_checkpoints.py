@@ -151,9 +151,6 @@ def test_save_writes_no_pickle(run: Run) -> None:
     assert run.checkpoint("best") == run.checkpoint("last") == run.folder / "checkpoints/step-0000002"
 
 
-# What is kept
-
-
 @pytest.mark.parametrize(
     ("steps", "best", "kept"),
     [
@@ -181,24 +178,9 @@ def test_latest_names_the_run_that_has_a_new_best(run: Run) -> None:
 
 
 def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
-    mine = [
-        "average-0000001.old",
-        "validation-1",
-        "validation-0001 (copy)",
-        "step-",
-        "step-0000001 (copy)",
-        "step-0000001.bak",
-        "step-00000001",
-        "step-1",
-    ]
-    for name in (
-        *mine,
-        "validation-0001",
-        "step-0000001",
-        "step-12345678",
-        "average-0000001",
-        "step-0000001-unvalidated",
-    ):
+    mine = ["average-0000001.old", "validation-1", "validation-0001 (copy)", "step-", "step-0000001.bak", "step-1"]
+    given = ["validation-0001", "step-0000001", "step-12345678", "average-0000001", "step-0000001-unvalidated"]
+    for name in (*mine, *given):
         (run.folder / "checkpoints" / name).mkdir(parents=True)
     save_after(run, 2)
     forget_validated(run, before=9)
@@ -231,9 +213,6 @@ def test_save_to_a_run_that_was_moved_or_deleted_is_an_error(run: Run) -> None:
     with pytest.raises(CheckpointError, match=f"{gone}where the folder is now, if it was moved$"):
         save(run, *training, TrainingState(step=2))
     assert not run.folder.exists()
-
-
-# What is refused
 
 
 def open_best(run: Run) -> None:

@@ -22,7 +22,6 @@ from transformer_cli.inspection import numbers
 from transformer_cli.runs.run import Run
 from transformer_cli.serve import gate, server
 from transformer_cli.serve.app import create_app
-from transformer_cli.serve.gate import Seldom
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.server import bind, url_of
 from transformer_cli.serve.waiting import Call
@@ -112,7 +111,7 @@ def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch:
 
 
 def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> None:
-    for path in ("/", "/health", "/languages", "/openapi.json"):
+    for path in ("/", "/health", "/languages", "/metrics", "/openapi.json"):
         request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         head, _, body = raw(served.url, request.encode()).partition(b"\r\n\r\n")
         assert (head.startswith(b"HTTP/1.1 200 "), body) == (True, b"")
@@ -123,9 +122,26 @@ def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> Non
 def test_health_names_the_models_and_since_when(served: Running, tiny: Run) -> None:
     health = served.ask("/health").body
     (model,) = health.pop("models")
-    assert health == {"status": "ok", "waiting": 0}
+    assert health == {"status": "ok"}
     assert datetime.fromisoformat(model.pop("since")) <= datetime.now(timezone.utc)
     assert model == {"source": "de", "target": "en", "run": "tiny", "checkpoint": tiny.best_name}
+
+
+def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(single: Translator) -> None:
+    with running(single) as found:
+        for asked in (ASKED, ASKED, {**ASKED, "target": "xx"}):
+            found.post("/translate", **asked)
+        found.ask("/somewhere?q=secret")
+        answer = found.ask("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    counts = dict(line.rsplit(" ", 1) for line in answer.body.splitlines() if not line.startswith("#"))
+    for address, status, expected in (("/translate", 200, 2), ("/translate", 400, 1), ("other", 404, 1)):
+        labels = f'{{address="{address}",status="{status}"}}'
+        assert float(counts[f"tfm_request_seconds_count{labels}"]) == expected
+        assert float(counts[f"tfm_request_seconds_sum{labels}"]) > 0
+    assert (float(counts["tfm_source_tokens_total"]), float(counts["tfm_waiting_lines"])) == (14, 0)
+    assert "process_resident_memory_bytes" in counts
+    assert "secret" not in answer.body
 
 
 def test_connections_on_which_no_request_comes_are_closed_and_told_once(
@@ -157,7 +173,7 @@ def test_silent_connections_keep_nobody_out(single: Translator, monkeypatch: pyt
         assert small.post("/translate", **ASKED).status == 200
 
 
-def test_more_requests_at_once_than_there_may_be_are_refused(
+def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
     single: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "MOST_REQUESTS", 1)
@@ -168,8 +184,9 @@ def test_more_requests_at_once_than_there_may_be_are_refused(
             while (refused := small.post("/detect", **ASKED)).status != 503:
                 time.sleep(0.05)
         assert refused.body == {"error": "too many ask at once; try again later"}
-        while small.ask("/health").status == 503:
+        while (answer := small.ask("/metrics")).status == 503:
             time.sleep(0.05)
+    assert 'status="503"' in answer.body
 
 
 def test_unknown_address_or_method_is_an_error_in_json(served: Running) -> None:
@@ -331,13 +348,6 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
     assert reports()[2:] != []
 
 
-def test_what_may_be_said_seldom_is_forgotten_after_a_hundred_others() -> None:
-    may_say = Seldom()
-    assert [may_say("full"), may_say("full")] == [True, False]
-    assert all(may_say(f"other {number}") for number in range(100))
-    assert may_say("full")
-
-
 def test_asyncio_says_what_is_wrong_with_many_connections_once(
     single: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,9 +426,7 @@ def test_an_address_that_is_taken_is_refused() -> None:
         bound.listen()
         port = bound.getsockname()[1]
         assert url_of(bound) == f"http://127.0.0.1:{port}"
-        with pytest.raises(
-            ConfigError, match=rf"^--host 127.0.0.1 --port {port}: Address already in use; choose another"
-        ):
+        with pytest.raises(ConfigError, match=rf"^host=127.0.0.1 port={port}: Address already in use; choose another"):
             bind("127.0.0.1", port)
 
 

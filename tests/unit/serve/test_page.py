@@ -210,17 +210,6 @@ def test_behind_each_picture_stands_a_table(page: Any, server: Running) -> None:
     assert page.locator("#plane-numbers tbody th").nth(3).inner_text() == "hund (3)"
 
 
-def test_words_in_the_plane_are_reached_with_the_keyboard(page: Any) -> None:
-    look_into(page)
-    page.click("#vectors summary")
-    expect(page.locator("#planes svg")).to_have_count(2)
-    page.locator("#planes svg [tabindex='0']").first.focus()
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "der (1)"
-    assert page.locator("#planes svg .near").count() == 2  # in both pictures
-    expect(page.locator("#planes svg .near text").first).to_be_visible()
-
-
 def test_the_servers_error_is_shown_and_goes_away(page: Any) -> None:
     page.fill("#input", "x " * 2001)
     expect(page.locator("#error")).to_contain_text(
@@ -264,15 +253,6 @@ def test_both_views_name_a_row_by_the_token_that_was_written_and_give_one_figure
             assert page.locator("#map-reading").inner_text() == f"{words[1]} ← {source[place]} {figure}"
 
 
-def test_only_the_chosen_word_has_a_figure(page: Any) -> None:
-    look_into(page)
-    page.locator("#target .word").nth(2).click()
-    page.mouse.move(0, 0)
-    figures = page.locator("#target .word small")
-    assert [each.is_visible() for each in figures.all()] == [place == 2 for place in range(figures.count())]
-    assert figures.nth(2).inner_text() == page.locator("#candidates [aria-current] .share").inner_text()
-
-
 def test_the_empty_page_has_examples_that_can_be_clicked(page: Any, deep: Translator) -> None:
     examples = page.locator("#examples button")
     expect(examples).to_have_count(2)
@@ -297,55 +277,6 @@ def test_a_translation_is_copied_and_a_text_cleared(page: Any) -> None:
     expect(page.locator("#input")).to_be_focused()
     expect(page.locator("#output")).to_be_empty()
     expect(page.locator("#examples")).to_be_visible()
-
-
-def test_where_the_browser_has_no_clipboard_the_translation_is_copied_still(page: Any) -> None:
-    look_into(page)
-    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
-    page.evaluate("document.addEventListener('copy', () => { window.copied = String(getSelection()); })")
-    page.click("#copy")
-    assert page.evaluate("window.copied") == page.locator("#output").text_content()
-
-
-@pytest.mark.parametrize("width", [390, 1100])
-def test_the_field_grows_with_its_text_and_its_ring_leaves_the_label_free(
-    browser: Any, server: Running, width: int
-) -> None:
-    with opened(browser, server.url, viewport={"width": width, "height": 844}) as page:
-        field = page.locator("#input")
-        expect(field).to_be_focused(timeout=WAIT)
-        assert field.evaluate("field => getComputedStyle(field).outlineStyle") == "none"
-        ring = page.locator(".panes > div").first.evaluate("pane => getComputedStyle(pane).boxShadow")
-        assert ring.endswith("0px 0px 0px 3px inset")
-        field.fill(f"{SENTENCE} " * 9)
-        assert field.evaluate("field => field.scrollHeight <= field.clientHeight")
-        high = field.evaluate("field => field.clientHeight")
-        field.fill("\n".join([SENTENCE] * 100))
-        assert high < field.evaluate("field => field.clientHeight") <= 0.6 * 844
-        assert field.evaluate("field => field.scrollHeight > field.clientHeight")
-        field.fill("")
-        assert field.evaluate("field => field.clientHeight") < high
-
-
-def test_chips_wrap_and_are_not_cut(browser: Any, server: Running) -> None:
-    with opened(browser, server.url, viewport={"width": 390, "height": 844}) as page:
-        look_into(page, "Der kleine Hund läuft im Park und " * 10)
-        for name in ("#source", "#target"):
-            box = page.locator(name)
-            assert box.evaluate("box => box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-def test_candidates_and_map_stand_side_by_side_where_there_is_room(browser: Any, server: Running) -> None:
-    for width, is_wide in ((1100, True), (390, False)):
-        with opened(browser, server.url, viewport={"width": width, "height": 844}) as page:
-            look_into(page)
-            if not is_wide:
-                page.click("#maps summary")
-            expect(page.locator("#map canvas")).to_be_visible()
-            candidates, maps = (page.locator(name).bounding_box() for name in ("#candidates", "#maps"))
-            assert (candidates["x"] + candidates["width"] <= maps["x"]) == is_wide
-            assert (candidates["y"] + candidates["height"] <= maps["y"]) != is_wide
 
 
 def test_a_sentence_that_is_too_long_to_look_into_is_translated_still(page: Any) -> None:

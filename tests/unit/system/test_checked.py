@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.errors import FileError, MissingFile
-from transformer_cli.system import checked
 from transformer_cli.system.checked import check_file, read_json, read_sums, read_text, shown, sum_of, write_sums
 
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
@@ -40,16 +39,6 @@ def test_check_file_of_another_content_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b").touch()
     with pytest.raises(FileError, match=r"b: damaged: SHA256SUMS has no sum of it$"):
         check_file(tmp_path / "b")
-
-
-def test_check_file_of_more_than_a_gigabyte_is_left_to_sha256sum(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a").write_bytes(b"abc")
-    write_sums(tmp_path)
-    (tmp_path / "a").write_bytes(b"abd")
-    monkeypatch.setattr(checked, "SUMMED", 2)
-    check_file(tmp_path / "a")
 
 
 def test_check_file_refuses_any_flipped_bit_of_the_sums(tmp_path: Path) -> None:

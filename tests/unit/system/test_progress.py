@@ -2,8 +2,6 @@
 
 import io
 import logging
-import sys
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -50,15 +48,6 @@ def test_bar_elsewhere_says_a_line_a_minute(clock: list[float], caplog: pytest.L
     ]
 
 
-def test_bar_elsewhere_of_unknown_size_says_lines_too(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "transformer_cli")
-    with progress.bar("prepare train", None, " sentences") as bar:
-        for _ in range(120):
-            clock[0] += 0.5
-            bar.update()
-    assert caplog.messages == ["prepare train: 120 sentences [01:00,  2.00 sentences/s]"]
-
-
 @pytest.mark.parametrize("options", [{"total": 1}, {"total": 10, "is_silent": True}], ids=str)
 def test_bar_of_one_thing_or_of_another_process_is_silent(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
@@ -79,13 +68,3 @@ def test_bar_elsewhere_of_short_work_is_silent(
         clock[0] += 59.0
         bar.update(5)
     assert (*capsys.readouterr(), caplog.messages) == ("", "", [])
-
-
-def test_bar_in_a_notebook_is_a_bar_though_its_stream_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
-    stream = io.StringIO()
-    monkeypatch.setattr("sys.stderr", stream)
-    with progress.bar("Fetching", 2000, "B", unit_scale=True) as bar:
-        bar.update(1000)
-        bar.refresh()
-    assert "Fetching:  50%" in stream.getvalue()

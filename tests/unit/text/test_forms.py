@@ -1,11 +1,8 @@
 """What a file or a text is, as its beginning tells."""
 
-import re
-
 import pytest
 
-from transformer_cli.errors import DataError
-from transformer_cli.text.forms import form_of, refuse_no_text
+from transformer_cli.text.forms import form_of
 
 
 @pytest.mark.parametrize(
@@ -35,17 +32,3 @@ from transformer_cli.text.forms import form_of, refuse_no_text
 )
 def test_form_of_knows_a_text_by_its_beginning(beginning: str, form: str | None) -> None:
     assert form_of(beginning.encode()) == form
-
-
-@pytest.mark.parametrize(
-    ("beginning", "what"),
-    [
-        (b"ARROW1\0\0", "a Parquet or Arrow file; write it as JSON lines"),
-        (b"\xff\xff\xff\xff\x98\x02\0\0\x10\0\0\0", "a Parquet or Arrow file; write it as JSON lines"),
-        (b"\xde\x12\x04\x95\0\0\0\0", "a compiled message catalogue (MO); take its PO file"),
-        (b"%PDF-1.7", "a PDF; export its text"),
-    ],
-)
-def test_refuse_no_text_names_what_it_is(beginning: bytes, what: str) -> None:
-    with pytest.raises(DataError, match=f"^a: {re.escape(what)}$"):
-        refuse_no_text(beginning, "a")

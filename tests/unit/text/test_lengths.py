@@ -3,20 +3,14 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from transformer_cli.text.lengths import fits, groups_by_length
+from transformer_cli.text.lengths import groups_by_length
 from transformer_cli.text.vocabulary import MARKERS
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
-
-
-@pytest.mark.parametrize(("length", "max_length", "fit"), [(14, 16, True), (15, 16, False), (10**6, None, True)])
-def test_markers_take_positions_too(length: int, max_length: int | None, fit: bool) -> None:
-    assert fits(length, max_length) is fit
 
 
 @given(lengths=LENGTHS, most=st.integers(1, 200))

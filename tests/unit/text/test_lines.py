@@ -1,7 +1,6 @@
 """Lines of text: where they end, what is taken off them, and what cannot be read."""
 
 import gzip
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from transformer_cli.text.lines import (
     count_lines,
     cut_lines,
     is_too_long,
-    lines_of,
     read_lines,
 )
 
@@ -45,20 +43,6 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lin
     assert path.suffix == ".gz" or count_lines(path) == len(lines)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
-def test_cut_lines_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / name, "ä\nbä".encode() + b"\xe4\n")
-    message = rf"^{path}: line 2: byte 4 of the line is 0xe4, which is not UTF-8; convert the file to UTF-8"
-    with pytest.raises(DataError, match=message):
-        list(read_lines(path))
-
-
-def test_lines_of_error_has_the_given_name() -> None:
-    assert list(lines_of(BytesIO(b"\xef\xbb\xbfa\r\n\xef\xbb\xbfa"), "standard input")) == ["a", "\ufeffa"]
-    with pytest.raises(DataError, match=r"^standard input: line 2: byte 1 of the line is 0xff"):
-        list(lines_of(BytesIO(b"\n\xff\n"), "standard input"))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -77,14 +61,11 @@ def test_cut_lines_file_that_cannot_be_read_is_refused(
 
 
 @pytest.mark.parametrize(("n_source", "n_target"), [(2, 3), (3, 2), (0, 1)])
-def test_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: int) -> None:
+def test_aligned_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: int) -> None:
     source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
     message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
     with pytest.raises(DataError, match=message):
         list(aligned(source, target))
-
-
-# Lines that are too long
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
@@ -109,16 +90,3 @@ def test_cut_lines_too_long_line_gives_its_beginning(tmp_path: Path, name: str, 
     lines = list(cut_lines(path))
     assert lines == ["a", letter * (LONGEST_LINE + 1), "", letter * (LONGEST_LINE + 1)]
     assert [is_too_long(line) for line in lines] == [False, True, False, True]
-
-
-def test_whoever_stops_at_a_line_without_an_end_does_not_wait_for_it() -> None:
-    class Endless:
-        n_read = 0
-
-        def readline(self, limit: int) -> bytes:
-            self.n_read += limit
-            return b"a" * limit
-
-    file = Endless()
-    assert is_too_long(next(lines_of(file, "standard input")))  # type: ignore[arg-type]
-    assert file.n_read == MOST_BYTES

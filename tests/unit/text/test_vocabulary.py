@@ -21,16 +21,21 @@ def test_vocabulary_build_has_special_tokens_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("min_freq", "words"), [(1, ["c", "a", "b", "ä", "z"]), (2, ["c", "a", "b", "ä"]), (3, ["c"]), (9, [])]
+    ("min_freq", "max_words", "words"),
+    [
+        (1, None, ["c", "a", "b", "ä", "z"]),
+        (2, None, ["c", "a", "b", "ä"]),
+        (3, None, ["c"]),
+        (9, None, []),
+        (1, 2, ["c", "a"]),
+        (1, 9, ["c", "a", "b", "ä", "z"]),
+    ],
 )
-def test_words_go_by_frequency_then_alphabet(min_freq: int, words: list[str]) -> None:
-    assert build(min_freq, z=1, ä=2, b=2, a=2, c=5).tokens == (*SPECIALS, *words)
-
-
-def test_only_the_most_frequent_words_stay_where_their_number_is_limited() -> None:
-    counts = {"rare": 1, "b": 2, "a": 2, "often": 9, **dict.fromkeys(SPECIALS, 5)}
-    for n, words in ((1, ["often"]), (2, ["often", "a"]), (9, ["often", "a", "b", "rare"])):
-        assert [*Vocabulary.build(counts, min_freq=1, max_words=n).tokens] == [*SPECIALS, *words]
+def test_vocabulary_build_words_go_by_frequency_then_alphabet(
+    min_freq: int, max_words: int | None, words: list[str]
+) -> None:
+    counts = {"z": 1, "ä": 2, "b": 2, "a": 2, "c": 5, **dict.fromkeys(SPECIALS, 5)}
+    assert Vocabulary.build(counts, min_freq=min_freq, max_words=max_words).tokens == (*SPECIALS, *words)
 
 
 def test_vocabulary_encode_text_like_a_special_token_is_unknown() -> None:

@@ -22,11 +22,11 @@ MUON = (*PLAIN, "training.optimizer=muon", "training.freeze=[decoder]")
 AVERAGED = ("training.batch_size=50", "training.epochs=5", "training.average=3", "training.learning_rate=1e-1")
 OFTEN = ("training.batch_size=10", "training.validate_every=3", "training.average=2")  # an epoch of 20 steps
 PATIENT = (*OFTEN, "training.epochs=1", "training.learning_rate=1e-30", "training.patience=2")
-BY_STEPS = (*OFTEN, "training.steps=31", "training.schedule=cosine")
+BY_STEPS = (*OFTEN, "training.steps=31", "training.average=11", "training.schedule=cosine")  # of all 11 validations
 FIVE_STEPS = ("training.batch_size=10", "training.steps=5")
 
 CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nth file of a name; again and again
-    (PLAIN, [("last", 1)]),
+    (PLAIN, [("run.json", 1), ("last", 1)]),
     (PLAIN, [("last", 2)]),
     (PLAIN, [("step-0000002", 1)]),
     (PLAIN, [("state.json", 2)]),

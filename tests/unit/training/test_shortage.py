@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kinds import Tfm, TrainTiny
+from outcomes import outcome
 from sealed import reseal
 from transformer_cli.decoding import decoder
 from transformer_cli.errors import MemoryShortage
@@ -13,19 +14,22 @@ from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.model import loss, size
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
-from transformer_cli.training import learner
-from transformer_cli.training import optimisers as muon
+from transformer_cli.training import learner, optimisers
 from transformer_cli.translator import Translator
 
-STACKS = 4  # of matrices that Muon works on at a time: 12 of attention in two stacks, inner, outer
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
+MUON = "training.optimizer=muon"
+STACKS = 4  # of matrices that Muon works on at a time: 12 of attention in two stacks, inner, outer
+FROM_STEP = "the same command goes on from the save at step {} where more memory is free$"
+MOMENTS = r"^the optimiser's moments do not fit in the memory of cpu; .*"
+BATCH = r"^a batch of {} sentences with up to .* target positions does not fit in the memory of cpu; in a new run, .*"
 
 
 def take_too_much() -> None:
     torch.empty(1 << 60, dtype=torch.uint8)
 
 
-def fail_in_call(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, number: int) -> None:
+def fail_in_call(patch: pytest.MonkeyPatch, owner: object, name: str, number: int) -> None:
     """Let a function ask for more memory than any machine has when it is called for the given time, from 1."""
     calls = 0
     original = getattr(owner, name)
@@ -37,17 +41,7 @@ def fail_in_call(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, numb
             take_too_much()
         return original(*arguments, **keywords)
 
-    monkeypatch.setattr(owner, name, counted)
-
-
-def weights_of(run: Run) -> bytes:
-    return (run.checkpoint("last") / "model.safetensors").read_bytes()
-
-
-@pytest.fixture(scope="module")
-def whole(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A short run that nothing has stopped. Not to be written to."""
-    return train_tiny(tmp_path_factory.mktemp("whole"), *SHORT)
+    patch.setattr(owner, name, counted)
 
 
 def test_train_model_without_room_is_refused_before_anything_is_written(
@@ -56,16 +50,10 @@ def test_train_model_without_room_is_refused_before_anything_is_written(
     before = sorted(path.name for path in (workspace / "runs").rglob("*") if path.suffix != ".lock")
     monkeypatch.setattr(size, "free_memory", lambda device: 10**9)
     for arguments in (("--fresh",), ("--set", "name=other")):
-        answer = tfm(
-            "train", "--config", corpus / "tiny.yaml", *arguments, "--set", "model.d_ff=1000000", cwd=workspace
-        )
-        assert answer == (
-            1,
-            "",
-            "tfm: error: the model's 130,016,601 parameters need 2.1 GB with their gradients and the optimiser's "
-            "moments, but only 1.0 GB of memory is free; lower model.d_ff, model.d_model or "
-            "model.num_decoder_layers, or free some\n",
-        )
+        wide = ("--set", "model.d_ff=1000000")
+        code, out, err = tfm("train", "--config", corpus / "tiny.yaml", *arguments, *wide, cwd=workspace)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert err.startswith("tfm: error: the model's 130,016,601 parameters need 2.1 GB with their gradients and the")
     assert sorted(path.name for path in (workspace / "runs").rglob("*") if path.suffix != ".lock") == before
 
 
@@ -83,37 +71,27 @@ def test_translate_by_a_huge_run_is_refused_before_it_is_built(tfm: Tfm, workspa
 
 
 @pytest.mark.parametrize(
-    ("number", "lanes", "step"),
-    [(3, 1, 2), (5, 1, 4), (6, 2, 2)],  # in an epoch, right after the save at its end, in the second lane of a step
+    ("settings", "owner", "name", "number", "said"),
+    [
+        ((), learner, "token_losses", 3, BATCH.format(50) + FROM_STEP.format(2)),
+        ((), learner, "token_losses", 5, BATCH.format(50) + FROM_STEP.format(4)),  # right after a validation
+        (("training.lanes=2",), learner, "token_losses", 6, BATCH.format(25) + FROM_STEP.format(2)),  # the second lane
+        ((), learner, "token_losses", 1, r"leave long sentences out \(model\.max_length\)$"),
+        ((), torch.optim.Adam, "step", 1, MOMENTS + r"lower model\.d_model$"),
+        ((MUON,), optimisers, "orthogonalized", STACKS + 1, MOMENTS + FROM_STEP.format(1)),
+        ((MUON,), optimisers, "orthogonalized", STACKS + 3, MOMENTS + FROM_STEP.format(1)),
+        ((), loss, "token_losses", 1, r"^the losses of \d+ sentences with up to "),  # of a validation
+    ],
 )
-def test_train_batch_without_room_saves_what_was_learned(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, lanes: int, step: int
+def test_train_without_room_is_one_line_and_goes_on_as_if_there_had_been(
+    train_tiny: TrainTiny, tmp_path: Path, settings: tuple[str, ...], owner: object, name: str, number: int, said: str
 ) -> None:
-    settings = (*SHORT, f"training.lanes={lanes}")
-    with monkeypatch.context() as patch:
-        fail_in_call(patch, learner, "token_losses", number)
-        with pytest.raises(MemoryShortage) as told:
-            train_tiny(tmp_path / "parts", *settings)
-    message = str(told.value)
-    assert message.startswith(f"a batch of {50 // lanes} sentences with up to ")
-    assert " target positions does not fit in the memory of cpu; in a new run, which may begin with the " in message
-    assert message.endswith(f"; the same command goes on from the save at step {step} where more memory is free")
-    whole = train_tiny(tmp_path / "whole", *settings)
-    assert weights_of(train_tiny(tmp_path / "parts", *settings)) == weights_of(whole)
-
-
-@pytest.mark.parametrize("number", [1, 3])  # of the stacks, in the second step
-def test_train_muon_without_room_has_changed_nothing(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    by_muon = (*SHORT, "training.optimizer=muon")
-    lost = r"^the optimiser's moments do not fit .* from the save at step 1 where more"
-    whole = train_tiny(tmp_path / "whole", *by_muon)
-    with monkeypatch.context() as patch:
-        fail_in_call(patch, muon, "orthogonalized", STACKS + number)
-        with pytest.raises(MemoryShortage, match=lost):
-            train_tiny(tmp_path / "parts", *by_muon)
-    assert weights_of(train_tiny(tmp_path / "parts", *by_muon)) == weights_of(whole)
+    with pytest.MonkeyPatch.context() as patch:
+        fail_in_call(patch, owner, name, number)
+        with pytest.raises(MemoryShortage, match=said):
+            train_tiny(tmp_path / "parts", *SHORT, *settings)
+    whole = train_tiny(tmp_path / "whole", *SHORT, *settings)
+    assert outcome(train_tiny(tmp_path / "parts", *SHORT, *settings)) == outcome(whole)
 
 
 def test_device_without_room_for_the_model_is_one_line(
@@ -124,38 +102,6 @@ def test_device_without_room_for_the_model_is_one_line(
         train_tiny(workspace / "other")
     with pytest.raises(MemoryShortage, match=r"runs/tiny: its model does not fit in the memory of cpu; choose another"):
         Translator(tiny, "cpu")
-
-
-def test_train_moments_without_room_is_one_line(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.optim.Adam, "step", lambda self: take_too_much())
-    with pytest.raises(
-        MemoryShortage, match=r"^the optimiser's moments do not fit in the memory of cpu; lower model.d_model$"
-    ):
-        train_tiny(tmp_path, *SHORT)
-
-
-def test_train_first_batch_without_room_leaves_a_new_run(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        fail_in_call(patch, learner, "token_losses", 1)
-        with pytest.raises(MemoryShortage, match=r"leave long sentences out \(model\.max_length\)$"):
-            train_tiny(tmp_path, *SHORT)
-    assert train_tiny(tmp_path, "training.batch_size=25", "training.epochs=1").has_checkpoint("best")
-
-
-def test_train_validation_without_room_is_done_again(
-    train_tiny: TrainTiny, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        fail_in_call(patch, loss, "token_losses", 1)
-        with pytest.raises(MemoryShortage, match=r"^the losses of \d+ sentences with up to "):
-            train_tiny(tmp_path / "parts", *SHORT)
-    resumed = train_tiny(tmp_path / "parts", *SHORT)
-    assert weights_of(resumed) == weights_of(whole)
-    assert [entry["valid_loss"] for entry in resumed.history()] == [entry["valid_loss"] for entry in whole.history()]
 
 
 def test_translate_and_score_without_room_are_one_line(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

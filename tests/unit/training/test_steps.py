@@ -1,20 +1,18 @@
 """Training that is counted in steps: when it validates, when it ends, and how it goes on."""
 
-import json
 import logging
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from disturb import Disturbance, disturbed
 from kinds import TrainTiny
 from outcomes import outcome
-from transformer_cli.config.load import load_config
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.state import load_average
 from transformer_cli.system import progress
-from transformer_cli.training.trainer import Trainer
 
 EPOCH = ("training.batch_size=10", "training.epochs=1")  # of 20 steps
 OFTEN = (*EPOCH, "training.validate_every=3", "training.average=2")
@@ -62,26 +60,17 @@ def test_steps_end_training_within_an_epoch_and_may_be_raised(
 
 
 def test_save_minutes_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    saved = []
-    save = Trainer._save
-
-    def noted(trainer: Trainer) -> None:
-        saved.append(trainer.state.step)
-        save(trainer)
-
     seconds = iter(range(0, 10**6, 8))
     clock = SimpleNamespace(monotonic=lambda: next(seconds))  # of the trainer alone, which looks three times a step
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_save", noted)
-        patch.setattr("transformer_cli.training.trainer.time", clock)
-        train_tiny(tmp_path, "training.batch_size=100", "training.steps=20", "training.validate_every=20")  # 2 an epoch
-    assert saved == [20]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_save", noted)
-        patch.setattr("transformer_cli.training.trainer.time", clock)
-        settings = ("training.steps=20", "training.validate_every=20", "training.save_minutes=1.5")
-        train_tiny(tmp_path / "more", "training.batch_size=100", *settings)
-    assert 4 <= len(saved) - 1 <= 8
+    settings = ("training.batch_size=100", "training.steps=20", "training.validate_every=20")  # of 2 steps an epoch
+    saves = []
+    for minutes in (20.0, 1.5):
+        with pytest.MonkeyPatch.context() as patch, disturbed(Disturbance(tmp_path)) as seen:
+            patch.setattr("transformer_cli.training.trainer.time", clock)
+            train_tiny(tmp_path / str(minutes), *settings, f"training.save_minutes={minutes}")
+        saves.append(seen.operations.count("replace last"))
+    assert saves[0] == 1
+    assert 4 <= saves[1] <= 8
 
 
 def test_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTiny, tmp_path: Path) -> None:
@@ -93,22 +82,6 @@ def test_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTi
     message = r"^training\.steps: 9, but the cosine schedule of .*tiny is planned over 8 steps; give that to go on"
     with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *settings, "training.steps=9")
-
-
-@pytest.mark.parametrize(
-    ("steps", "every", "average", "is_enough"),
-    [(20, 5, 4, True), (21, 5, 5, True), (20, 5, 5, False), (None, 5, 500, True), (20, None, 9, True)],
-)
-def test_average_of_more_validations_than_there_are_is_refused(
-    steps: int | None, every: int | None, average: int, is_enough: bool
-) -> None:
-    settings = [f"training.steps={json.dumps(steps)}", f"training.validate_every={json.dumps(every)}"]
-    settings.append(f"training.average={average}")
-    if is_enough:
-        assert load_config(None, settings).training.average == average
-    else:
-        with pytest.raises(ConfigError, match="average: 5 validations, but there are only 4; lower it"):
-            load_config(None, settings)
 
 
 def test_bar_of_steps_counts_them(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:

@@ -49,8 +49,7 @@ def at(patch: pytest.MonkeyPatch, moment: str, happen: Callable[[], None]) -> No
     patch.setattr(place, name, called)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("is_command", [True, False], ids=["command", "python"])
+@pytest.mark.parametrize(("moment", "is_command"), [*((each, True) for each in MOMENTS), ("validation", False)])
 def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
     train_tiny: TrainTiny, tmp_path: Path, never_stopped: dict[str, Any], moment: str, is_command: bool
 ) -> None:

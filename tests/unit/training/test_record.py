@@ -1,9 +1,8 @@
-"""TensorBoard's event file, read by TensorBoard's own reader: it says what history.jsonl says, whatever happened."""
+"""What is told of a validation: TensorBoard's event file, read by TensorBoard's own reader, and the line of the log."""
 
 import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from kinds import TrainTiny
+from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation
-from transformer_cli.training.record import write_events
+from transformer_cli.training.record import as_line, write_events
 
 ON = ("training.tensorboard=true", "training.batch_size=100")  # an epoch of two steps
 FROM_HISTORY = {
@@ -24,14 +24,6 @@ FROM_HISTORY = {
     "learning_rate": "learning_rate",
     "target_tokens_per_second": "target_tokens_per_second",
 }
-
-
-def validation(step: int, loss: float) -> Validation:
-    figures = {"train_loss": loss + 0.5, "valid_loss": loss, "valid_ppl": 2**loss, "learning_rate": 1 / step}
-    means = {"train_loss_batch_mean": loss, "valid_loss_batch_mean": loss}
-    counts = {"epoch": step, "step": step, "target_tokens": 3000, "skipped_steps": 0, "best": True}
-    times = {"train_seconds": 2.0, "valid_seconds": 0.5, "target_tokens_per_second": 1500.0}
-    return Validation(**figures, **means, **counts, **times, date="2026-01-01T00:00:00+00:00")  # type: ignore[arg-type]
 
 
 def reader(folder: Path) -> EventAccumulator:
@@ -57,29 +49,18 @@ def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
         assert [value for _, value in points] == pytest.approx(expected[tag], rel=1e-6)
 
 
-def as_json(validations: Sequence[Validation]) -> list[dict[str, Any]]:
-    return [asdict(each) for each in validations]
-
-
 def test_write_events_adds_for_a_tensorboard_that_is_reading_and_takes_back(tiny: Run, tmp_path: Path) -> None:
     training = tiny.config.training.model_copy(update={"tensorboard": True})
     run = replace(tiny, folder=tmp_path, config=tiny.config.model_copy(update={"training": training}))
-    history = [validation(10, 3.0), validation(20, 2.0)]
+    lines = tiny.history()
+    history = [Validation(**line) for line in lines]
     write_events(run, history[:1])
     read = reader(tmp_path / "tensorboard")
-    assert_says(read, as_json(history[:1]))
-    write_events(run, history)
-    assert_says(read.Reload(), as_json(history))
-    now = [history[0], validation(15, 2.5)]
-    write_events(run, now)
-    assert_says(reader(tmp_path / "tensorboard"), as_json(now))
-
-
-def test_tensorboard_asked_for_late_begins_with_the_first_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    run = train_tiny(tmp_path, ON[1], "training.epochs=1")
-    assert not (run.folder / "tensorboard").exists()
-    run = train_tiny(tmp_path, *ON, "training.epochs=2")
-    assert_says(reader(run.folder / "tensorboard"), run.history())
+    assert_says(read, lines[:1])
+    write_events(run, history[:3])
+    assert_says(read.Reload(), lines[:3])
+    write_events(run, [history[0], history[2]])
+    assert_says(reader(tmp_path / "tensorboard"), [lines[0], lines[2]])
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
@@ -116,3 +97,17 @@ def test_tensorboard_not_installed_is_one_line_before_training(
         train_tiny(tmp_path, *ON)
     assert list(tmp_path.iterdir()) == []
     train_tiny(tmp_path, "training.epochs=1")  # nobody asks for it
+
+
+def test_as_line_names_losses_seconds_and_what_is_unusual(tiny: Run) -> None:
+    losses = {"train_loss": 1.25, "valid_loss": 0.1 + 0.2, "valid_ppl": 1.35, "best": True}
+    seconds = {"train_seconds": 12.345, "valid_seconds": 0.5}
+    found = Validation(**{**tiny.history()[0], "epoch": 3, "step": 120, **losses, **seconds})
+    training = TrainingConfig(epochs=10)
+    line = "epoch  3/10  train 1.250 (PPL 3.49)  valid 0.300 (PPL 1.35)  12.8 s"
+    assert as_line(found, training) == f"{line}  best"
+    worse = replace(found, best=False, skipped_steps=2)
+    assert as_line(worse, training) == f"{line}  2 steps skipped (gradient not finite)"
+    by_steps = TrainingConfig(steps=1000, validate_every=40)
+    assert as_line(found, by_steps) == f"step   120/1,000 (epoch 3){line[11:]}  best"
+    assert as_line(found, TrainingConfig(validate_every=40)) == f"step 120 (epoch 3){line[11:]}  best"

@@ -1,0 +1,171 @@
+"""Word documents keep every byte that is not text, and what stands in a paragraph goes with its words."""
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_cli.documents.blocks import Block
+from transformer_cli.documents.files import FORMATS
+from transformer_cli.documents.held import Link
+from transformer_cli.documents.word import parse_part
+from transformer_cli.errors import DataError
+
+Translate = Callable[[Block], tuple[str, list[Link]]]
+TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml."
+BODY = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:m="x"><w:body>'
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+
+
+def turned(block: Block) -> tuple[str, list[Link]]:
+    return block.text.swapcase(), []
+
+
+def backwards(block: Block) -> tuple[str, list[Link]]:
+    """The words in another order, in capitals."""
+    text = " ".join(reversed(block.text.split())).upper()
+    spans = [match.span() for match in re.finditer(r"\S+", block.text)]
+    return text, list(zip(reversed(spans), [match.span() for match in re.finditer(r"\S+", text)], strict=True))
+
+
+def paragraph(inner: str, translate: Translate) -> str:
+    """Returns what a paragraph becomes, without what is around it."""
+    source = f"{BODY}<w:p>{inner}</w:p></w:body></w:document>"
+    document = parse_part(source)
+    written = document.render([translate(block) for block in document.blocks])
+    parse_part(written)  # which is whole XML
+    return written.removeprefix(f"{BODY}<w:p>").removesuffix("</w:p></w:body></w:document>")
+
+
+def run(text: str, properties: str = "") -> str:
+    return f'<w:r>{properties}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+BOLD, LINK = "<w:rPr><w:b/></w:rPr>", '<w:hyperlink r="1">'
+FIELD = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
+CODE = "<w:r><w:instrText>PAGE Seite</w:instrText></w:r>"
+BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
+MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        (run("ein ") + run("roter", BOLD) + run(" hund"), run("HUND ") + run("ROTER", BOLD) + run(" EIN")),
+        (run("roter", BOLD) + run(" hunde"), run("HUNDE ") + run("ROTER", BOLD)),
+        (LINK + run("diese seite") + "</w:hyperlink>" + run(" da"),
+         run("DA ") + LINK + run("SEITE DIESE") + "</w:hyperlink>"),
+        (run("hund") + "<w:r><w:x/></w:r>" + run(" da"), run("DA HUND") + "<w:r><w:x/></w:r>"),
+        (run("zw") + run("ei f") + run("rauen"), run("FRAUEN") + run(" ZWEI")),
+        ("<w:r><w:t>name:</w:t><w:tab/><w:t>max</w:t></w:r>", "<w:r><w:t>MAX</w:t><w:tab/><w:t>NAME:</w:t></w:r>"),
+        ("<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("neu") + "</w:ins>",
+         "<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("NEU") + "</w:ins>"),
+        (run("seite ") + FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" da"),
+         FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" DA SEITE")),
+        (run("ein ") + MARKS[0] + run("roter") + MARKS[1] + run(" hund"),
+         run("HUND ") + MARKS[0] + run("ROTER") + MARKS[1] + run(" EIN")),
+        (run("hund") + BOX.format(run("im kasten")) + run(" da"), run("DA HUND") + BOX.format(run("KASTEN IM"))),
+    ],
+)  # fmt: skip
+def test_word_properties_and_marks_go_with_their_words(inner: str, expected: str) -> None:
+    assert paragraph(inner, backwards) == expected
+    assert paragraph(inner, lambda block: (block.text, [])) == inner
+    assert paragraph(paragraph(inner, turned), turned) == inner
+
+
+PIECES = [
+    *(run(text) for text in ("ein ", "hund ", " ", "12 ")),
+    *(run(text, BOLD) for text in ("rot ", ". ", "3")),
+    *(LINK, "</w:hyperlink>", "<w:ins>", "</w:ins>", *FIELD, CODE, *MARKS),
+    *("<w:r><w:tab/></w:r>", "<w:r><w:br/><w:t>zeile </w:t></w:r>", BOX.format(run("kasten")), "<w:proofErr/>"),
+    "<w:r><w:footnoteReference/></w:r>",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from([backwards, turned]))
+def test_word_loses_nothing_of_any_paragraph(pieces: list[str], translate: Translate) -> None:
+    open_, inner = list[str](), ""
+    for piece in pieces:  # containers, which are always closed
+        name = re.match(r"</?(w:hyperlink|w:ins)", piece)
+        if name and piece[1] == "/":
+            if not open_ or open_[-1] != name[1]:
+                continue
+            open_.pop()
+        elif name:
+            open_.append(name[1])
+        inner += piece
+    inner += "".join(f"</{name}>" for name in reversed(open_))
+    assert paragraph(inner, lambda block: (block.text, [])) == inner
+    found = paragraph(inner, translate)
+    for mark in (*FIELD, CODE, *MARKS, LINK, "<w:ins>", "<w:tab/>", "<w:br/>", "<w:footnoteReference/>", "<w:x>"):
+        inside = mark.removeprefix("<w:r>").removesuffix("</w:r>")
+        assert found.count(inside) == inner.count(inside)
+    text = [sorted("".join(re.findall(r"<w:t[^>]*>([^<]*)", each)).lower().replace(" ", "")) for each in (found, inner)]
+    assert text[0] == text[1]
+
+
+def archive(members: dict[str, str | bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+def types(parts: dict[str, str]) -> str:
+    overrides = "".join(
+        f'<Override PartName="/{name}" ContentType="{TYPE}{kind}+xml"/>' for name, kind in parts.items()
+    )
+    return f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{overrides}</Types>'
+
+
+def test_word_translates_all_parts_and_keeps_other_members_as_they_are_packed() -> None:
+    parts = {"word/document2.xml": "document.main", "word/f.xml": "footer", "word/n.xml": "footnotes", "c": "comments"}
+    body = f"{BODY}<w:p>{run('ein hund')}</w:p></w:body></w:document>"
+    content = archive(
+        {"[Content_Types].xml": types(parts), "a.bin": bytes(1000), **dict.fromkeys(parts, body), "z": "x"}
+    )
+    opened = FORMATS["docx"].open(content, ("de", "en"))
+    assert [block.text for block in opened.blocks] == ["ein hund"] * 4
+    found = opened.render([turned(block) for block in opened.blocks])
+    with zipfile.ZipFile(io.BytesIO(found)) as new, zipfile.ZipFile(io.BytesIO(content)) as old:
+        assert new.testzip() is None
+        assert new.namelist() == old.namelist()
+        for name in old.namelist():
+            assert new.read(name) == (
+                body.replace("ein hund", "EIN HUND").encode() if name in parts else old.read(name)
+            )
+    start = content.index(b"a.bin")
+    assert content[start : content.index(b"PK", start)] in found
+    assert opened.render([(block.text, []) for block in opened.blocks]) == content
+
+
+TYPED = types({"d": "document.main"})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not a whole ZIP archive"),
+        (archive({"[Content_Types].xml": TYPED, "d": BODY})[:200], "not a whole ZIP archive"),
+        (archive({"a": "b"}), "no Word document"),
+        (archive({"[Content_Types].xml": TYPED}), "without a Word document"),
+        (archive({"[Content_Types].xml": TYPED, "d": BODY}), "not whole XML: line 1"),
+        (archive({"[Content_Types].xml": TYPED, "d": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "a document type"),
+        (archive({"[Content_Types].xml": TYPED, "d": '<?xml version="1.0" encoding="x-1"?><a/>'}), "XML in x-1; save"),
+        (archive({"[Content_Types].xml": TYPED, "d": b"<a>\xff</a>"}), "byte 4 is not UTF-8"),
+        (archive({"[Content_Types].xml": TYPED, "d": bytes(1 << 26) + b"a"}), "d: more than 64 MiB"),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_word_what_is_no_document_is_refused_in_one_line(content: bytes, said: str) -> None:
+    with pytest.raises(DataError, match=said) as error:
+        FORMATS["docx"].open(content, ("de", "en"))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,73 @@
+"""ZIP archives of which some members are replaced; the others keep their compressed bytes. Trusts nothing in them."""
+
+import copy
+import io
+import struct
+import zlib
+from collections.abc import Mapping
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from transformer_cli.errors import DataError
+
+MOST_MEMBERS = 10_000
+LARGEST = 1 << 26  # bytes of a member that is read
+
+
+class Archive:
+    """An archive in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        """Raises DataError if it is none, or one that no program has written for its own use."""
+        try:
+            self._file = ZipFile(io.BytesIO(content))
+        except (BadZipFile, struct.error, ValueError, OverflowError, OSError) as error:
+            raise DataError(f"not a whole ZIP archive ({error}); copy it again") from None
+        self._content = content
+        self._infos = sorted(self._file.infolist(), key=lambda info: info.header_offset)
+        if len(self._infos) > MOST_MEMBERS:
+            raise DataError(f"an archive of more than {MOST_MEMBERS:,} files")
+        if len({info.filename for info in self._infos}) < len(self._infos):
+            raise DataError("an archive with two files of one name; save it again")
+
+    def read(self, name: str) -> bytes | None:
+        """Returns a member, or None if there is none of this name. Raises DataError for a damaged or too large one."""
+        if name not in self._file.NameToInfo:
+            return None
+        try:
+            with self._file.open(name) as member:
+                content = member.read(LARGEST + 1)
+        except (BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, OSError) as error:
+            raise DataError(f"{name[:80]}: cannot be unpacked ({error}); copy the file again") from None
+        if len(content) > LARGEST:
+            raise DataError(f"{name[:80]}: more than {LARGEST >> 20} MiB; translate the document in parts")
+        return content
+
+    def with_members(self, changed: Mapping[str, bytes]) -> bytes:
+        """Returns the archive with other contents of some members."""
+        out = io.BytesIO()
+        ends = [*(info.header_offset for info in self._infos[1:]), self._file.start_dir]
+        with ZipFile(out, "w") as new:
+            for info, end in zip(self._infos, ends, strict=True):
+                start = out.tell()
+                if info.filename in changed:
+                    new.writestr(_like(info), changed[info.filename])
+                    continue
+                out.write(self._content[info.header_offset : end])
+                same = copy.copy(info)
+                same.header_offset, new.start_dir = start, out.tell()
+                new.filelist.append(same)
+                new.NameToInfo[info.filename] = same
+            new.comment = self._file.comment
+            new._didModify = True  # type: ignore[attr-defined]  # also if nothing was changed
+        return out.getvalue()
+
+
+def _like(info: ZipInfo) -> ZipInfo:
+    """Returns how a member is called and kept, without what is known of its content."""
+    like = ZipInfo(info.filename, info.date_time)
+    like.compress_type, like.external_attr, like.create_system = (
+        info.compress_type,
+        info.external_attr,
+        info.create_system,
+    )
+    return like

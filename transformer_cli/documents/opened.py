@@ -1,0 +1,57 @@
+"""A file that has been cut into documents, and what writes it again. Knows no formats."""
+
+import codecs
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from transformer_cli.documents.blocks import Block, Document
+from transformer_cli.documents.held import Link
+from transformer_cli.errors import DataError
+
+Languages = tuple[str, str]
+"""The codes of the source and of the target"""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file, cut into what is translated and what is not."""
+
+    documents: Sequence[Document]
+    """one, or several that are in the file"""
+    write: Callable[[Sequence[str]], bytes]
+    """returns the file, for what the documents have become"""
+    kept: Counter[str] = field(default_factory=Counter)
+    """how many texts are not translated, by the reasons"""
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All that is translated."""
+        return [block for document in self.documents for block in document.blocks]
+
+    def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> bytes:
+        """Returns the file with the translations of its blocks; see `Document.render`."""
+        left = iter(translations)
+        return self.write([each.render([next(left) for _ in each.blocks]) for each in self.documents])
+
+
+def decoded(content: bytes, named: str = "utf-8") -> tuple[str, Callable[[str], bytes]]:
+    """Returns the text of a file, and what writes one in the same encoding. Both raise DataError.
+
+    named: the encoding that the file itself says; a mark at its beginning counts more.
+    """
+    marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", b"": named}
+    mark, encoding = next((mark, encoding) for mark, encoding in marks.items() if content.startswith(mark))
+    remedy = "save the document in UTF-8"
+
+    def encode(text: str) -> bytes:
+        try:
+            return mark + text.encode(encoding)
+        except UnicodeEncodeError as error:
+            raise DataError(f"{text[error.start]!r} cannot be written in {encoding}; {remedy}") from None
+
+    try:
+        return content[len(mark) :].decode(encoding), encode
+    except UnicodeDecodeError as error:
+        what = encoding.upper()
+        raise DataError(f"byte {len(mark) + error.start + 1} is not {what}; {remedy}") from None

@@ -1,0 +1,342 @@
+"""Word documents (.docx): the paragraphs of their parts are blocks. Knows what runs are, and nothing of how they look.
+
+A paragraph is a row of items: texts, what stands in a run between them (a tab, a picture), and what stands between runs
+(a bookmark, the ends of a link). Two items that follow one another as in the file have between them what stands there,
+tags of runs and all; others get the tags of the run that they were in. Runs of the same properties are one text,
+however Word cut it, and the properties that most of a paragraph's characters have are those of what no other run is
+linked to.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from transformer_cli.documents.archive import Archive
+from transformer_cli.documents.blocks import Block, Builder, Document, Words, nested, written_parts
+from transformer_cli.documents.opened import Languages, Opened, decoded
+from transformer_cli.documents.xmltext import Token, cut_xml, escaping_like
+from transformer_cli.errors import DataError
+from transformer_cli.text.lines import has_letter
+from transformer_cli.text.reading import is_word
+
+_PREFIXES = {
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "w:",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main": "w:",
+    "http://schemas.openxmlformats.org/package/2006/content-types": "",
+}
+_PARTS = re.compile(  # by their types
+    r"application/vnd\.(?:openxmlformats-officedocument\.wordprocessingml|ms-word)\."
+    r"(?:(?:document|template)(?:\.macroEnabled(?:Template)?)?\.main|header|footer|footnotes|endnotes|comments)\+xml"
+)
+_CONTAINERS = (
+    *("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent", "w:fldSimple", "w:customXml"),
+    *("w:dir", "w:bdo"),
+)
+_PAIRS = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRangeStart"}
+_SPACES = ("w:tab", "w:br", "w:cr", "w:ptab")
+_UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")
+_SAME = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
+
+
+@dataclass(frozen=True)
+class _Run:
+    opening: str
+    """its tag, and its properties"""
+    look: str = ""
+    """its properties, as far as they are seen"""
+
+
+@dataclass
+class _Item:
+    """A text, or what else stands in a paragraph and is kept."""
+
+    before: str
+    """what stands between it and the item before it"""
+    raw: list[str | Block]
+    run: int = -1
+    """the run that it is in, or begins in; -1 if it stands between runs"""
+    last_run: int = -1
+    """the one that it ends in"""
+    text: str = ""
+    name: str = ""
+    opens: str = ""
+    """the name of the element that begins with it"""
+    closes: str = ""
+    """the name of the one that ends with it"""
+
+
+@dataclass
+class _Kept:
+    """An element that is kept, but for paragraphs in it."""
+
+    into: list[str | Block]
+    depth: int = 0
+    has_paragraphs: bool = True
+    is_of_run: bool = False
+    """whether they are the properties of the run"""
+
+
+@dataclass
+class _Paragraph:
+    head: list[str | Block]
+    """its tag, and its properties"""
+    items: list[_Item] = field(default_factory=list)
+    between: list[str | Block] = field(default_factory=list)
+    """what stands behind the last item"""
+    runs: list[_Run] = field(default_factory=list)
+    is_in_run: bool = False
+    is_in_text: bool = False
+
+
+def open_word(content: bytes, languages: Languages) -> Opened:
+    """Cut a document into its parts: text, headers, footers, notes, comments. Raises DataError if it is none."""
+    archive = Archive(content)
+    types = archive.read("[Content_Types].xml")
+    if types is None:
+        raise DataError("no Word document (DOCX); name one that Word or another program has saved as such")
+    names = [
+        token.attributes.get("PartName", "").removeprefix("/")
+        for token in cut_xml(decoded(types)[0], _PREFIXES)
+        if token.kind == "start" and _PARTS.fullmatch(token.attributes.get("ContentType", ""))
+    ]
+    texts = {name: decoded(part) for name in dict.fromkeys(names) if (part := archive.read(name)) is not None}
+    if not texts:
+        raise DataError("an archive without a Word document (DOCX); name one")
+
+    def write(parts: Sequence[str]) -> bytes:
+        new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
+        return archive.with_members({name: part for name, part in new.items() if part != archive.read(name)})
+
+    return Opened([parse_part(text) for text, _ in texts.values()], write)
+
+
+def parse_part(source: str) -> Document:
+    """Cut a part of a document, which is XML, into paragraphs. Raises DataError if it is not whole."""
+    document, escape = Document([], []), escaping_like(source)
+    outside = _Kept(document.parts)
+    open_: list[_Kept | _Paragraph] = [outside]
+    for token in cut_xml(source, _PREFIXES):
+        top = open_[-1]
+        if isinstance(top, _Paragraph):
+            if token.kind == "end" and token.name == "w:p":
+                open_.pop()
+                into = open_[-1]
+                assert isinstance(into, _Kept)
+                into.into += [*top.head, *_cut(top, escape, document), token.raw]
+                into.depth -= 1
+                if into.depth == 0 and into is not outside:
+                    open_.pop()
+                continue
+            if not (kept := _read(top, token)):
+                continue
+            open_.append(top := kept)
+        top.depth += {"start": 1, "end": -1}.get(token.kind, 0)
+        if token.kind == "start" and token.name == "w:p" and top.has_paragraphs:
+            open_.append(_Paragraph([token.raw]))
+            continue
+        top.into.append(token.raw)
+        if top.depth == 0 and token.kind == "end" and top is not outside:
+            open_.pop()
+            if top.is_of_run and isinstance(around := open_[-1], _Paragraph):
+                properties = "".join(map(str, top.into))
+                around.between.append(properties)
+                around.runs[-1] = _Run(around.runs[-1].opening + properties, _SAME.sub("", properties))
+    return document
+
+
+def _read(to: _Paragraph, token: Token) -> _Kept | None:
+    """Add a token to a paragraph. Returns what the element that begins with it is added to, if that is kept."""
+    name, run = token.name, len(to.runs) - 1 if to.is_in_run else -1
+
+    def item(raw: list[str | Block], **about: str) -> list[str | Block]:
+        to.items.append(_Item("".join(map(str, to.between)), raw, run, run, **about))
+        to.between.clear()
+        return raw
+
+    if token.kind == "text" and to.is_in_text:
+        item([token.raw], text=token.text)
+    elif token.kind == "start" and name in _CONTAINERS and run < 0:
+        item([token.raw], name=name, opens=name)
+    elif token.kind == "end" and name in _CONTAINERS:
+        item([token.raw], name=name, closes=name)
+    elif token.kind == "start" and not to.is_in_text and (name, run < 0) not in (("w:r", True), ("w:t", False)):
+        if name == "w:pPr" and not to.items and not to.between:
+            return _Kept(to.head, has_paragraphs=False)
+        if name == "w:rPr" and run >= 0:
+            return _Kept([], has_paragraphs=False, is_of_run=True)
+        if name in ("w:sdtPr", "w:sdtEndPr") and to.items and not to.between:
+            return _Kept(to.items[-1].raw, has_paragraphs=False)
+        if name in _UNSEEN:
+            return _Kept(to.between, has_paragraphs=False)
+        identity, kind = token.attributes.get("w:id"), token.attributes.get("w:fldCharType", name)
+        opens = f"{name} {identity}" if name in _PAIRS.values() else ""
+        closes = f"{_PAIRS[name]} {identity}" if name in _PAIRS else ""
+        return _Kept(item([], name=kind, opens=opens, closes=closes))
+    else:
+        to.between.append(token.raw)
+        if token.kind == "start" and name == "w:r":
+            to.is_in_run = True
+            to.runs.append(_Run(token.raw))
+        elif token.kind != "text" and name in ("w:r", "w:t"):
+            to.is_in_text = token.kind == "start" and name == "w:t"
+            to.is_in_run = token.kind == "start" or name == "w:t"
+    return None
+
+
+def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document) -> Iterator[str | Block]:
+    """Yield what stands in a paragraph, between its properties and its end. Its block is added to the document's."""
+    items = _with_fields(paragraph.items)
+    raw = [part for each in items for part in (each.before, *each.raw)] + paragraph.between
+    if not has_letter("".join(each.text for each in items)):
+        yield from raw
+        return
+    common, looks = _looks(items, paragraph.runs)
+    groups: dict[int, list[int]] = {-1: []}  # the texts of each element of a look, by the first one; -1: of no element
+    build = Builder(partial(_written, paragraph, items, groups, escape))
+    now, group = "", -1
+    pairs = nested([(each.opens, each.closes) for each in items], _CONTAINERS)
+    following = [""] * len(items)  # the next characters of text
+    for index in reversed(range(len(items) - 1)):
+        following[index] = items[index + 1].text[:1] or following[index + 1]
+    last = ""  # character of the text so far
+    for index, each in enumerate(items):
+        look = looks.get(index, paragraph.runs[each.run].look if each.run >= 0 else "")
+        if group >= 0 and look != now:
+            build.close("look", "/")
+            group = -1
+        if index in looks:
+            if look != common and group < 0:
+                group, now = index, look
+                build.open("look", f"look {index}")
+            elif groups[group][-1:] == [index - 1]:
+                build.seam("|")
+            groups.setdefault(group, []).append(index)
+            build.text(f"text {index}", each.text)
+            last = each.text[-1]
+        elif each.opens and index in pairs:
+            build.open(each.opens, str(index))
+        elif each.closes and index in pairs:
+            build.close(each.closes, str(index))
+        elif each.name in _SPACES:
+            space = " " if last.strip() and following[index].strip() else ""
+            build.seam(str(index), space)
+            last = space or last
+        else:
+            build.point(str(index))
+    build.boundary()
+    if len(build.document.parts) == 1:
+        document.blocks += build.document.blocks
+    yield from build.document.parts if len(build.document.parts) == 1 else raw  # or it is nested too deeply
+
+
+def _looks(items: Sequence[_Item], runs: Sequence[_Run]) -> tuple[str, dict[int, str]]:
+    """Returns the look that most characters have, and that of each text.
+
+    A text without a letter or a digit that looks otherwise has the look of the text before it.
+    """
+    own = {index: runs[each.run].look for index, each in enumerate(items) if each.text}
+    counts: Counter[str] = Counter()
+    for index, look in own.items():
+        counts[look] += len(items[index].text)
+    common = max(counts, key=lambda look: counts[look])
+    last, looks = common, dict[int, str]()
+    for index, look in own.items():
+        last = looks[index] = look if look == common or any(map(is_word, items[index].text)) else last
+    return common, looks
+
+
+def _with_fields(items: Sequence[_Item]) -> list[_Item]:
+    """Returns the items of a paragraph in which a field is what goes round its result, if both ends are there."""
+    found: list[_Item] = []
+    begun: list[int] = []
+
+    def together(start: int, last: _Item, opens: str) -> None:
+        parts = found[start:]
+        raw = [part for each in [*parts[1:], last] for part in (each.before, *each.raw)]
+        found[start:] = [replace(parts[0], raw=parts[0].raw + raw, last_run=last.last_run, name="field", opens=opens)]
+
+    for number, each in enumerate(items):
+        start = begun[-1] if begun else -1
+        if start < 0 or each.name not in ("separate", "end"):
+            if each.name == "begin":
+                begun.append(len(found))
+            found.append(each)
+        elif found[start].name == "field":
+            begun.pop()
+            found.append(replace(each, closes=found[start].opens))
+        elif any(one.opens or one.closes for one in found[start + 1 :]):  # what begins in it may end behind it
+            begun.pop()
+            found.append(each)
+        else:
+            together(start, each, f"field {number}" if each.name == "separate" else "")
+            if each.name == "end":
+                begun.pop()
+    return found
+
+
+def _written(
+    paragraph: _Paragraph,
+    items: Sequence[_Item],
+    groups: dict[int, list[int]],
+    escape: Callable[[str], str],
+    parts: Sequence[str],
+) -> str:
+    """Returns a paragraph with a translation. parts: words, and which item stands where."""
+    kept = {int(part[5:]) for part in parts if not isinstance(part, Words) and part.startswith("text ")}
+    left = {key: [index for index in group if index not in kept] or group for key, group in groups.items()}
+    used: Counter[int] = Counter()
+    found: list[tuple[int, str | None]] = []
+    group, words = -1, ""
+    for part in [*parts, "|"]:
+        if isinstance(part, Words) or not part.strip():
+            words += part
+            continue
+        if words:
+            slots = left[group] or left[min(left, key=lambda key: -len(left[key]))]
+            found.append((slots[min(used[group], len(slots) - 1)], words))
+            used[group] += 1
+            words = ""
+        if part.startswith("look "):
+            group = int(part[5:])
+        elif part == "/":
+            group = -1
+        elif part.startswith("text "):
+            found.append((int(part[5:]), None))
+        elif part != "|":
+            found.append((int(part), None))
+    written, last = list[str](), -1
+    for index, chunk in found:
+        each = items[index]
+        before = each.before if index == last + 1 else _closing(paragraph, items, last) + _opening(paragraph, each)
+        if chunk is None:
+            written += [before, *written_parts(each.raw)]
+        else:
+            is_edged = chunk != chunk.strip() and each.text == each.text.strip()
+            if is_edged and "xml:space" not in before[before.rfind("<") :]:
+                before = before[:-1] + ' xml:space="preserve">'
+            written += [before, escape(chunk)]
+        last = index
+    is_whole = last == len(items) - 1
+    end = "".join(map(str, paragraph.between)) if is_whole else _closing(paragraph, items, last)
+    return "".join([*written, end])
+
+
+def _opening(paragraph: _Paragraph, item: _Item) -> str:
+    if item.run < 0:
+        return ""
+    run = paragraph.runs[item.run].opening
+    return run + f'<{_prefix(run)}t xml:space="preserve">' * bool(item.text)
+
+
+def _closing(paragraph: _Paragraph, items: Sequence[_Item], index: int) -> str:
+    if index < 0 or items[index].last_run < 0:
+        return ""
+    prefix = _prefix(paragraph.runs[items[index].last_run].opening)
+    return f"</{prefix}t>" * bool(items[index].text) + f"</{prefix}r>"
+
+
+def _prefix(run: str) -> str:
+    """Returns the prefix of names, with its colon, as the tag of a run has it."""
+    return run[1 : run.index("r", 1 + max(0, re.split(r"[\s/>]", run, maxsplit=1)[0].find(":")))]

@@ -1,0 +1,91 @@
+"""XML, cut into tags and text where they stand. Expands no entity and reads no document type. The one user of expat."""
+
+import html
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+from xml.parsers import expat
+
+from transformer_cli.errors import DataError
+
+READ = 1 << 16  # bytes that expat is given at a time
+MOST_TAGS = 3_000_000  # of a document, each of which takes memory
+_LATER = re.compile("&(quot|apos|#39|#34);")
+
+
+class Token(NamedTuple):
+    """A tag, text, or what else there is, such as a comment."""
+
+    kind: str
+    """"start", "end" (of an empty tag, too), "text" or "other" """
+    name: str
+    """of a tag: the prefix of its namespace and its name"""
+    raw: str
+    """as it is written; nothing for the end of an empty tag"""
+    text: str = ""
+    """what text means"""
+    attributes: Mapping[str, str] = {}
+
+
+def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
+    """Yield what a document consists of, in its order: joined, `raw` is the document. Raises DataError.
+
+    prefixes: those of namespaces that are known, such as "w:"; others have "?:", and what is in none has no prefix.
+    """
+    parser = expat.ParserCreate("utf-8", " ")  # whatever the document says
+    found: list[tuple[int, str, str, str, Mapping[str, str]]] = []  # where each begins in bytes, and its fields
+
+    def named(name: str) -> str:
+        space, _, local = name.rpartition(" ")
+        return (prefixes.get(space, "?:") if space else "") + local
+
+    def refuse(*_: Any) -> None:
+        raise DataError("XML with a document type, which could stand for anything; save it without one")
+
+    def declared(_: str, encoding: str | None, __: int) -> None:
+        if encoding and not re.fullmatch(r"(?i)utf-?8|utf-?16(?:[lb]e)?|us-ascii", encoding):
+            raise DataError(f"XML in {encoding[:40]}; save it in UTF-8")
+        add("other")
+
+    def add(kind: str, name: str = "", text: str = "", attributes: Mapping[str, str] = {}) -> None:
+        found.append((parser.CurrentByteIndex, kind, name, text, attributes))
+
+    parser.StartElementHandler = lambda name, attributes: add(
+        "start", named(name), "", {named(key): value for key, value in attributes.items()}
+    )
+    parser.EndElementHandler = lambda name: add("end", named(name))
+    parser.CharacterDataHandler = lambda text: add("text", "", text)
+    parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: add("text")
+    parser.DefaultHandler = lambda _: add("other")
+    parser.XmlDeclHandler = declared
+    parser.StartDoctypeDeclHandler = refuse
+    content, last, n_tags, texts = source.encode(), 0, 0, list[Token]()
+    for place in range(0, len(content) + READ, READ):
+        try:
+            parser.Parse(content[place : place + READ], place >= len(content))
+        except expat.ExpatError as error:
+            raise DataError(f"not whole XML: line {error.lineno}: {expat.ErrorString(error.code)}") from None
+        n_tags += len(found)
+        if n_tags > MOST_TAGS:
+            raise DataError(f"XML with more than {MOST_TAGS:,} tags; translate its parts")
+        ends = [*(each[0] for each in found[1:]), len(content)]
+        n_whole = len(found) if place >= len(content) else len(found) - 1  # where the last one ends is not known yet
+        for (start, kind, name, text, attributes), end in zip(found[:n_whole], ends, strict=False):
+            token = Token(kind, name, content[max(start, last) : end].decode(), text, attributes)
+            last = max(end, last)
+            if kind == "text":
+                texts.append(token)
+                continue
+            if texts:
+                yield Token("text", "", "".join(each.raw for each in texts), "".join(each.text for each in texts))
+                texts.clear()
+            yield token
+        del found[:n_whole]
+
+
+def escaping_like(source: str) -> Callable[[str], str]:
+    """Returns what writes text as a document does: its line ends, and entities for quotation marks if it has them."""
+    entities = {html.unescape(found): found for found in (match[0] for match in _LATER.finditer(source))}
+    table = {ord(char): entity for char, entity in {"&": "&amp;", "<": "&lt;", ">": "&gt;", **entities}.items()}
+    table[10] = "\r\n" if "\r\n" in source else "\n"
+    return lambda text: text.translate(table)
