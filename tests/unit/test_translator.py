@@ -129,9 +129,6 @@ def test_translations_share_threads_among_batches_and_find_the_same_or_their_err
         torch.set_num_threads(1)  # as in all tests
 
 
-# How to search
-
-
 BEAM = {"n_best": 3, "beam_size": 4}
 SAMPLES = {"n_best": 3, "sample": True, "temperature": 3.0}
 
@@ -187,9 +184,6 @@ def test_stream_prefix_that_cannot_be_written_is_an_error(
     beginning = translator.with_options(prefix=prefix, max_tokens=max_tokens)
     with pytest.raises(DataError, match=message):
         list(beginning.stream([" ", line], first_line=7, chunk=2))
-
-
-# Several runs
 
 
 def test_translator_load_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path) -> None:

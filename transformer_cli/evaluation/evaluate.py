@@ -17,7 +17,13 @@ from transformer_cli.config.schema import DataConfig, DecodingConfig, Translatio
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of, sentence_losses
+from transformer_cli.evaluation.losses import (
+    Losses,
+    SentenceLosses,
+    corpus_losses_of,
+    say_other_losses,
+    sentence_losses,
+)
 from transformer_cli.evaluation.metrics import (
     METRICS,
     BleuScore,
@@ -137,6 +143,7 @@ def evaluate(
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
+    say_other_code(translator)
     found = []
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
@@ -144,6 +151,13 @@ def evaluate(
             how = {**what_translates(translator), "files": [str(path) for path in files] if files else None}
             keep(opened, {**how, **asdict(found[-1].result)}, text, translator.engine.device)
     return found
+
+
+def say_other_code(translator: Translator) -> None:
+    """Warn of each run whose model computes something else than when it was saved. An exported one is not asked."""
+    if not isinstance(translator.engine, CTranslate2Engine):
+        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
+            say_other_losses(model, run.folder / "checkpoints" / name)
 
 
 def what_translates(translator: Translator) -> dict[str, Any]:

@@ -4,11 +4,12 @@ checkpoints/step-0004540/           -unvalidated is added if steps have been tak
     model.safetensors               the weights
     state.safetensors               the optimiser's moments, under the names of the weights, and frozen rows
     state.json                      the TrainingState
+    witnesses.json                  a few validation pairs, as ids, and their losses: other code finds others
     SHA256SUMS                      the sums of these files
 with `training.average: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
-    model.safetensors average.json SHA256SUMS
+    model.safetensors average.json witnesses.json SHA256SUMS
 
 `best` names the checkpoint with the lowest validation loss: of one step, or that of averaged weights. The one owner of
 safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.
@@ -24,6 +25,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -43,7 +45,7 @@ from transformer_cli.runs.run import (
     told_as_damage,
     write_latest,
 )
-from transformer_cli.runs.state import Average, TrainingState, first_lines, load_average, load_state
+from transformer_cli.runs.state import WITNESSES, Average, TrainingState, first_lines, load_average, load_state
 from transformer_cli.system.checked import check_file, sum_of, write_sums
 from transformer_cli.system.files import delete, new_folder, write_json
 
@@ -126,8 +128,11 @@ def save(
     optimizer: torch.optim.Optimizer | None,
     state: TrainingState,
     frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
+    witnesses: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
+
+    witnesses: as `evaluation.losses.witnesses_of` finds them; an imported model has none.
 
     A step that is saved before and after its validation has two names: a save never takes the place of the last one.
     """
@@ -143,6 +148,8 @@ def save(
         _save_tensors(moments | rows, folder / "state.safetensors")
         history = sum_of(first_lines(run, state.validations))
         write_json(folder / "state.json", asdict(replace(state, history=history)))
+        if witnesses:
+            write_json(folder / WITNESSES, witnesses)
     run.point("last", name)
     _settle_best(run, state)
     _clean_up(run)
@@ -163,12 +170,15 @@ def finish_save(run: Run, state: TrainingState) -> None:
     _clean_up(run)
 
 
-def keep_average(run: Run, model: Transformer, average: Average, state: TrainingState) -> bool:
+def keep_average(
+    run: Run, model: Transformer, average: Average, state: TrainingState, witnesses: Mapping[str, Any]
+) -> bool:
     """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
     name = f"average-{average.step:07d}"
     with _new_checkpoint(run, name) as folder:
         _save_weights(run, model, folder)
         write_json(folder / "average.json", asdict(average))
+        write_json(folder / WITNESSES, witnesses)
     run.point("average", name)
     _settle_best(run, state)
     _clean_up(run)

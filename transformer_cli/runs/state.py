@@ -5,11 +5,15 @@ Imports no torch, so that a run can be described and verified without it.
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.run import HISTORY, RESTORE, Run, is_new, steadily, told_as_damage
 from transformer_cli.system.checked import read_bytes, read_checked_json, sum_of
+
+WITNESSES = "witnesses.json"
 
 
 @dataclass
@@ -163,6 +167,17 @@ def is_averaged(run: Run, state: TrainingState) -> bool:
     """Whether the mean of the weights has been made after the last step. Raises CheckpointError."""
     made = load_average(run)
     return made is not None and made.step == state.step
+
+
+def load_witnesses(checkpoint: Path) -> dict[str, Any] | None:
+    """Returns a few validation pairs with the losses that a checkpoint's model had; None if it has none.
+
+    Raises CheckpointError if their file is damaged.
+    """
+    if not (checkpoint / WITNESSES).exists():  # an imported model has seen no validation
+        return None
+    with told_as_damage():
+        return dict(read_checked_json(checkpoint / WITNESSES))
 
 
 def first_lines(run: Run, number: int) -> bytes:

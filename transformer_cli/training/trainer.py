@@ -28,7 +28,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
-from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
+from transformer_cli.evaluation.losses import corpus_losses, perplexity_text, say_other_losses, witnesses_of
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.checkpoints import (
     forget_validated,
@@ -121,6 +121,8 @@ class Trainer:
         first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.frozen_rows.values())
         world.broadcast(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
+        if self.state.step and world.is_first:
+            say_other_losses(self.learner.model, run.checkpoint("last"))
         self.validations = list(ready.validations)
         self._bar: progress.Bar | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
@@ -361,7 +363,8 @@ class Trainer:
             return
         found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         average = Average(epochs, self.state.step, found.loss, found.loss_batch_mean, found.ppl)
-        is_best = self.world.is_first and keep_average(self.run, model, average, self.state)
+        kept = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
+        is_best = self.world.is_first and keep_average(self.run, model, average, self.state, kept)
         self.world.barrier()  # see `_save`
         score = f"{found.loss:.3f} (PPL {perplexity_text(found.ppl, 2)}){'  best' if is_best else ''}"
         log.info("mean of the last %d validations' weights  valid %s", len(numbers), score)
@@ -372,7 +375,9 @@ class Trainer:
         """Save what has been done since the last save, if anything."""
         if self._saved != self._progress():
             if self.world.is_first:
-                save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.frozen_rows)
+                model, valid = self.learner.model, self.valid_sentences
+                kept = witnesses_of(model, valid.split, valid.rows)
+                save(self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, kept)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
