@@ -122,6 +122,7 @@ def test_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
     chosen = (used / "asked", used / "out.txt", used / "err.txt")
     for arguments, answer in {
         ("translate", "--input", "-", "--output", "-"): ANSWER,
+        ("translate", "--format", "html"): ANSWER,
         ("score", "--input", "-", "--target", "answer"): "",
         ("compare", "tiny", "answer", "--input", "-", "--reference", "answer"): "",
     }.items():
