@@ -212,7 +212,7 @@ class Trainer:
             if training.average or self.watched:
                 if self._agreed()[0]:  # everything has been saved
                     raise self.stop.interrupted()
-                self._make_weights()
+                self._average_weights()
         log.info(best_as_line(self.run, self.validations))
 
     # Steps
@@ -389,7 +389,7 @@ class Trainer:
         )
         return valid, watched[0] if watched else None
 
-    def _make_weights(self) -> None:
+    def _average_weights(self) -> None:
         """Make, of the weights so far, those that training ends with, and save them (6.1).
 
         They are the mean of the last validations' weights, if the config asks for it, and the best checkpoint if they
