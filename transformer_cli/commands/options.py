@@ -178,7 +178,9 @@ COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by th
 def row_of(command: str, name: str) -> tuple[str, Row]:
     """Returns the group and the row of a command's parameter."""
     rows = [(group, row) for group, rows in TABLE.items() for row in rows if row.name == name]
-    return next((group, row) for of in (command, "") for group, row in rows if of in (row.of.split() or [""]))
+    found = [(group, row) for of in (command, "") for group, row in rows if of in (row.of.split() or [""])]
+    assert found, f"the parameter {name} of {command} has no row in commands/options.py::TABLE"
+    return found[0]
 
 
 def with_rows(function: Callable[..., None], command: str) -> Callable[..., None]:
