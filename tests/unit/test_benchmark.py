@@ -28,7 +28,7 @@ def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark()
     ]
 
 
-def test_the_work_of_a_target_token_is_that_of_the_weights_it_meets() -> None:
+def test_flop_per_target_token_is_that_of_the_weights_it_meets() -> None:
     """Multi30k: 33 MFLOP."""
     model = Transformer(ModelConfig(), source_vocabulary=7, target_vocabulary=5892, pad_id=1)
     side = Side(np.zeros(26, dtype=np.int32), np.array([0, 12, 26]))  # 13 tokens on average

@@ -108,7 +108,7 @@ TABLE = {  # by the groups of the help
         Row("max_tokens", "--max-tokens N", "Longest translation, in tokens.", "2 × source + 10", bounds=(1, 10_000)),
         Row("glossary", "--glossary FILE", "Fixed translations: a word or phrase, a TAB and its translation on each "
             "line; or a CSV or TBX."),
-        Row("device", "--device DEVICE", "auto, cpu, cuda, cuda:N or mps; only cpu has been tested."),
+        Row("device", "--device DEVICE", "auto, cpu, cuda or cuda:N; only cpu has been tested."),
     ),
     "Output": (
         Row("output", "--output -o FILE", "Write to a file, which appears when it is whole.", of="translate"),

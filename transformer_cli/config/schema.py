@@ -63,9 +63,7 @@ LANGUAGE = "[a-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,9}"
 Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as de or pt-BR")]
 Symbol = Annotated[str, _text(r"[^\s▁]{1,100}", "is not a symbol: up to 100 characters without spaces")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
-Device = Annotated[
-    str, _text(r"auto|cpu|cuda(:\d{1,9})?|mps", "is not a device; choose auto, cpu, cuda, cuda:N or mps")
-]
+Device = Annotated[str, _text(r"auto|cpu|cuda(:\d{1,9})?", "is not a device; choose auto, cpu, cuda or cuda:N")]
 Place = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 OnError = Literal["stop", "blank", "copy", "truncate"]
@@ -424,7 +422,7 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Decides.FREE] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[Device, Decides.FREE] = "auto"
-    """auto, cpu, cuda, cuda:N or mps"""
+    """auto, cpu, cuda or cuda:N"""
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
     """on the CPU: shares of a batch that a process computes side by side, each by one thread; they decide the last
     digits of the weights (null: as many as the process has cores, at most 8, when the run begins)"""

@@ -6,6 +6,7 @@ function from a file to an iterator of (source, target, place), and holds no mor
 
 import csv
 import json
+import os
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +19,6 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import kind_of
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.forms import JSON, TMX, XML, form_of
 from transformer_cli.text.languages import NAMES, language_named
@@ -114,9 +114,10 @@ def require_files(paths: Iterable[tuple[str, Path]]) -> None:
     for name, path in paths:
         if _SURROGATE.search(str(path)):
             raise DataError(f"{name}: {path}: its name has bytes that are not UTF-8; rename it")
-        if (kind := kind_of(path)) != "a file":
+        if not os.path.isfile(path):  # also of a name that no file can have
+            what = "not a file" if os.path.exists(path) else "no such file"
             remedy = "correct the path; text is read several times, so it must be in a file"
-            raise DataError(f"{name}: {path}: {kind}; {remedy}")
+            raise DataError(f"{name}: {path}: {what}; {remedy}")
 
 
 def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:

@@ -188,12 +188,6 @@ def test_runs_name_with_a_line_feed_stays_on_its_line(tfm: Tfm, tmp_path: Path) 
     assert r"broken: runs/a\nb: no run here" in out
 
 
-def test_runs_table_fits_80_columns(tfm: Tfm, workspace: Path) -> None:
-    os.rename(workspace / "runs/tiny", workspace / "runs/demo-captions")
-    table = tfm("runs", cwd=workspace)[1].split("\n\n")[0]
-    assert max(map(len, table.splitlines())) <= 80
-
-
 def test_runs_and_curves_show_the_settings_in_which_runs_differ(
     tfm: Tfm, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

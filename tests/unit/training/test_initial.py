@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from kinds import TrainTiny
+from outcomes import weights
 from sealed import reseal
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import ConfigError
@@ -17,10 +17,6 @@ from transformer_cli.runs.run import Run
 
 SHORT = ("training.batch_size=100", "training.epochs=2")  # an epoch of two steps
 PARTS = ["source_embedding", "target_embedding", "encoder", "decoder", "output"]
-
-
-def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
-    return load_file(run.checkpoint(pointer) / "model.safetensors")
 
 
 def unchanged(run: Run, start: dict[str, Tensor]) -> set[str]:
