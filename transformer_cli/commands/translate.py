@@ -81,8 +81,9 @@ def translate(
             why = "" if text_format else ", as the name of the file says,"
             what = f"--format {form}{why} translates one document, so {given[0]} cannot be used with it"
             raise typer.BadParameter(what)
-        if not input_file:
-            raise typer.BadParameter(f"--format {form} needs --input FILE (- for standard input)")
+        if not input_file and sys.stdin.isatty():
+            raise typer.BadParameter(f"--format {form} needs --input FILE, or a pipe")
+        input_file = input_file or STANDARD
         if not FORMATS[form].is_text and output in (None, STANDARD):
             raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
     if line_buffered and output and output != STANDARD and not is_stream(output):
@@ -311,17 +312,17 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
     """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
     from transformer_cli.documents.files import FORMATS, content_of, said
 
-    content = content_of(path, FORMATS[form])
+    content, name = content_of(path, FORMATS[form]), "standard input" if path == STANDARD else path
     try:
         content, counts = translator.translate_file(content, form)
     except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+        raise DataError(f"{name}: {error}") from None
     if output is None or output == STANDARD:
         sys.stdout.write(content.decode(errors="surrogateescape"))
     else:
         with options.writing(output):
             write_bytes(output, gzip.compress(content, mtime=0) if output.suffix == ".gz" else content)
-    log.info("%s: %s", path, said(counts))
+    log.info("%s: %s", name, said(counts))
 
 
 @contextmanager
