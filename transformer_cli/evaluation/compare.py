@@ -133,7 +133,7 @@ def compare(
 
     examples: how many sentences are shown of each pair. Raises CheckpointError or DataError.
     """
-    further, opened = further_metrics(conditions.metrics), [_open(name, conditions.runs_dir) for name in names]
+    further, opened = further_metrics(conditions.metrics), _open_all(names, conditions.runs_dir)
     comparisons = []
     for written in _translate_all(names, opened, conditions):
         text, systems, lowercase = written.text, written.systems, written.lowercase
@@ -166,11 +166,7 @@ def compare_recipes(
     names = [name for runs in recipes for name in runs]
     if few := next((runs for runs in recipes if len(runs) < 2), None):
         raise DataError(f"{few[0]}: one run has no spread; name at least two runs of each recipe, or one of each")
-    runs_dir, further = conditions.runs_dir, further_metrics(conditions.metrics)
-    places = [(runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
-    if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
-        raise DataError(f"{twice}: named twice; the runs must be different ones")
-    opened = [_open(name, runs_dir) for name in names]
+    further, opened = further_metrics(conditions.metrics), _open_all(names, conditions.runs_dir)
     _check_recipes(recipes, dict(zip(names, opened, strict=True)))
     comparisons = []
     for written in _translate_all(names, opened, conditions):
@@ -248,6 +244,8 @@ def _translate_all(names: Sequence[str], systems: Sequence[Run | Path], conditio
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
+    if conditions.beam_size and not runs:
+        raise DataError("--beam-size is about runs, and all of these are files; leave it out")
     lowered = [name for name, run in runs.items() if run.config.data.lowercased]
     if lowered and len(lowered) < len(set(names)):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(lowered))
@@ -304,6 +302,14 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
             if key not in BY_CHANCE:
                 each = ", ".join(f"{name} {as_line(found[key])}" for name, found in settings.items())
                 log.warning("%s differs within a recipe: %s; so their spread is not of chance alone", key, each)
+
+
+def _open_all(names: Sequence[str], runs_dir: Path) -> list[Run | Path]:
+    """Returns each run, or the path of each file. Raises DataError for one that is named twice."""
+    places = [(runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
+    if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
+        raise DataError(f"{twice}: named twice; name different runs or files")
+    return [_open(name, runs_dir) for name in names]
 
 
 def _open(name: str, runs_dir: Path) -> Run | Path:
