@@ -271,7 +271,7 @@ def _translate_all(names: Sequence[str], systems: Sequence[Run | Path], conditio
     language = conditions.language or next((run.config.data.into for run in runs.values()), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system, strict=True):
-            warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}")
+            warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
     return [
         Outputs(text, lines, [*map(searches.get, names)], language, conditions.lowercase or bool(lowered))
         for text, lines in zip(texts, zip(*written, strict=True), strict=True)

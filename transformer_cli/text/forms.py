@@ -6,6 +6,7 @@ from pathlib import Path
 from transformer_cli.errors import DataError
 
 HTML, TMX, JSON = "an HTML document", "a translation memory (TMX)", "JSON"
+CUT = "text that is cut into subwords"
 XML = (HTML, "a translation file (XLIFF)", "XML")
 
 _NO_TEXT = {  # how files begin that are no text, and what to do instead; several are ZIP archives
@@ -46,6 +47,7 @@ _FORMS = {
         "a message catalogue (PO)": r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
         JSON: r"[\[{]\s*[\[{\"]",
         "a table (TSV)": r"\S[^\t\n]*\t[^\S\t\n]*\S",
+        CUT: r"(?=\S)[^\n]*?(?:@@ |\xe2\x96\x81\w)",  # ▁
     }.items()
 }
 

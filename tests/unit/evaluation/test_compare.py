@@ -157,7 +157,10 @@ def test_compare_run_whose_own_split_is_another_text_is_named(
 def test_compare_sentences_too_long_are_cut_and_counted(
     conditions: Conditions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = (Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])), Path(file_of(tmp_path / "b", ["dog", "dog"])))
+    files = (
+        Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])),
+        Path(file_of(tmp_path / "b", ["the dog sings here", "dog"])),
+    )
     names = ["tiny", str(files[1])]
     compare(names, Conditions((), files[0], files[1:], device="cpu", runs_dir=conditions.runs_dir))
     assert caplog.messages == [f"{conditions.runs_dir / 'tiny'}: a: 1 sentence too long: cut"]
