@@ -23,8 +23,10 @@ from transformer_cli.corpora import cleaning, formats
 from transformer_cli.documents import glossary, held, long_lines, sentences
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.blocks import Document
+from transformer_cli.documents.catalogue import open_catalogue
 from transformer_cli.documents.markup import parse_html
 from transformer_cli.documents.word import parse_part
+from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import metrics
 from transformer_cli.serve.languages import LOOKED_AT, _shares
@@ -48,10 +50,10 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.glossary documents.held "
-    "documents.long_lines documents.markup documents.sentences documents.word documents.xmltext evaluation.metrics "
-    "serve.languages "
-    "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
+    "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.catalogue documents.glossary "
+    "documents.held documents.long_lines documents.markup documents.sentences documents.word documents.xliff "
+    "documents.xmltext evaluation.metrics serve.languages system.terminal text.codec text.forms text.lines "
+    "text.reading text.subwords text.words translation"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -225,7 +227,7 @@ def tmx(text: str) -> str:
 def closed(text: str) -> str:
     """XML without what is cut off at its end, with the end tags that are missing."""
     text, open_ = re.sub("[<&][^>;]*$", "", text), list[str]()
-    for slash, name, empty in re.findall("<(/?)([\\w:]+)[^>]*?(/?)>", text):
+    for slash, name, empty in re.findall("<(/?)([\\w:-]+)[^>]*?(/?)>", text):
         if slash:
             open_.pop()
         elif not empty:
@@ -237,6 +239,17 @@ def docx(text: str) -> str:
     """A part of a document with a paragraph."""
     begin = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:p>'
     return f"{begin}{closed(text)}{RUN}</w:p></w:document>"
+
+
+def message(text: str) -> bytes:
+    """A catalogue in which a text of several lines stands in a message."""
+    lines = "".join(f'"{line}"\n' for line in re.sub(r'\\*"|\\*$', "", text).split("\n"))
+    return f'msgid ""\n{lines}msgstr ""\n'.encode()
+
+
+def xliff(text: str) -> bytes:
+    """A file with a unit, and what follows in its source."""
+    return f"<xliff><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
 
 
 def bleu(text: str) -> object:
@@ -255,7 +268,10 @@ _ENTRIES = {"a": "b|c d", "a b": "a", "a a a*": "x", "Hund*": "hound", "b": "a b
 TERMS = glossary.Glossary(_ENTRIES | {f"w{n}": f"v{n}" for n in range(1_000)})
 
 PROSE = "Ein Hund läuft am Strand, und eine Frau sieht ihm zu. "
-PLACEHOLDERS = "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+PLACEHOLDERS = (
+    "{n, plural, |{a {|} |{⟨{⟩}|=0 {|&amp;|&a|{ $a ->|$t(|<%|{%|%,(|{⟨ ⟩|"
+    "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+)
 SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
@@ -267,6 +283,12 @@ DOCX = (
     '<w:r><w:fldChar w:fldCharType="begin"/></w:r>|<w:bookmarkStart w:id="1"/>|<w:bookmarkEnd w:id="1"/>|'
     f'<w:bookmarkStart w:id="1"/>⟨<w:bookmarkEnd w:id="1"/>⟩|<w:ins>{RUN}</w:ins>|<w:r><w:t>a⟨\n⟩</w:t></w:r>|&amp;'
 )
+UNIT = "<trans-unit><source>a</source></trans-unit>"
+XLIFF = (
+    f"{UNIT}|<trans-unit><source>⟨<g>a</g>⟩|<trans-unit><source>⟨<bpt id='1'/>⟩|<trans-unit><source>⟨<ept id='1'/>⟩|"
+    "<trans-unit><source>a<x/></source><seg-source>⟨<mrk mtype='seg' mid='1'>a</mrk>⟩|<trans-unit>⟨<target/>⟩|<a/>"
+)
+PO = "a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
 UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
 )
@@ -284,6 +306,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
         of(lambda text: missing_numbers(text, text[::-1])),
         "1|1.|1 |1 000 |12/|1.234,5 |٣",
     ),
+    "documents.catalogue.open_catalogue": (of(lambda text: open_catalogue(message(text), CODES[:2])), PO),
     "documents.glossary.Glossary.find": (of(TERMS.find), "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
     "documents.glossary.replaced": (replaced, "a |a b |Hund |a"),
     "documents.glossary.term_spans": (term_spans, "a |a b |a a |w1 w2 w3 |c"),
@@ -299,6 +322,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "documents.blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "documents.word.parse_part": (of(lambda text: parse_part(docx(text))), DOCX),
+    "documents.xliff.open_xliff": (of(lambda text: open_xliff(xliff(text), CODES[:2])), XLIFF),
     "documents.sentences.join": (joined, "a |。|a. |”。"),
     "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
     "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
@@ -331,6 +355,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
+    "documents.catalogue._STRING documents.catalogue._COMMENT "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'

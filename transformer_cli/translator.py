@@ -20,15 +20,19 @@ from transformer_cli.documents.files import FORMATS, MISSING, TRANSLATED
 from transformer_cli.documents.held import Link
 from transformer_cli.documents.long_lines import Line, readable
 from transformer_cli.documents.markup import parse_html
-from transformer_cli.errors import ConfigError, DataError, TfmError
+from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmError
 from transformer_cli.runs.engines import open_engine
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.run import Run
 from transformer_cli.system import progress
+from transformer_cli.system.arguments import checked
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.lines import is_too_long
 from transformer_cli.translation import EMPTY, Translation, Wording, joined, whole
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from transformer_cli.config.schema import NamedSettings
     from transformer_cli.model.transformer import Transformer
 
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
@@ -44,27 +48,40 @@ log = logging.getLogger(__name__)
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
-    def __init__(self, run: Run, device: str = "auto", *, others: Sequence[Run] = ()) -> None:
+    @checked
+    def __init__(
+        self,
+        run: str | Path | Run | None = None,
+        device: str = "auto",
+        *,
+        others: Iterable[str | Path | Run] = (),
+        runs_dir: Path = Path("runs"),
+    ) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
-        device: auto, cpu, cuda, cuda:N or mps. others: runs whose models translate together with the first one's;
-        raises ConfigError if their codecs differ, or if one of them is exported.
+        run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. device:
+        auto, cpu, cuda or cuda:N. others: runs whose models translate together with the first one's; raises
+        ConfigError if their codecs differ, or if one of them is exported.
         """
-        for each in (run, *others):
+        self.runs = [Run.named(each, runs_dir) for each in (run, *others)]
+        for each in self.runs:
             each.say_other_tokenizer()
-        self.run = run
-        self.runs = [run, *others]
-        self.engine, self.checkpoints = open_engine((run, *others), device)
-        self.settings = translation_settings(run.config.decoding, {})  # as the (first) run's own config says
-        language, writes_terms = run.config.data.source, self.engine.writes_terms
-        self.wording = Wording(run.codecs, language, self.max_length, writes_terms, self.settings)
+        self.run = self.runs[0]
+        self.engine, self.checkpoints = open_engine(self.runs, device)
+        self.settings = translation_settings(self.run.config.decoding, {})  # as the (first) run's own config says
+        language, writes_terms = self.run.config.data.source, self.engine.writes_terms
+        self.wording = Wording(self.run.codecs, language, self.max_length, writes_terms, self.settings)
         self._before_step: BeforeStep = no_check
 
     @staticmethod
-    def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
-        """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
-        first, *rest = (Run.open(find_run(each)) for each in (run, *others))
-        return Translator(first, device, others=rest)
+    def load(run: str | Path | Run | None = None, *others: str | Path | Run, device: str = "auto") -> "Translator":
+        """Load a run, or (None) the newest one; with others, an ensemble. A run is named as in `Translator(…)`."""
+        return Translator(run, device, others=others)
+
+    def __repr__(self) -> str:
+        data, settings = self.run.config.data, self.settings
+        names = " + ".join(f"{run.folder}/{name}" for run, name in zip(self.runs, self.checkpoints, strict=True))
+        return f"Translator({names}: {data.source} → {data.into}, {settings.in_words}, on {self.engine.device})"
 
     def into(self, language: str | None) -> "Translator":
         """Returns a translator with the same models into one of several languages; see `Run.into`."""
@@ -73,11 +90,16 @@ class Translator:
         other.wording = replace(self.wording, codecs=other.run.codecs)
         return other
 
+    @staticmethod
+    def of(run: "AnyRun | None", device: str = "auto", *, runs_dir: Path = Path("runs")) -> "Translator":
+        """Returns a translator as it is, or that of a run, which is named as in `Translator(…)`."""
+        return run if isinstance(run, Translator) else Translator(run, device, runs_dir=runs_dir)
+
     def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
         """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
         return self.with_options(glossary={**self.settings.glossary, **glossary}) if glossary else self
 
-    def with_options(self, *overrides: str, **named: object) -> "Translator":
+    def with_options(self, *overrides: str, **named: "Unpack[NamedSettings]") -> "Translator":
         """Returns a translator with the same models and other settings, named as on the command line.
 
         For example, `translator.with_options(beam_size=5, length_penalty=0.6, n_best=3, prefix="The")`. All fields of
@@ -100,7 +122,8 @@ class Translator:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
         return self.engine.max_length
 
-    def translate(self, sentences: Sequence[str]) -> list[str]:
+    @checked
+    def translate(self, sentences: Iterable[str]) -> list[str]:
         """Returns the translation of each sentence as plain text; the translation of a blank line is empty.
 
         A sentence may be a text of several lines, which are translated one by one, here and wherever text is given.
@@ -108,7 +131,8 @@ class Translator:
         translator = self.with_options(scores=False, attention=False)
         return [translation.text for translation in translator.translations(sentences)]
 
-    def translations(self, sentences: Sequence[str]) -> list[Translation]:
+    @checked
+    def translations(self, sentences: Iterable[str]) -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
 
         Raises DataError for a line that is too long, or a prefix that the model cannot write.
@@ -116,6 +140,7 @@ class Translator:
         self._check()
         return self._translate_all(list(self._read(sentences, 1)))
 
+    @checked
     def translate_html(self, html: str) -> str:
         """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
 
@@ -232,13 +257,13 @@ class Translator:
 
         read: how it is read (None: as a text that may have several lines).
         """
-        if isinstance(lines, str):  # a str is a sequence of one-letter sentences
-            raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
         for number, sentence in enumerate(lines, start=first_line):
+            if not isinstance(sentence, str):
+                raise ArgumentError(f"line {number}: {sentence!r}, where a str is wanted")
             try:
                 line = (read or self.wording.read_text)(sentence)
             except DataError as error:
-                raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
+                raise DataError(f"{name}{': ' if name else ''}line {number}: {error.on_command_line}") from None
             yield line
 
     def _translate_all(self, lines: Sequence[Line]) -> list[Translation]:
@@ -302,3 +327,7 @@ def _sentences(translations: Iterable[Translation]) -> Iterator[Translation]:
     """Yield translations, or those of their sentences if they were split."""
     for each in translations:
         yield from [each] if each.sentences is None else each.sentences
+
+
+AnyRun = str | Path | Run | Translator
+"""a run where one is wanted: its name or its folder, or what is open already"""

@@ -11,22 +11,8 @@ import sys
 
 FORBIDDEN = "ISOLATION_FORBIDDEN"  # folders, joined by os.pathsep
 BREACHES = "ISOLATION_BREACHES"  # a file with one line for each breach
-EVENTS = frozenset(
-    {
-        "open",
-        "os.chmod",
-        "os.link",
-        "os.listdir",
-        "os.mkdir",
-        "os.remove",
-        "os.rename",
-        "os.rmdir",
-        "os.scandir",
-        "os.symlink",
-        "os.truncate",
-        "os.utime",
-    }
-)
+OF_OS = ("chmod", "link", "listdir", "mkdir", "remove", "rename", "rmdir", "scandir", "symlink", "truncate", "utime")
+EVENTS = frozenset({"open", *(f"os.{name}" for name in OF_OS)})
 
 
 class Breach(AssertionError):

@@ -1,4 +1,4 @@
-"""A small random model whose searches find different translations of different lengths."""
+"""The shape of a small model and a batch for it; one whose searches find translations of different lengths."""
 
 import torch
 from torch import nn
@@ -8,13 +8,17 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import PAD
 
 VOCABULARY = 12
+SMALL = ModelConfig(
+    d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, dropout=0.0, max_length=8
+)
+SOURCE = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, PAD, PAD]])
+TARGET = torch.tensor([[2, 8, 3, PAD], [2, 4, 6, 9]])
 
 
 def make_model(seed: int = 8, **variant: object) -> Transformer:
     """Weights large enough that each position matters and that greedy search finds different tokens."""
     torch.manual_seed(seed)  # with 8, translations are of many lengths
-    small = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, max_length=16)
-    config = small.model_copy(update=variant)
+    config = SMALL.model_copy(update={"dropout": 0.1, "max_length": 16, **variant})
     model = Transformer(config, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, pad_id=PAD).eval()
     for parameter in model.parameters():
         if parameter.ndim == 2:

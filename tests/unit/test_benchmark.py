@@ -9,27 +9,13 @@ import pytest
 
 import benchmark
 from measure import commands, figures, marian, training, work
-from measure.figures import Figure, alternate
+from measure.figures import Figure
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.model.transformer import Transformer
 
 HAS_MARIAN = find_spec("pymarian") is not None
-
-
-def test_alternate_ways_take_turns_and_each_gets_its_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    order = []
-
-    def way(name: str, seconds: list[float]) -> None:
-        order.append(name)
-        clock[0] += seconds.pop(0)
-
-    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
-    ours, theirs = [3.0, 1.0, 2.0], [10.0, 30.0, 11.0]
-    assert alternate((lambda: way("a", ours), lambda: way("b", theirs)), rounds=3) == [2.0, 11.0]
-    assert "".join(order) == "ababab"
 
 
 def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark() -> None:
@@ -42,7 +28,7 @@ def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark()
     ]
 
 
-def test_the_work_of_a_target_token_is_that_of_the_weights_it_meets() -> None:
+def test_flop_per_target_token_is_that_of_the_weights_it_meets() -> None:
     """Multi30k: 33 MFLOP."""
     model = Transformer(ModelConfig(), source_vocabulary=7, target_vocabulary=5892, pad_id=1)
     side = Side(np.zeros(26, dtype=np.int32), np.array([0, 12, 26]))  # 13 tokens on average

@@ -1,4 +1,4 @@
-"""scripts/diversify.py: what the new model learns from, and its rows."""
+"""scripts/diversify.py: what the new model learns from, and its rows; scripts/best.py: tokens as others count them."""
 
 import json
 import re
@@ -45,3 +45,8 @@ def test_diversify_trains_on_translations_of_both_sides(
         for name in ("there", "back")
     )
     assert (target[SIZE : 3 * SIZE], source[3 * SIZE :]) == (there, back)
+
+
+def test_best_words_are_runs_of_word_characters_and_single_others() -> None:
+    assert best.words("A T-shirt, grün!") == ["a", "t", "-", "shirt", ",", "grün", "!"]
+    assert best.words("it's 3.50 …") == ["it", "'", "s", "3", ".", "50", "…"]

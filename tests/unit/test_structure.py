@@ -31,11 +31,11 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "fastapi": "serve",
     "gensim": "text.vectors",
     "matplotlib": "inspection",
-    "platformdirs": ("corpora.multi30k", "system.keyboard"),
+    "platformdirs": "corpora.multi30k",
     "prometheus_client": "serve.metrics",
     "py3langid": ("corpora.cleaning", "serve.languages"),
     "pydantic": ("config", "serve"),
-    "readline": "system.keyboard",
+    "readline": "system.terminal",
     "requests": "corpora.multi30k",
     "sacrebleu": ("evaluation.metrics", "evaluation.statistics"),
     "starlette": "serve",
@@ -117,7 +117,10 @@ def test_each_library_has_one_owner(library: str, owner: str | tuple[str, ...]) 
 def test_every_public_name_can_be_got() -> None:
     assert set(transformer_cli._HOME) <= set(dir(transformer_cli))
     for_checkers = {f"transformer_cli.{home}.{name}" for name, home in transformer_cli._HOME.items()}
-    assert set(IMPORTS["__init__"]) - {"importlib.import_module", "typing.Any"} == for_checkers
+    errors = {
+        f"transformer_cli.errors.{name}" for name in vars(transformer_cli) if name.endswith(("Error", "age", "ted"))
+    }
+    assert set(IMPORTS["__init__"]) - {"importlib.import_module", "typing.Any"} == for_checkers | errors
     for name, home in transformer_cli._HOME.items():
         found = getattr(transformer_cli, name)
         assert (found.__name__, found.__module__) == (name, f"transformer_cli.{home}")

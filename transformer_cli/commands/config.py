@@ -1,21 +1,16 @@
-"""`tfm config`: the settings of the built-in config, of a shipped one, of a file or of a run → YAML with comments."""
+"""`tfm config`: the settings of the built-in config, of a shipped one or of a file → YAML with comments."""
 
 import typer
-
-from transformer_cli.commands.options import find_runs
 
 
 def config(
     base: str | None = None,
-    run: str | None = None,
     overrides: list[str] | None = None,
     list_names: bool = False,
 ) -> None:
     """Print every setting with its value and a comment. The output is YAML that --config takes."""
-    if run is not None and (base is not None or overrides):
-        raise typer.BadParameter("--run prints a run's own settings; it cannot be used with a config or --set")
-    if list_names and (base is not None or run is not None or overrides):
-        raise typer.BadParameter("--list prints names; it cannot be used with a config, --run or --set")
+    if list_names and (base is not None or overrides):
+        raise typer.BadParameter("--list prints names; it cannot be used with a config or --set")
     from transformer_cli.config.commented import PATTERN, as_commented_yaml, heading
     from transformer_cli.config.load import SHIPPED, find_config, load_config, read_config_text, shipped_configs
 
@@ -25,18 +20,10 @@ def config(
         for each, path in shipped.items():
             first, *_ = heading(read_config_text(path)).split("\n")
             print(f"{each:{width}}  {first.removeprefix('# ')}")
-    elif run is not None:
-        from transformer_cli.runs.run import read_config, read_identity, told_as_damage
-
-        (folder,) = find_runs(run)
-        about = read_identity(folder)
-        with told_as_damage():
-            kept = read_config(folder, about)
-        print(as_commented_yaml(kept, title=f"The settings of {folder}"), end="")
-    else:
-        chosen = load_config(base, overrides or ())
-        path = SHIPPED / PATTERN if base is None else find_config(base)
-        text = read_config_text(path) if path.parent == SHIPPED else ""
-        if path == SHIPPED / PATTERN:  # its comments are the schema's
-            text = heading(text)
-        print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
+        return
+    chosen = load_config(base, overrides or ())
+    path = SHIPPED / PATTERN if base is None else find_config(base)
+    text = read_config_text(path) if path.parent == SHIPPED else ""
+    if path == SHIPPED / PATTERN:  # its comments are the schema's
+        text = heading(text)
+    print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")

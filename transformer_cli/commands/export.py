@@ -15,7 +15,7 @@ def export(
     quantization: Literal["float32", "float16", "bfloat16", "int16", "int8"] = "float32",
     to: Literal["ctranslate2", "huggingface"] = "ctranslate2",
 ) -> None:
-    """Write a run's best model in CTranslate2's format, or in Hugging Face's.
+    """Write a run's best model for CTranslate2 or Hugging Face.
 
     In CTranslate2's it translates faster, with tfm or without it. Needs the extra `ctranslate2`. `--run DIR` opens the
     folder in translate, evaluate, score and serve (compare takes it as an argument), and its README.md shows how to use

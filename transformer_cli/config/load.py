@@ -6,16 +6,17 @@ that the schema does not have is an error, which names the nearest key that it h
 
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from transformer_cli.config.mistakes import Given, first_mistake, sentence
+from transformer_cli.config.mistakes import Given, sentence
 from transformer_cli.config.schema import NAME, Config, DecodingConfig, TranslationSettings, is_file, leaves
 from transformer_cli.config.yamltext import as_line, as_text, parse
 from transformer_cli.errors import ConfigError, FileError
+from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.checked import decoded
 from transformer_cli.system.files import is_stream, open_to_read
 
@@ -24,23 +25,25 @@ MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
 
 
+@checked
 def load_config(
     path: str | Path | None = None,
-    overrides: Sequence[str] = (),
+    overrides: str | Iterable[str] | Mapping[str, Any] = (),
     *,
     options: Mapping[str, tuple[Any, str]] | None = None,
     inherited: Mapping[str, Any] | None = None,
 ) -> Config:
     """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
 
-    options: dotted key → its value and the option that gives it, as errors name it; overrides go before these.
+    overrides: one or several such texts, or a mapping: {"training.epochs": 3}, or {"training": {"epochs": 3}}. options:
+    dotted key → its value and the option that gives it, as errors name it; overrides go before these.
     inherited: a tree of settings for what neither the file nor an option says.
 
     path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it. "-" is
     standard input.
 
-    Relative paths under data.files and model.vectors are resolved against the YAML file's folder (in overrides, and in
-    a pipe: against the current folder), and become absolute.
+    Relative paths under data.files, model.vectors, training.watch and training.along are resolved against the YAML
+    file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
     Raises ConfigError, in one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
@@ -50,7 +53,10 @@ def load_config(
         text = read_config_text(file)
         tree = _in_file(text, file)
     given = [_put(tree, key, value, option) for key, (value, option) in (options or {}).items()]
-    given += [_apply(tree, override) for override in overrides]
+    if isinstance(overrides, Mapping):
+        given += [_put(tree, key, value, f"{key}={value!r}") for key, value in leaves(dict(overrides))]
+    else:
+        given += [_apply(tree, override) for override in as_list(overrides)]
     tree = _merged(inherited or {}, tree)
     _make_paths_absolute(tree, Path())  # the paths from --set
     return validated(tree, origin, text=text, given=given)
@@ -134,7 +140,7 @@ def translation_settings(
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise ConfigError(f"{_flag(name, further[name])}: {sentence(first)}") from None
+        raise ConfigError(f"{_flag(name, further[name])}: {sentence(first, Config().model_dump())}") from None
 
 
 def _flag(name: str, value: object) -> str:
@@ -174,10 +180,7 @@ def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[st
 
 def validated(tree: dict[str, Any], origin: str, *, text: str = "", given: Sequence[Given] = ()) -> Config:
     """Returns the config of a tree of settings. Raises ConfigError, which names origin and the first mistake."""
-    try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        raise ConfigError(first_mistake(error, origin=origin, text=text, given=given)) from None
+    return Config.model_validate(tree, context={"origin": origin, "text": text, "given": given})
 
 
 def _in_file(text: str, path: Path) -> dict[str, Any]:
@@ -212,6 +215,10 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         parent = tree.get(section)
         if isinstance(parent, dict) and isinstance(parent.get(key), dict):
             parent[key] = {name: _each_path(value, change) for name, value in parent[key].items()}
+    training = tree.get("training")
+    for key in ("watch", "along") if isinstance(training, dict) else ():
+        if training and key in training:
+            training[key] = _each_path(training[key], absolute_if_file)
 
 
 def _each_path(value: Any, change: Callable[[str], str]) -> Any:

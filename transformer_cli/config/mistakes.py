@@ -1,4 +1,4 @@
-"""Says what is wrong with a setting, in one sentence and in a user's words. Knows the schema; reads no file.
+"""Says what is wrong with a setting, in one sentence and in a user's words. Reads no file.
 
 The schema's own sentences, for values that do not fit together, pass through. pydantic's sentences name its classes and
 ours, so each kind of mistake that the schema can have has words in `MUST`.
@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from transformer_cli.config.schema import Config, FilePair
 from transformer_cli.config.yamltext import as_line, compose, line_of
 
+SIDES = ("source", "target")  # the keys below a split of data.files, which the user names
 FORMS = ("[list]", "[text]", "[file]", "[pair]")  # which of its forms data.files.train has, not a key
 MOST_SHOWN = 80  # characters of a value
 MUST = {
@@ -57,15 +57,24 @@ Location = tuple[int | str, ...]
 Given = tuple[tuple[str, ...], str]  # the key that an option sets, and the option, as an error names it
 
 
-def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequence[Given]) -> str:
+def first_mistake(
+    error: ValidationError,
+    keys: Mapping[str, Any],
+    *,
+    origin: str = "Config",
+    text: str = "",
+    given: Sequence[Given] = (),
+) -> str:
     """Returns where the first mistake of a config stands, what is wrong there, and the number of the others.
+
+    keys: the tree of all settings.
 
     Unknown keys come before the keys that are missing for them. A mistake stands in the last option that is about its
     key, else in a line of the text, which comes from `origin`.
     """
     first, *others = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     location = tuple(part for part in first["loc"] if part not in FORMS)
-    mistake = sentence(first, location) + (f" (and {len(others)} more)" if others else "")
+    mistake = sentence(first, keys, location) + (f" (and {len(others)} more)" if others else "")
     is_of_several = first["type"] == "value_error"  # values that do not fit together
     if location[-1:] == ("[key]",):  # the name of a split
         location, is_of_several = location[:-1], False
@@ -79,11 +88,14 @@ def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequ
     return f"{origin}: line {line}: {mistake}" if line else f"{origin}: {mistake}"
 
 
-def sentence(mistake: Mapping[str, Any], location: Location = ()) -> str:
-    """Returns what is wrong with a setting. location: where it stands in a config (): nothing names it here."""
+def sentence(mistake: Mapping[str, Any], keys: Mapping[str, Any], location: Location = ()) -> str:
+    """Returns what is wrong with a setting. location: where it stands in a config (): nothing names it here.
+
+    keys: the tree of all settings.
+    """
     kind, given, context = mistake["type"], mistake["input"], mistake.get("ctx", {})
     if kind in ("extra_forbidden", "invalid_key"):
-        return f"{_dotted(location)}: unknown key{_nearest(location)}"
+        return f"{_dotted(location)}: unknown key{_nearest(location, keys)}"
     if location and location[-1] == "[key]":  # of data.files, the only mapping whose keys the user chooses
         location = location[:-2]
     place = ""
@@ -94,7 +106,7 @@ def sentence(mistake: Mapping[str, Any], location: Location = ()) -> str:
         return f"{subject} {context['error']}".strip()
     if kind == "missing":
         return f"{subject} missing"
-    first = f"{_dotted(location)}.{_known(location)[0]}"
+    first = f"{_dotted(location)}.{_known(location, keys)[0]}"
     must = MUST.get(kind, "be another kind of value").format(**context, first=first).replace("'", "")
     quotes = "; put quotes around it" if kind in ("string_type", "path_type") and isinstance(given, float | int) else ""
     return f"{subject} must {must}, not {_shown(given)}{quotes}".strip()
@@ -110,12 +122,10 @@ def _dotted(location: Location) -> str:
     return ".".join(_shown(part) for part in location)
 
 
-def _nearest(location: Location) -> str:
+def _nearest(location: Location, keys: Mapping[str, Any]) -> str:
     """The key that was meant: one of this name, also as others call it, or a similar one, here or elsewhere."""
-    name, known = str(location[-1]), _known(location[:-1])
-    everywhere = (
-        key for key in _keys(Config().model_dump()) if not key.startswith("data.held_out.")
-    )  # names of splits
+    name, known = str(location[-1]), _known(location[:-1], keys)
+    everywhere = (key for key in _keys(keys) if not key.startswith("data.held_out."))  # names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
     found = (
@@ -126,12 +136,12 @@ def _nearest(location: Location) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else f"; known here: {', '.join(known)}"
 
 
-def _known(location: Location) -> list[str]:
+def _known(location: Location, keys: Mapping[str, Any]) -> list[str]:
     """The keys below a section."""
-    section: Any = Config().model_dump()
+    section: Any = keys
     for key in location:
-        section = section.get(key) if isinstance(section, dict) else None
-    return [*(section if isinstance(section, dict) else FilePair.model_fields)]  # whose splits the user names
+        section = section.get(key) if isinstance(section, Mapping) else None
+    return [*(section if isinstance(section, Mapping) else SIDES)]
 
 
 def _keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -5,10 +5,10 @@ file; imports no torch.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_args
 
 from pydantic import (
     AfterValidator,
@@ -19,10 +19,14 @@ from pydantic import (
     Field,
     PlainValidator,
     Tag,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+
+from transformer_cli.config.mistakes import first_mistake
+from transformer_cli.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -59,9 +63,7 @@ LANGUAGE = "[a-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,9}"
 Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as de or pt-BR")]
 Symbol = Annotated[str, _text(r"[^\s▁]{1,100}", "is not a symbol: up to 100 characters without spaces")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
-Device = Annotated[
-    str, _text(r"auto|cpu|cuda(:\d{1,9})?|mps", "is not a device; choose auto, cpu, cuda, cuda:N or mps")
-]
+Device = Annotated[str, _text(r"auto|cpu|cuda(:\d{1,9})?", "is not a device; choose auto, cpu, cuda or cuda:N")]
 Place = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 OnError = Literal["stop", "blank", "copy", "truncate"]
@@ -408,6 +410,14 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
     initialize_from: Annotated[Place | None, Decides.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
+    watch: Annotated[tuple[Place, ...], Field(strict=False), Decides.PLACE] = ()
+    """with initialize_from, text that is not to be forgotten: files of pairs, or the name of a split of the dataset"""
+    along: Annotated[tuple[Place, ...], Field(strict=False), Decides.PLACE] = ()
+    """with initialize_from, text that makes up half of each epoch, likewise; a file of source sentences is translated
+    by the start"""
+    start_share: Fraction | None = None
+    """with watch, the share of the start's weights in those that training ends with (null: the one with which the
+    losses of both texts have the lowest sum)"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
     a matrix that another part shares with one of them"""
@@ -420,7 +430,7 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Decides.FREE] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[Device, Decides.FREE] = "auto"
-    """auto, cpu, cuda, cuda:N or mps"""
+    """auto, cpu, cuda or cuda:N"""
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
     """on the CPU: shares of a batch that a process computes side by side, each by one thread; they decide the last
     digits of the weights (null: as many as the process has cores, at most 8, when the run begins)"""
@@ -441,6 +451,11 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     def _schedule_fits(self) -> "TrainingConfig":
         if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
+        for key in ("watch", "along"):
+            if getattr(self, key) and self.initialize_from is None:
+                raise ValueError(f"{key}: it is about a run that is trained further; name that with initialize_from")
+        if self.start_share is not None and not self.watch:
+            raise ValueError(f"start_share: {self.start_share} needs text to judge it by; name some with watch")
         unit, number = self.end
         each = self.validate_every if unit == "steps" else None if self.validate_every else 1
         if self.average is not None and each is not None and self.average > (validations := -(-number // each)):
@@ -479,6 +494,14 @@ class DecodingConfig(Section, decides=Decides.FREE):
                 "set beam_size: 1 or sample: false"
             )
         return self
+
+    @property
+    def in_words(self) -> str:
+        """How is searched: "greedy", "beam 6, length penalty 1" or "samples", with what else is not usual."""
+        words = "samples" if self.sample else "greedy"
+        if self.beam_size > 1:
+            words = f"beam {self.beam_size}, length penalty {self.length_penalty:g}"
+        return words + (f", no {self.no_repeat_ngram} tokens twice" if self.no_repeat_ngram else "")
 
 
 class TranslationSettings(DecodingConfig, decides=Decides.FREE):
@@ -522,6 +545,31 @@ class TranslationSettings(DecodingConfig, decides=Decides.FREE):
         if not others.data.get("sample") and n_best > beam_size:
             raise ValueError(f"a beam of {beam_size} does not hold so many; add --beam-size {n_best}")
         return n_best
+
+
+class NamedSettings(TypedDict, total=False):
+    """The fields of TranslationSettings, for checkers of types: what `Translator.with_options` takes by name."""
+
+    beam_size: int
+    length_penalty: float
+    no_repeat_ngram: int
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    precision: Literal["float32", "bfloat16", "auto"]
+    max_tokens: int | None
+    n_best: int
+    scores: bool
+    attention: bool
+    keep_unk: bool
+    on_error: OnError
+    prefix: str | tuple[int, ...]
+    split_sentences: bool
+    hold: bool
+    hold_pattern: str
+    glossary: Mapping[str, str]
 
 
 class Config(Section, decides=Decides.FREE):
@@ -571,6 +619,15 @@ class Config(Section, decides=Decides.FREE):
         if frozen == set(get_args(Part)):
             raise ValueError("training.freeze: every part is frozen, so nothing can be learned; leave one out")
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _mistakes_in_words(cls, given: Any, validate: Any, about: ValidationInfo) -> Any:
+        """A mistake is a ConfigError. The context says where the settings come from, as `first_mistake` takes it."""
+        try:
+            return validate(given)
+        except ValidationError as error:
+            raise ConfigError(first_mistake(error, cls().model_dump(), **(about.context or {}))) from None
 
 
 def fields_that_decide(section: type[Section], *kinds: Decides) -> dict[str, Any]:

@@ -6,7 +6,7 @@ written. Knows characters and tokens, but no formats, no files and no models.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 
@@ -181,6 +181,29 @@ class Builder:
         element = Element(self._length, self._length, inside, 1, [*markup], "", name, is_point, is_seam)
         element.depth += self._elements[inside].depth
         self._elements.append(element)
+
+
+def nested(marks: Sequence[tuple[str, str]], fixed: Collection[str]) -> set[int]:
+    """Returns which of several marks, in their order, are pairs that open and close something, one inside the other.
+
+    marks: the names of what each one opens and closes ("": nothing). fixed: the names of those that are pairs anyway;
+    whatever crosses one of them is none, nor are two others that cross.
+    """
+    found, alive, open_ = set[int](), set[int](), list[int]()
+    last_of: dict[str, int] = {}  # where the last of a name has begun
+    for index, (opens, closes) in enumerate(marks):
+        if opens:
+            open_.append(index)
+            alive.add(index)
+            last_of[opens] = index
+        elif closes:
+            while open_ and (open_[-1] not in alive or (closes in fixed and marks[open_[-1]][0] != closes)):
+                alive.discard(open_.pop())
+            if open_ and marks[open_[-1]][0] == closes:
+                found |= {open_.pop(), index}
+            else:
+                alive.discard(last_of.pop(closes, -1))
+    return found
 
 
 def _around(spaces: Sequence[Span], place: int) -> Span:

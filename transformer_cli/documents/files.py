@@ -9,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer_cli.documents.catalogue import open_catalogue
 from transformer_cli.documents.markup import parse_html
 from transformer_cli.documents.opened import Languages, Opened, decoded
 from transformer_cli.documents.word import open_word
+from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.forms import HTML, refuse_no_text
@@ -62,6 +64,10 @@ def _html(content: bytes, languages: Languages) -> Opened:
 FORMATS = {
     "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), open_word, is_text=False),
+    "xliff": FileFormat(
+        ("a translation file (XLIFF)",), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff
+    ),
+    "po": FileFormat(("a message catalogue (PO)",), (".po", ".pot"), open_catalogue),
 }
 
 

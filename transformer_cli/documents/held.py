@@ -5,10 +5,11 @@ characters of a sentence and of its translation belong to each other. Knows char
 markup.
 """
 
+import html
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,14 +27,26 @@ CLOSING = ".,;:!?…%)]}»”’。、，；：！？）」』】》〉"  # no s
 PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
 
 # No two neighbouring parts match the same character without a bound: the digits after flags do not begin with 0.
-_NUMBERS = r"[-+0#]*(?:(?!0)\d+)?(?:\.\d+)?"
+_NUMBERS = r"[-+0#,(]*(?:(?!0)\d+)?(?:\.\d+)?(?:hh?|ll?|z)?"
 PLACEHOLDERS = re.compile(
-    r"\{\{\{[^{}]{0,100}\}\}\}|\{\{[^{}]{0,100}\}\}|[$%#]?\{[^\s{}]{0,100}\}"  # {{ x }}, ${x}, %{x}, {name}, {0:.2f}
-    rf"|%\(\w+\){_NUMBERS}[a-zA-Z]|%\d+\${_NUMBERS}[a-zA-Z@]"  # %(n)s, %1$s
-    rf"|(?<![\w%])%{_NUMBERS}(?:hh?|ll?|z)?[sdiufFgGxXeEcrp@](?!\w)"  # %s, %5.2f, but not 5%
+    r"\{\{\{[^{}]{0,100}\}\}\}|\{\{[^{}]{0,100}\}\}|\{%[^{}]{0,100}%\}|<%[^<>]{0,100}%>"  # {{ x }}, {% x %}, <%= x %>
+    r"|[$%#]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # ${x}, %{x}, {name}, { $n }, {0:.2f}, $t(key)
+    rf"|%\(\w+\){_NUMBERS}[a-zA-Z]|%\d+\${_NUMBERS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
+    rf"|(?<![\w%])%{_NUMBERS}[sdiufFgGxXeEcrp@](?!\w)"  # %s, %5.2f, but not 5%
     r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
     r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+    r"|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});"  # what may be a character of HTML
+)
+_MESSAGE = (
+    re.compile(  # ICU's {n, plural, one {…} other {…}} and {d, date, short}, Fluent's { $n -> … } and { NUMBER($n) }
+        r"\{\s{0,9}(?:\w{1,50}\s{0,9},\s{0,9}"
+        r"(?:plural|select|selectordinal|choice|number|date|time|spellout|ordinal|duration)\b"
+        r"|\$[\w-]{1,50}\s{0,9}->|[A-Z]{2,20}\()"
+    )
+)
+_BRANCH = re.compile(  # of a message of which there is no more, before its {…}; not "one {a, b}"
+    r"(?:=\d{1,9}|(?:\A|(?<=\})|(?<=\}\s))(?:zero|one|two|few|many|other))\s{0,9}\Z"
 )
 
 
@@ -42,7 +55,7 @@ class Holder:
     """Finds what is held out of a text."""
 
     placeholders: bool = True
-    """whether to hold PLACEHOLDERS: those of programs, and addresses of the web and of mail"""
+    """whether to hold PLACEHOLDERS and messages: those of programs, and addresses of the web and of mail"""
     pattern: str = ""
     """a regular expression for what else is held"""
 
@@ -61,8 +74,11 @@ class Holder:
         found = [_stripped(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
         found = [each for each in found if each[0] < each[1]]
         taken = Taken(text, found)
-        matches = [each.span() for each in PLACEHOLDERS.finditer(text) if self.placeholders]
-        candidates = [(_bracketed(text, *span), span) for span in matches]
+        matches = (
+            [each.span() for each in PLACEHOLDERS.finditer(text) if _is_held(each[0])] if self.placeholders else []
+        )
+        candidates = [[span] for span in sorted(messages(text))] if self.placeholders else []
+        candidates += [[_bracketed(text, *span), span] for span in matches]
         for spans in (*candidates, *([each.span()] for each in re.finditer(STAND_IN, text))):
             if free := next(filter(taken.is_free, spans), None):
                 found.append(taken.take(free))
@@ -72,7 +88,8 @@ class Holder:
         """Returns a text of the same length, in which nothing that is held looks like the end of a sentence."""
         characters = list(text)
         for start, end in self.spans(text):
-            characters[start:end] = "X" * (end - start)
+            entity = html.unescape(text[start:end]) if text[start] == "&" else "X"
+            characters[start:end] = entity[0] * (end - start)
         return "".join(characters)
 
 
@@ -165,7 +182,8 @@ def put_back(
         start = length + len(before)
         now += (((one, end), (start + at, start + at + end - one)) for one, end, at in each.spans)
         written += [before, each.text + right]
-        length, last = start + len(written[-1]), place
+        is_in_word = not each.before and not each.after and source[each.place : each.place + 1] == " "  # 10&nbsp;km
+        length, last = start + len(written[-1]), place + (is_in_word and text[place : place + 1] == " ")
     return "".join([*written, cased(text[last:])]), now
 
 
@@ -212,6 +230,34 @@ def edge_after(edges: Sequence[int], place: int) -> int:
 
 def _leans_left(held: Held, source: str) -> bool:
     return not held.before and is_word(source[max(0, held.place - 1) : held.place])
+
+
+def messages(text: str) -> Iterator[Span]:
+    """Yield where the messages of ICU and of Fluent stand that choose among texts, or say how a value is written.
+
+    One that is in another one comes before it.
+    """
+    opened: list[int] = []
+    for found in re.finditer("[{}]", text):
+        if found[0] == "{":
+            opened.append(found.start())
+        elif opened:
+            start, end = opened.pop(), found.end()
+            branch = _BRANCH.search(text, max(0, start - NEAR), start)
+            if branch and not PLACEHOLDERS.fullmatch(text, start, end):
+                yield branch.start(), end
+            elif _MESSAGE.match(text, start):
+                yield start, end
+
+
+def has_branches(held: str) -> bool:
+    """Whether what is held is a message that chooses among texts, which stay as they are."""
+    return next(messages(held), None) is not None and (held.count("{") > 1 or held[0] != "{" or "->" in held)
+
+
+def _is_held(found: str) -> bool:
+    """Whether a match of PLACEHOLDERS is one: &amp; is, and neither is &x; nor a letter such as &uuml;."""
+    return found[0] != "&" or not (is_word(html.unescape(found)[0]) or html.unescape(found) == found)
 
 
 def _bracketed(text: str, start: int, end: int) -> Span:

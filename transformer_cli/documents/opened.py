@@ -35,11 +35,23 @@ class Opened:
         return self.write([each.render([next(left) for _ in each.blocks]) for each in self.documents])
 
 
-def decoded(content: bytes) -> tuple[str, Callable[[str], bytes]]:
-    """Returns the text of a file, and what writes one in the same encoding. Raises DataError if it is not Unicode."""
-    marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", b"": "utf-8"}
+def decoded(content: bytes, named: str = "utf-8") -> tuple[str, Callable[[str], bytes]]:
+    """Returns the text of a file, and what writes one in the same encoding. Both raise DataError.
+
+    named: the encoding that the file itself says; a mark at its beginning counts more.
+    """
+    marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", b"": named}
     mark, encoding = next((mark, encoding) for mark, encoding in marks.items() if content.startswith(mark))
+    remedy = "save the document in UTF-8"
+
+    def encode(text: str) -> bytes:
+        try:
+            return mark + text.encode(encoding)
+        except UnicodeEncodeError as error:
+            raise DataError(f"{text[error.start]!r} cannot be written in {encoding}; {remedy}") from None
+
     try:
-        return content[len(mark) :].decode(encoding), lambda text: mark + text.encode(encoding)
+        return content[len(mark) :].decode(encoding), encode
     except UnicodeDecodeError as error:
-        raise DataError(f"byte {len(mark) + error.start + 1} is not UTF-8; save the document in UTF-8") from None
+        what = encoding.upper()
+        raise DataError(f"byte {len(mark) + error.start + 1} is not {what}; {remedy}") from None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from transformer_cli.documents.archive import Archive
-from transformer_cli.documents.blocks import Block, Builder, Document, Words, written_parts
+from transformer_cli.documents.blocks import Block, Builder, Document, Words, nested, written_parts
 from transformer_cli.documents.opened import Languages, Opened, decoded
 from transformer_cli.documents.xmltext import Token, cut_xml, escaping_like
 from transformer_cli.errors import DataError
@@ -187,7 +187,7 @@ def _read(to: _Paragraph, token: Token) -> _Kept | None:
 
 def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document) -> Iterator[str | Block]:
     """Yield what stands in a paragraph, between its properties and its end. Its block is added to the document's."""
-    items = _paired(_with_fields(paragraph.items))
+    items = _with_fields(paragraph.items)
     raw = [part for each in items for part in (each.before, *each.raw)] + paragraph.between
     if not has_letter("".join(each.text for each in items)):
         yield from raw
@@ -196,6 +196,7 @@ def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document
     groups: dict[int, list[int]] = {-1: []}  # the texts of each element of a look, by the first one; -1: of no element
     build = Builder(partial(_written, paragraph, items, groups, escape))
     now, group = "", -1
+    pairs = nested([(each.opens, each.closes) for each in items], _CONTAINERS)
     following = [""] * len(items)  # the next characters of text
     for index in reversed(range(len(items) - 1)):
         following[index] = items[index + 1].text[:1] or following[index + 1]
@@ -214,9 +215,9 @@ def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document
             groups.setdefault(group, []).append(index)
             build.text(f"text {index}", each.text)
             last = each.text[-1]
-        elif each.opens:
+        elif each.opens and index in pairs:
             build.open(each.opens, str(index))
-        elif each.closes:
+        elif each.closes and index in pairs:
             build.close(each.closes, str(index))
         elif each.name in _SPACES:
             space = " " if last.strip() and following[index].strip() else ""
@@ -273,32 +274,6 @@ def _with_fields(items: Sequence[_Item]) -> list[_Item]:
             if each.name == "end":
                 begun.pop()
     return found
-
-
-def _paired(items: list[_Item]) -> list[_Item]:
-    """Returns items of which those open and close something that are in pairs, one inside the other."""
-    open_: list[int] = []
-    last_of: dict[str, int] = {}  # where the last of a name has begun
-    for index, each in enumerate(items):
-        if each.opens:
-            open_.append(index)
-            last_of[each.opens] = index
-        elif each.closes:
-            while (
-                open_
-                and items[open_[-1]].opens != each.closes
-                and (each.closes in _CONTAINERS or not items[open_[-1]].opens)
-            ):
-                items[open_.pop()].opens = ""
-            if open_ and items[open_[-1]].opens == each.closes:
-                open_.pop()
-            else:
-                if begun := last_of.pop(each.closes, None):
-                    items[begun].opens = ""
-                each.closes = ""
-    for index in open_:
-        items[index].opens = ""
-    return items
 
 
 def _written(

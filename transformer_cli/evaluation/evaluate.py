@@ -5,9 +5,10 @@ References are scored as they were written: they never pass through the vocabula
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,17 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import DataConfig, DecodingConfig, TranslationSettings
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
-from transformer_cli.errors import DataError
-from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of, sentence_losses
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.evaluation.losses import (
+    Losses,
+    SentenceLosses,
+    corpus_losses_of,
+    say_other_losses,
+    sentence_losses,
+)
 from transformer_cli.evaluation.metrics import (
     METRICS,
+    BleuScore,
     Interval,
     TextScore,
     bleu_of_tokens,
@@ -27,13 +35,14 @@ from transformer_cli.evaluation.metrics import (
     warn_of_form,
 )
 from transformer_cli.runs.provenance import append_result, text_sum
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.run import Run
+from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lengths import Rows
 from transformer_cli.text.lines import out_of_step, read_lines
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translation import Translation
-from transformer_cli.translator import Translator
+from transformer_cli.translator import AnyRun, Translator
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +75,10 @@ class Result:
     """like bleu_interval"""
     chrf_signature: str
     seconds: float
+    brevity_penalty: float
+    """this and the next two are parts of bleu: see BleuScore"""
+    length_ratio: float
+    precisions: list[float]
     further: dict[str, TextScore] = field(default_factory=dict)
     """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
     terms: int = 0
@@ -93,57 +106,89 @@ class ParallelText:
     """one or several, each with a line for each sentence"""
 
 
+@checked
 def evaluate(
-    run: str | Path | Run | None = None,
+    run: AnyRun | None = None,
     *,
-    others: Sequence[str | Path | Run] = (),
-    splits: Sequence[str] = (),
-    files: Sequence[Path] | None = None,
+    others: Iterable[str | Path | Run] = (),
+    splits: str | Iterable[str] = (),
+    files: Sequence[str | Path] | None = None,
+    lists: Sequence[Sequence[str]] | None = None,
     device: str = "auto",
     settings: TranslationSettings | None = None,
     lowercase: bool = False,
-    metrics: str | Sequence[str] = (),
+    metrics: str | Iterable[str] = (),
+    is_kept: bool = True,
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
-) -> Iterator[Judged]:
-    """Judge a run's best checkpoint on splits of its dataset (by default every test set), or on files.
+) -> list[Judged]:
+    """Judge a run's best checkpoint on splits of its dataset (by default every test set), on files or on lists.
 
-    run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. others:
-    further runs, which make an ensemble with it. files: sentences, and one or several files of their references;
-    losses are those of the first. settings: how to translate (None: as the run's config says); too long lines are cut.
-    lowercase: score without case; a lower-cased run is scored so anyway. metrics: which of "chrf++" and "ter" to find,
-    too.
-    Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
-    CheckpointError, ConfigError or DataError when the first result is requested.
+    run: a name under runs_dir, a folder (an exported run's too), an opened run or a Translator, or None for the newest
+    run. others: further runs, which make an ensemble with it. files: sentences, and one or several files of their
+    references; losses are those of the first. lists: the same, as lists of str. settings: how to translate (None: as
+    the run's config, or the Translator, says); too long lines are cut. lowercase: score without case; a lower-cased run
+    is scored so anyway. metrics: which of "chrf++" and "ter" to find, too.
+    is_kept: append each result to the run's evaluations.jsonl, if that can be written.
+    Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
     """
     metrics = further_metrics(metrics)
-    opened, *ensemble = (
-        each if isinstance(each, Run) else Run.open(find_run(each, runs_dir)) for each in (run, *others)
-    )
-    texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
-    translator = Translator(opened, device, others=ensemble)
+    if isinstance(run, Translator) and others:
+        raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
+    opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
+    if files or lists:
+        texts = [read_text(*map(Path, files)) if files else text_of(lists or ())]
+        _warn_of_training_text(opened.config.data, texts[0], data_dir)
+    else:
+        texts = read_splits(opened.config.data, as_list(splits), data_dir)
+    translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
-    search = translator.settings.model_dump(mode="json", include=set(DecodingConfig.model_fields))
+    say_other_code(translator)
+    found = []
     for text in texts:
-        judged = judge(translator, text, lowercase=lowercase, metrics=metrics)
-        led_to_it = {
-            "checkpoint": translator.checkpoints[0],
-            "others": [str(each.folder) for each in ensemble],
-            "decoding": search,
-            "precision": translator.engine.precision(translator.settings),
-            "files": [str(path) for path in files] if files else None,
-        }
-        names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
-        sums = map(text_sum, (text.sources, *text.references))
-        append_result(
-            opened.folder,
-            {**led_to_it, **asdict(judged.result)},
-            device=translator.engine.device,
-            lanes=opened.config.training.lanes,
-            sums=dict(zip(names, sums, strict=True)),
-        )
-        yield judged
+        found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
+        if is_kept:
+            how = {**what_translates(translator), "files": [str(path) for path in files] if files else None}
+            keep(opened, {**how, **asdict(found[-1].result)}, text, translator.engine.device)
+    return found
+
+
+def say_other_code(translator: Translator) -> None:
+    """Warn of each run whose model computes something else than when it was saved. An exported one is not asked."""
+    if not isinstance(translator.engine, CTranslate2Engine):
+        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
+            say_other_losses(model, run.folder / "checkpoints" / name)
+
+
+def what_translates(translator: Translator) -> dict[str, Any]:
+    """Returns what led to translations, as evaluations.jsonl has it."""
+    return {
+        "checkpoint": translator.checkpoints[0],
+        "others": [str(each.folder) for each in translator.runs[1:]],
+        "decoding": translator.settings.model_dump(mode="json", include=set(DecodingConfig.model_fields)),
+        "precision": translator.engine.precision(translator.settings),
+    }
+
+
+def keep(run: Run, result: Mapping[str, Any], text: ParallelText, device: str) -> None:
+    """Append a result, and what led to it, to the run's evaluations.jsonl. device: on which was translated."""
+    names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
+    sums = dict(zip(names, map(text_sum, (text.sources, *text.references)), strict=True))
+    append_result(run.folder, result, device=device, lanes=run.config.training.lanes, sums=sums)
+
+
+def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
+    """Warn of lines of a file that stood in a run's training text, if its dataset is there, in any case or spacing."""
+    try:
+        trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
+    except DataError:
+        return
+    lines = ["".join(line.split()).casefold() for line in text.sources if line.strip()]
+    seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
+    if n_seen := sum(line in seen for line in lines):
+        what = "stood in the training text; a model can learn them by heart, so scores here say less about new text"
+        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", counted(len(lines), "line"), what)
 
 
 def judge(
@@ -151,7 +196,7 @@ def judge(
     text: ParallelText,
     *,
     lowercase: bool = False,
-    metrics: str | Sequence[str] = (),
+    metrics: Iterable[str] = (),
 ) -> Judged:
     """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
 
@@ -179,6 +224,7 @@ def judge(
     warn_of_form(texts, wanted[0], text.name, data.into)
     further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
     bleu, chrf = (further.pop(name) for name in METRICS)
+    assert isinstance(bleu, BleuScore)
     result = Result(
         split=text.name,
         sentences=len(scored),
@@ -194,6 +240,9 @@ def judge(
         chrf_interval=chrf.interval,
         chrf_signature=chrf.signature,
         seconds=round(time.monotonic() - started, 3),
+        brevity_penalty=bleu.brevity_penalty,
+        length_ratio=bleu.length_ratio,
+        precisions=bleu.precisions,
         further=further,
         terms=sum(len(each.terms) for each in translations),
         terms_kept=sum(place is not None for each in translations for _, place in each.terms),
@@ -219,7 +268,7 @@ def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[
     dataset = Dataset.open(find_dataset(data, data_dir))
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
-        raise DataError(f"{dataset.folder} has no test set; name a split, such as --split valid")
+        raise DataError(f"{dataset.folder} has no test set; name a split with --split, such as valid")
     return [ParallelText(name, dataset.text(name, "source"), [dataset.text(name, "target")]) for name in names]
 
 
@@ -236,6 +285,15 @@ def read_text(source: Path | None, *references: Path) -> ParallelText:
         if len(lines) != len(each):
             raise out_of_step(first, target=path)
     return ParallelText(first.name, lines, more) if source else ParallelText(first.name, [], [lines, *more])
+
+
+def text_of(lists: Sequence[Sequence[str]]) -> ParallelText:
+    """Returns sentences and one or more lists of their references. Raises DataError if their lengths differ."""
+    sources, *references = lists
+    if not references or not sources or {len(each) for each in references} != {len(sources)}:
+        lengths = ", ".join(f"{len(each):,}" for each in lists)
+        raise DataError(f"lists: {lengths} lines; give sentences, and as many references in each further list")
+    return ParallelText("lists", sources, references)
 
 
 def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:

@@ -5,11 +5,12 @@ References are scored as they were written: they never pass through a vocabulary
 
 import logging
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transformer_cli.errors import ConfigError
+from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import note
 from transformer_cli.text.reading import main_code
 
@@ -48,43 +49,62 @@ class TextScore:
     score: float
     """from 0 to 100; TER in edits per 100 words of the references, so that less is better"""
     interval: Interval | None
-    """sacreBLEU's bootstrap interval; None for chrF++ and TER, and for more than 10,000 sentences"""
+    """sacreBLEU's bootstrap interval; None for more than 10,000 sentences"""
     signature: str
 
 
+@dataclass(frozen=True)
+class BleuScore(TextScore):
+    """BLEU, and what it is made of: the geometric mean of the precisions, times the brevity penalty."""
+
+    brevity_penalty: float
+    """exp(1 - 1 / length_ratio), or 1 if translations are not shorter than references"""
+    length_ratio: float
+    """how many tokens translations have for each one of the references"""
+    precisions: list[float]
+    """how many of 100 n-grams of 1, 2, 3 and 4 tokens are in the references"""
+
+
 def score_text(
-    texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool, further: Sequence[str] = ()
+    texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool, further: Iterable[str] = ()
 ) -> dict[str, TextScore]:
     """Returns what each of METRICS finds of plain text against raw references, line by line, by its name.
 
     references: one or several, each with a line for each text. language: that of the text, for sacreBLEU's tokeniser.
-    lowercase: whether scores ignore case. further: names of FURTHER_METRICS, whose scores follow, without intervals.
+    lowercase: whether scores ignore case. further: names of FURTHER_METRICS, whose scores follow.
     """
     note("scoring")
     metrics = text_metrics(language=language, lowercase=lowercase, further=further)
-    n_bootstrap = dict.fromkeys(METRICS, RESAMPLES)
+    n_bootstrap = RESAMPLES
     if len(texts) > MOST_FOR_INTERVALS:
         log.warning("%d sentences: no bootstrap interval for more than %d", len(texts), MOST_FOR_INTERVALS)
-        n_bootstrap = {}
+        n_bootstrap = 1
     # sacreBLEU 2.6 takes the mean of chrF's resamples, but those that score 0 are float and the others are float32,
-    # which Python's `statistics` does not mix. It has no argument for this, so the method of this one object changes.
-    f_score = metrics["chrF"]._compute_f_score
-    metrics["chrF"]._compute_f_score = lambda statistics: float(f_score(statistics))
-    found = {}
+    # which Python's `statistics` does not mix. It has no argument for this, so the method of these objects changes.
+    for metric in metrics.values():
+        if f_score := getattr(metric, "_compute_f_score", None):
+            metric._compute_f_score = lambda statistics, f_score=f_score: float(f_score(statistics))
+    found: dict[str, TextScore] = {}
     for name, metric in metrics.items():
-        score = metric.corpus_score(texts, references, n_bootstrap=n_bootstrap.get(name, 1))
-        interval = Interval(float(score._mean), float(score._ci)) if name in n_bootstrap else None
+        score = metric.corpus_score(texts, references, n_bootstrap=n_bootstrap)
+        interval = Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
         found[name] = TextScore(float(score.score), interval, str(metric.get_signature()))
+        if name == "BLEU":
+            found[name] = BleuScore(**vars(found[name]), **_parts(score))
     return found
 
 
-def further_metrics(names: str | Sequence[str]) -> list[str]:
+def _parts(score: Any) -> dict[str, Any]:
+    return {"brevity_penalty": score.bp, "length_ratio": score.ratio, "precisions": score.precisions}
+
+
+def further_metrics(names: str | Iterable[str]) -> list[str]:
     """Returns which of FURTHER_METRICS are named, each once. BLEU and chrF, which are always found, may be named, too.
 
     names: in upper or lower case; a str is one name. Raises ConfigError for a name that no metric has.
     """
     known = [*map(str.lower, METRICS), *FURTHER_METRICS]
-    wanted = {str(name).lower(): name for name in ([names] if isinstance(names, str) else names)}
+    wanted = {str(name).lower(): name for name in as_list(names)}
     if unknown := [name for lower, name in wanted.items() if lower not in known]:
         raise ConfigError(f"no metric {unknown[0]!r}; there are {', '.join(known)}")
     return [name for name in wanted if name in FURTHER_METRICS]
@@ -132,7 +152,7 @@ def bleu_of_tokens(
 
 
 def text_metrics(
-    *, language: str, lowercase: bool, references: Sequence[Sequence[str]] | None = None, further: Sequence[str] = ()
+    *, language: str, lowercase: bool, references: Sequence[Sequence[str]] | None = None, further: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Returns sacreBLEU's metrics of plain text by name: METRICS, and those of FURTHER_METRICS that are asked for.
 

@@ -1,7 +1,7 @@
 """How likely a model finds translations that are given: log-probability, tokens and perplexity of each line."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.errors import DataError
+from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.evaluation.evaluate import is_judged, losses_by
 from transformer_cli.evaluation.losses import perplexity, perplexity_text
+from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.lengths import fits
 from transformer_cli.text.lines import out_of_step, read_lines
 from transformer_cli.text.vocabulary import MARKERS, UNK
-from transformer_cli.translator import Translator
+from transformer_cli.translator import AnyRun, Translator
 
 log = logging.getLogger(__name__)
 
@@ -52,20 +53,25 @@ def score_files(translator: Translator, source: Path, target: Path) -> Iterator[
     return score_pairs(translator, pairs(), names=(str(source), str(target)))
 
 
+@checked
 def score_pairs(
-    translator: Translator, pairs: Iterable[tuple[str, str]], *, names: tuple[str, str] = ("source", "target")
+    run: AnyRun | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
 ) -> Iterator[LineScore]:
     """Yield the score of each sentence and its translation, and log the perplexity of them all.
 
-    Words that the vocabulary lacks are scored as <unk>; a warning counts them. names: what is said of the two sides.
-    Raises DataError for a line that is longer than the model's positions.
+    run: a run's name or folder, or None for the newest; or what is open already. pairs: (sentence, translation), which
+    are read as the scores are. Words that the vocabulary lacks are scored as <unk>; a warning counts them. names: what
+    is said of the two sides. Raises DataError for a line that is longer than the model's positions.
     """
+    translator = Translator.of(run)
     codecs, limit = translator.run.codecs, translator.max_length
     pairs = iter(pairs)
     n_lines = n_tokens = n_words = n_unknown = 0
     total = 0.0
     while chunk := list(islice(pairs, CHUNK)):
         sides = []
+        if wrong := next((each for each in chunk if isinstance(each, str) or len(each) != 2), None):
+            raise ArgumentError(f"score_pairs: pairs: {wrong!r}, where a sentence and its translation are wanted")
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
             encoded = [translator.wording.encode(text, codec) for text in texts]
             for number, line in enumerate(encoded, start=n_lines + 1):
@@ -83,7 +89,7 @@ def score_pairs(
         log_probs[rows], tokens[rows] = -losses.nll, losses.tokens
         for pair, log_prob, count in zip(chunk, log_probs.tolist(), tokens.tolist(), strict=True):
             total += log_prob
-            yield LineScore(*pair, log_prob, count, perplexity(-log_prob / max(count, 1)))
+            yield LineScore(pair[0], pair[1], log_prob, count, perplexity(-log_prob / max(count, 1)))
         n_lines += len(chunk)
         n_tokens += int(tokens.sum())
         n_words += len(split.target.ids)

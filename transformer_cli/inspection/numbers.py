@@ -21,14 +21,16 @@ from torch import Tensor, nn
 from transformer_cli.compute.memory import room_for
 from transformer_cli.decoding.decoder import mean_log_probs
 from transformer_cli.errors import DataError
+from transformer_cli.evaluation.losses import say_other_losses
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.layers import FeedForward, Residual
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
+from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.terminal import table
 from transformer_cli.text.vectors import read_vectors
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.translation import Translation
-from transformer_cli.translator import Translator
+from transformer_cli.translator import AnyRun, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: dict[Kind, str] = {
@@ -128,15 +130,17 @@ class Inspection:
         rows = [(name, " × ".join(map(str, found.shape))) for name, found in self.stages.items()]
         return f"{self.sentence} → {self.translation}\n{table([('stage', 'shape'), *rows])}"
 
+    @checked
     def maps(
-        self, kinds: Iterable[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
+        self, kinds: Kind | Iterable[Kind] = tuple(KINDS), *, layer: int | None = None, heads: int | Sequence[int] = ()
     ) -> list[AttentionMap]:
         """Returns a map for each of these kinds and heads (by default all heads), in one layer (None: the last).
 
         Raises DataError for a layer or head that the model does not have.
         """
         maps = []
-        for kind in dict.fromkeys(kinds):
+        heads = [heads] if isinstance(heads, int) else heads
+        for kind in dict.fromkeys(as_list(kinds)):
             layers = self.attention[kind]
             target_tokens = self.source_tokens if kind == "encoder" else self.target_tokens
             source_tokens = self.target_tokens if kind == "decoder" else self.source_tokens
@@ -251,8 +255,14 @@ class Choice:
     """the likeliest first; what was written need not be among them"""
 
 
-def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
-    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
+@checked
+def inspect_sentence(run: AnyRun | None, sentence: str) -> Inspection:
+    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
+
+    run: a run's name or folder, or None for the newest; or what is open already.
+    """
+    translator = Translator.of(run)
+    say_other_losses(translator.model, translator.run.folder / "checkpoints" / translator.checkpoints[0])
     (translation,) = translator.translations([sentence])
     return inspect_translation(translator, translation)
 

@@ -20,7 +20,8 @@ from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
-from transformer_cli.runs.run import MAY_CHANGE, Facts, Run, find_run, is_exported, write_config, write_identity
+from transformer_cli.runs.run import MAY_CHANGE, Facts, Run, is_exported, write_config, write_identity
+from transformer_cli.system.arguments import checked
 from transformer_cli.system.checked import write_sums
 from transformer_cli.system.files import new_folder, write_text
 from transformer_cli.text.codec import Codecs, WordCodec
@@ -41,9 +42,10 @@ NEVER = -1e4  # the logit of a word without a probability; float16 can hold it
 EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
+@checked
 def export(
-    run: str | Path | None = None,
-    output: Path | None = None,
+    run: str | Path | Run | None = None,
+    output: str | Path | None = None,
     *,
     quantization: str = "float32",
     runs_dir: Path = Path("runs"),
@@ -56,10 +58,10 @@ def export(
     """
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
-    opened = Run.open(find_run(run, runs_dir))
+    opened = Run.named(run, runs_dir)
     library = import_ctranslate2()
     kept = "" if quantization == "float32" else f"-{quantization}"
-    place = output or Path("exports") / f"{opened.folder.resolve().name}{kept}"
+    place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}{kept}"
     facts = Facts(
         run=opened.folder.resolve().name,
         checkpoint=opened.checkpoint("best").name,

@@ -67,7 +67,7 @@ NO_RUN = "no run yet; `tfm train` makes one (or name one)"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
 CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
 POINTERS = ("best", "last", "average")
-RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
+RESTORE = "restore it, or give `tfm train --fresh` to move this run aside and begin anew"
 AGAIN = "restore it, or delete the folder and export the run again"
 NOT_TRAINED = (
     "an exported model, which translates and is judged, but cannot be trained or looked into; name the run that it was "
@@ -153,6 +153,11 @@ class Run:
             check_files(folder)
             config = read_config(folder, identity)
             return Run(folder, config, Codecs.load(folder, config.data), identity)
+
+    @staticmethod
+    def named(run: "str | Path | Run | None", runs_dir: Path = Path("runs")) -> "Run":
+        """Returns a run that is opened, or opens it as `find_run` finds it. Raises as `find_run` and `open` do."""
+        return run if isinstance(run, Run) else Run.open(find_run(run, runs_dir))
 
     def into(self, language: str | None) -> "Run":
         """Returns the run of which each line asks for a language (None: as the run itself says). Raises ConfigError."""

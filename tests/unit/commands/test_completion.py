@@ -21,7 +21,6 @@ def test_completion_offers_every_setting_for_set() -> None:
         (("evaluate", "--run", ""), ["tiny"]),
         (("curves", ""), ["tiny"]),
         (("config", "de"), ["demo", "demo-captions"]),
-        (("config", "--run", ""), ["tiny"]),
         (("train", "--config", "sub"), ["subwords"]),
         (("train", "--config", "configs/"), []),
         (("export", ""), ["tiny"]),

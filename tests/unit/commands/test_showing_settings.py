@@ -24,9 +24,9 @@ def test_config_without_a_name_is_the_file_of_the_checkout(tfm: Tfm, tmp_path: P
 
 
 def test_config_of_a_run_is_what_it_was_trained_with(tfm: Tfm, project: Path, tiny: Run, tmp_path: Path) -> None:
-    code, out, err = tfm("config", "--run", "tiny", cwd=project)
+    code, out, err = tfm("config", "runs/tiny/config.yaml", cwd=project)
     assert (code, err) == (0, "")
-    assert out.startswith("# The settings of runs/tiny\n\nname: tiny ")
+    assert out.startswith("# The settings of runs/tiny/config.yaml\n\nname: tiny ")
     (tmp_path / "again.yaml").write_text(out, encoding="utf-8")
     assert load_config(tmp_path / "again.yaml") == tiny.config
 

@@ -45,7 +45,7 @@ def load(path: Path, text: str, *overrides: str) -> Config:
 def mistake(path: str | Path | None, *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
         load_config(path, overrides)
-    message = str(caught.value)
+    message = caught.value.on_command_line
     assert "\n" not in message
     return message
 
@@ -239,6 +239,8 @@ def test_settings_say_once_what_they_shape() -> None:
         "model.vectors.source",
         "model.vectors.target",
         "training.initialize_from",
+        "training.watch",
+        "training.along",
     }
     resumed = (
         "epochs",
@@ -375,7 +377,7 @@ def test_translation_settings_take_overrides_key_by_key_and_last_what_is_named()
 def test_translation_settings_refuse_other_overrides(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         translation_settings(DecodingConfig(), {}, ["decoding.top_k=3", override])
-    assert str(caught.value).startswith(f"--set {override}: {message}")
+    assert caught.value.on_command_line.startswith(f"--set {override}: {message}")
 
 
 CLASH = "decoding: sample: true draws tokens at random, but a beam of 5 "
@@ -402,4 +404,4 @@ def test_translation_settings_name_a_clash_by_what_was_given(
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         translation_settings(DecodingConfig(**kept), named, overrides)
-    assert str(caught.value).startswith(message)
+    assert caught.value.on_command_line.startswith(message)

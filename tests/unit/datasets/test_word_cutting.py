@@ -9,6 +9,7 @@ from itertools import count, islice
 
 import pytest
 
+from transformer_cli.compute.threads import available_cores
 from transformer_cli.datasets import dataset
 from transformer_cli.datasets.word_corpus import Chunk, cutting
 from transformer_cli.errors import ConfigError, DataError
@@ -44,7 +45,7 @@ def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_needed(
+def test_cutting_chunks_come_in_order_and_no_more_is_read_than_is_needed(
     processes: int, workers: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset, "CHUNK", 4)
@@ -79,6 +80,14 @@ def test_cutting_mistake_of_the_settings_is_told_by_the_worker(workers: list["su
     assert [process.poll() is None for process in workers] == [False, False]
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
+def test_available_cores_are_those_that_this_process_may_use() -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # as taskset does
+    assert available_cores() == 1
+    os.sched_setaffinity(0, cores)
+
+
 def test_cutting_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes]"]) -> None:
     message = (
         r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, "
@@ -94,7 +103,7 @@ def test_cutting_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_however_it_ends_no_worker_stays_and_none_complains(number: signal.Signals, code: int) -> None:
+def test_cutting_that_is_killed_leaves_no_worker_and_no_complaint(number: signal.Signals, code: int) -> None:
     to_all = number == signal.SIGINT  # as a terminal sends Ctrl-C
     process = subprocess.Popen(
         [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

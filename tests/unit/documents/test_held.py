@@ -26,6 +26,7 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
         (Held(3, "X", "", " "), "aX dog red."),  # leans on ein
         (Held(0, "X", "", " "), "X a dog red."),
         (Held(16, "X", " ", ""), "a dog red. X"),
+        (Held(3, "X", "", ""), "aXdog red."),  # instead of a space
     ],
 )
 def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Held, expected: str) -> None:
@@ -71,7 +72,17 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
         ),
         ("„{a}“, '{b}'{c}' \"%s\" [{d}) f({e})", ["„{a}“", "'{b}'", "{c}", '"%s"', "{d}", "({e})"]),
         ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
-        ("{a, b} @you www. http:// 100 %", []),
+        (
+            "{ $n }, %{ n }, %2$,d, %1$,.2f, %1$lld, $t(a.b, {c})",
+            ["{ $n }", "%{ n }", "%2$,d", "%1$,.2f", "%1$lld", "$t(a.b, {c})"],
+        ),
+        ("a &amp; b&nbsp;c &#8222;d <%= e %> {% f %}", ["&amp;", "&nbsp;", "&#8222;", "<%= e %>", "{% f %}"]),
+        (
+            "{n, plural, =0 {a} other {# {b}}} c {d, date, short} { $n -> [one] e } { NUMBER($n) }",
+            ["{n, plural, =0 {a} other {# {b}}}", "{d, date, short}", "{ $n -> [one] e }", "{ NUMBER($n) }"],
+        ),
+        ("{{n, plural, =0 {a b}} und =0 {a b} other {# c}", ["{n, plural, =0 {a b}}", "=0 {a b}", "other {# c}"]),
+        ("{a, b} @you www. http:// 100 % 3:1 Uhr:morgens C:\\n R&B; AT&T; F&uuml;r &x1; (%) one {a, b}", []),
     ],
 )
 def test_holder_finds_placeholders_and_addresses_of_a_text(text: str, expected: list[str]) -> None:
@@ -85,13 +96,28 @@ def test_holder_pattern_goes_first_and_one_that_is_none_is_an_error() -> None:
         Holder(pattern="(")
 
 
-SPANS = ["{a}", "{0}", "{{ b }}", "%s", "%(n)s", "%1$s", "${c}", "https://x.org/d(e)", "#d. Ein", "e.f@g.org", "\ufdd0"]
+SPANS = [
+    "{a}",
+    "{ $a }",
+    "&amp;",
+    "{n, plural, other {# a}}",
+    "{0}",
+    "{{ b }}",
+    "%s",
+    "%(n)s",
+    "%1$s",
+    "${c}",
+    "https://x.org/d(e)",
+    "#d. Ein",
+    "e.f@g.org",
+    "\ufdd0",
+]
 
 
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from([*SPANS, "Hund", "Ein", "läuft", "EIN HUND", ",", ".", "(", "😀", "\n"]), max_size=14))
 @pytest.mark.parametrize("split", [False, True])
-def test_what_is_held_comes_back_exactly_once(
+def test_translations_held_spans_come_back_exactly_once(
     translator: Translator, by_subwords: Translator, split: bool, words: list[str]
 ) -> None:
     lines = " ".join(words).split("\n")

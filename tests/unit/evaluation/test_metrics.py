@@ -131,12 +131,28 @@ def test_chrf_with_words_and_ter_are_those_of_sacrebleus_command_line(tmp_path: 
     for name, lines in (("texts", texts), ("references", references)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     found = score_text(texts, references, language="en", lowercase=False, further=["chrf++", "ter"])
-    words = [sys.executable, "-m", "sacrebleu", "references", "-i", "texts", "-m", "chrf", "ter", "-w", "6"]
+    words = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        "references",
+        "-i",
+        "texts",
+        "-m",
+        "chrf",
+        "ter",
+        "-w",
+        "6",
+        "--confidence",
+    ]
     told = subprocess.run(
-        [*words, "--chrf-word-order", "2"], cwd=tmp_path, check=True, capture_output=True, text=True
+        [*words, "--chrf-word-order", "2", "--confidence"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout
     for each, line in zip((found["chrf++"], found["ter"]), json.loads(told), strict=True):
         assert (f"{each.score:.6f}", each.signature) == (f"{line['score']:.6f}", line["signature"])
+        assert each.interval
+        interval = line["confidence_mean"], line["confidence_var"]
+        assert (each.interval.mean, each.interval.half_width) == pytest.approx(interval, abs=1e-5)
 
 
 def test_two_references_score_as_by_sacrebleus_command_line(tmp_path: Path) -> None:

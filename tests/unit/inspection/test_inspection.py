@@ -15,7 +15,6 @@ from transformer_cli.inspection.numbers import (
     Inspection,
     attend_over_words,
     inspect_sentence,
-    inspect_translation,
 )
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.layout import Padded
@@ -100,19 +99,6 @@ def test_repetitions_are_the_same_vector_only_without_positions(inspection: Insp
             assert cosine < 0.999
 
 
-def test_inspect_translation_is_of_what_was_translated(translator: Translator) -> None:
-    translator = translator.with_options(on_error="truncate", keep_unk=True, max_tokens=3)
-    sentence = "Babo " * 15
-    (translation,) = translator.translations([sentence])
-    inspection = inspect_translation(translator, translation)
-    assert inspection.sentence == sentence
-    assert inspection.translation == translation.text
-    assert inspection.source_tokens == ["<sos>", *["babo"] * 14, "<eos>"]
-    assert inspection.target_tokens == ["<sos>", *translation.tokens]
-    assert len(translation.tokens) == 3
-    assert inspect_sentence(translator, sentence).source_tokens == inspection.source_tokens
-
-
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
     maps = inspection.maps()
     assert [(each.kind, each.layer, each.head) for each in maps] == [
@@ -161,15 +147,9 @@ def test_attend_over_words_equals_attention_written_out(vectors: str, is_scaled:
     for ours, theirs in ((found.scores, scores), (found.weights, weights), (found.context, context)):
         assert_close(ours, torch.tensor(theirs, dtype=torch.float64))
     assert found.vectors.tolist() == [VECTORS[word] for word in found.words]
-
-
-def test_attend_over_words_query_has_its_rows_alone(vectors: str) -> None:
-    every = attend_over_words("the cat sat the", vectors)
-    one = attend_over_words("the cat sat the", vectors, query="THE")
-    assert (one.words, one.positions) == (every.words, [0, 3])
-    for name in ("scores", "weights", "context"):
-        assert torch.equal(getattr(one, name), getattr(every, name)[[0, 3]])
-    assert torch.equal(one.vectors, every.vectors)
+    asked = attend_over_words("the cat sat the", vectors, query="THE", is_scaled=is_scaled)
+    assert (asked.words, asked.positions) == (found.words, [0, 3])
+    assert all(getattr(asked, name).equal(getattr(found, name)[[0, 3]]) for name in ("scores", "weights", "context"))
 
 
 def test_attend_over_words_takes_a_words_spelling_or_else_another(

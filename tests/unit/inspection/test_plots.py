@@ -1,6 +1,6 @@
 """Learning curves and attention: what is drawn, not how it looks."""
 
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from transformer_cli.errors import DataError
 from transformer_cli.inspection import plots
 from transformer_cli.inspection.numbers import Inspection, WordAttention
 from transformer_cli.inspection.plots import draw_attention, draw_curves, draw_inspection, draw_words, drawing, save
@@ -71,26 +70,6 @@ def test_draw_curves_of_several_runs_gives_each_its_look() -> None:
     assert len(boxes) == 3
     assert max(box.x1 for box in boxes) <= legend.x0  # beside the plots
     assert_nothing_is_cut_off_or_of_another_size(drawn)
-
-
-@pytest.mark.parametrize("losses", [[3.0], [15.0, 8.0, 3.0], [2.0] * 200], ids=str)
-def test_draw_curves_ticks_are_whole_epochs_and_apart(losses: list[float]) -> None:
-    drawn = laid_out(draw_curves({"mine": history(*losses)}))
-    for axes in drawn.axes:
-        ticks = axes.get_xticks()
-        assert len(ticks) > 0
-        assert all(tick == round(tick) for tick in ticks)
-    perplexity = drawn.axes[1]
-    labels = [label for label in perplexity.get_yticklabels() if label.get_text()]
-    assert labels
-    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
-    assert all(lower.y1 <= upper.y0 for lower, upper in pairwise(boxes))
-
-
-@pytest.mark.parametrize("name", ["x.jpg", "x", ".png", "x.png.gz"])
-def test_save_refuses_another_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=r"not the name of a picture .* end in \.svg, \.pdf or \.png"):
-        save(Figure(), tmp_path / name)
 
 
 SOURCE = ["<sos>", "ein", "$x$", "_", "ein", "donaudampfschifffahrtsgesellschaft", "<eos>"]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from oracles.small import SMALL, SOURCE, TARGET
 from oracles.variants import VARIANTS
-from small_model import SMALL, SOURCE, TARGET
 from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer

@@ -2,7 +2,7 @@
 
 import torch
 
-from small_model import SMALL
+from oracles.small import SMALL
 from transformer_cli.model.loss import sum_by_row, token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import PAD

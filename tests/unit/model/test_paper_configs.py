@@ -23,7 +23,7 @@ def load(name: str) -> Config:
     ("name", "layers", "d_model", "d_ff", "heads", "dropout", "label_smoothing"),
     [("paper-base", 6, 512, 2048, 8, 0.1, 0.1), ("paper-big", 6, 1024, 4096, 16, 0.3, 0.1)],
 )
-def test_paper_configs_have_the_shapes_of_table_3(
+def test_paper_configs_have_the_shapes_of_table_3_and_the_parts_of_section_3(
     name: str, layers: int, d_model: int, d_ff: int, heads: int, dropout: float, label_smoothing: float
 ) -> None:
     config = load(name)
@@ -33,11 +33,6 @@ def test_paper_configs_have_the_shapes_of_table_3(
     assert d_model // heads == 64  # d_k and d_v of both models
     assert (model.dropout, model.attention_dropout, model.feed_forward_dropout) == (dropout, 0.0, 0.0)
     assert config.training.label_smoothing == label_smoothing
-
-
-@pytest.mark.parametrize("name", BOTH)
-def test_paper_configs_have_the_parts_of_section_3(name: str) -> None:
-    model = load(name).model
     assert (model.norm, model.final_norm, model.activation) == ("post", False, "relu")
     assert (model.positions, model.scale_embeddings, model.tie_embeddings) == ("sinusoidal", True, "all")
     assert model.embedding_init == "normal"  # as the paper's own code does

@@ -1,13 +1,21 @@
-"""By what a run was made: run.json says it, and so do its weights and `tfm runs --json`."""
+"""By what a run was made, in run.json, its weights and `tfm runs --json`; and what evaluations found."""
 
 import hashlib
 import json
+import shutil
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
+from typing import Any
 
+import pytest
+
+from transformer_cli.config.schema import TranslationSettings
+from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.runs.listing import list_runs
-from transformer_cli.runs.provenance import text_sum
+from transformer_cli.runs.provenance import append_result, last_result, text_sum
 from transformer_cli.runs.run import Run
 
 PACKAGES = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
@@ -25,7 +33,7 @@ def test_run_json_names_versions_and_sums_of_the_text_and_so_does_the_list_of_ru
     assert next(run.provenance for run in list_runs(workspace / "runs") if run.name == "tiny") == found
 
 
-def test_the_weights_say_what_run_json_says_without_the_date_and_the_threads(workspace: Path) -> None:
+def test_provenance_in_the_weights_is_that_of_run_json_without_date_and_threads(workspace: Path) -> None:
     run = Run.open(workspace / "runs/tiny")
     content = (run.checkpoint("best") / "model.safetensors").read_bytes()
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -34,6 +42,62 @@ def test_the_weights_say_what_run_json_says_without_the_date_and_the_threads(wor
     assert kept == {key: provenance[key] for key in provenance if key not in ("date", "threads")}
 
 
-def test_the_sum_of_lines_is_that_of_a_file_of_them(tmp_path: Path) -> None:
+def test_text_sum_of_lines_is_that_of_a_file_of_them(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Ein Haus.\n\nä\n", encoding="utf-8")
     assert text_sum(["Ein Haus.", "", "ä"]) == hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()
+
+
+# Evaluations
+
+
+def kept(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text("utf-8").split("\n")[:-1]]
+
+
+def test_evaluations_get_a_line_for_every_judged_text(workspace: Path, corpus: Path) -> None:
+    folder = workspace / "runs/tiny"
+    (folder / "evaluations.jsonl").unlink(missing_ok=True)
+    judged = list(evaluate(folder, splits=["valid", "test"], data_dir=workspace / "data"))
+    files = (corpus / "test.de", corpus / "test.en")
+    judged += evaluate(folder, files=files)
+    lines = kept(folder)
+    assert [(line["split"], line["files"]) for line in lines] == [
+        ("valid", None),
+        ("test", None),
+        ("test.de", [str(path) for path in files]),
+    ]
+    run = Run.open(folder)
+    for line, each in zip(lines, judged, strict=True):
+        assert asdict(each.result).items() <= line.items()
+        assert (line["version"], line["checkpoint"]) == (version("transformer-cli"), run.checkpoint("best").name)
+        assert line["decoding"] == run.config.decoding.model_dump(mode="json")
+        assert line["precision"] == "float32"
+        age = datetime.now(timezone.utc) - datetime.fromisoformat(line["date"])
+        assert timedelta(0) <= age < timedelta(minutes=5)
+
+
+def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
+    workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run.open(workspace / "runs/tiny")
+    (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
+    (run.folder / "evaluations.jsonl").mkdir()
+    append_result(run.folder, {"bleu": 1.0}, device="cpu", lanes=None)
+    assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
+
+
+def test_evaluate_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
+    folder = workspace / "runs/tiny"
+    other = shutil.copytree(folder, workspace / "runs/other")
+    settings = TranslationSettings(beam_size=2)
+    (judged,) = evaluate(folder, others=[other], settings=settings, data_dir=workspace / "data")
+    last = kept(folder)[-1]
+    assert (last["others"], last["decoding"]["beam_size"]) == ([str(other)], 2)
+    assert last["bleu"] == judged.result.bleu
+
+
+@pytest.mark.parametrize("content", ["", "[]\n", "{\n", '{"bleu": "high", "others": []}\n', "\ufffe\n", "null"])
+def test_last_result_passes_over_what_is_no_evaluation(tmp_path: Path, content: str) -> None:
+    assert last_result(tmp_path) is None
+    (tmp_path / "evaluations.jsonl").write_text(content, encoding="utf-8")
+    assert last_result(tmp_path) is None

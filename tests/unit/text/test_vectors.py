@@ -1,11 +1,9 @@
 """Word vectors: every kind of file, which words are taken, what is wrong with a file, and what needs gensim."""
 
 import gzip
-import hashlib
 import json
 import sys
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from urllib.error import URLError
 
@@ -74,19 +72,18 @@ def test_read_vectors_lower_cased_words_take_an_exact_match_or_else_the_first_of
     assert vectors.n_other_case == 1
 
 
-def test_read_vectors_word_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "v.txt", b"hund 1 2 3\nhund 4 5 6\nhund seven\nl\xe4uft 4 5 6\nder 7 8 9\n")
-    assert numbers(read(path, lowercase=True)) == {"hund": [1, 2, 3], "der": [7, 8, 9]}  # of hund the first
-
-
-def test_read_vectors_word_with_spaces_is_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "v.txt", "läuft 1 2 3\nder name@domain.com 1 2 3\nder . . 4 5 6\n 7 8 9\nder 1 1 1\n")
-    assert numbers(read(path)) == {"läuft": [1, 2, 3], "der": [1, 1, 1]}
-
-
-def test_read_vectors_only_wanted_lines_are_parsed(tmp_path: Path) -> None:
-    path = write(tmp_path / "v.txt", "5 3\nhaus 1 x 3\nhund 1 2 3\nkind\nbaum 1 2\nweg nan 1 2\n")
-    assert numbers(read(path)) == {"hund": [1, 2, 3]}
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"hund 1 2 3\nhund 4 5 6\nl\xe4uft 4 5 6\nder 7 8 9\n", {"hund": [1, 2, 3], "der": [7, 8, 9]}),  # not UTF-8
+        ("hund 1 2 3\nder name@domain.com 1 2 3\nder . . 4 5 6\n 7 8 9\n", {"hund": [1, 2, 3]}),  # words with spaces
+        ("5 3\nhaus 1 x 3\nhund 1 2 3\nkind\nbaum 1 2\nweg nan 1 2\n", {"hund": [1, 2, 3]}),  # damage that nobody wants
+    ],
+)
+def test_read_vectors_leaves_out_what_is_not_wanted_or_no_word(
+    tmp_path: Path, content: str | bytes, found: dict[str, list[int]]
+) -> None:
+    assert numbers(read(write(tmp_path / "v.txt", content))) == found
 
 
 @pytest.mark.parametrize(
@@ -115,15 +112,6 @@ def test_read_vectors_file_without_vectors_is_refused(tmp_path: Path, content: s
     path = write(tmp_path / "v.gz", content)
     with pytest.raises(DataError, match=f"^{path}: {problem}"):
         read(path)
-
-
-def test_read_vectors_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    for name in ("none.txt", "none.bin", "none.gz"):
-        with pytest.raises(DataError, match=rf"^{tmp_path / name}: cannot be read: No such file"):
-            read(tmp_path / name)
-    (tmp_path / "half.gz").write_bytes(gzip.compress(PLAIN.encode())[:-3])
-    with pytest.raises(DataError, match=rf"^{tmp_path / 'half.gz'}: not a whole gzip file"):
-        read(tmp_path / "half.gz")
 
 
 def test_read_vectors_holds_only_the_wanted_words_and_lines_of_any_length(tmp_path: Path) -> None:
@@ -206,23 +194,14 @@ class TestNames:
     ) -> None:
         from gensim import downloader
 
-        content = gzip.compress(PLAIN.encode())
-        known = {"file_name": "glove-far-3.gz", "parts": 1, "checksum": hashlib.md5(content).hexdigest()}
-        list_of_names = json.dumps({"models": {"glove-far-3": known}, "corpora": {}})
-        (folder / "information.json").write_text(list_of_names, encoding="utf-8")
+        def load(name: str, return_path: bool) -> str:
+            print("100.0%")  # noqa: T201 (as gensim does)
+            assert return_path  # else it runs code that it has downloaded
+            return str(write(folder / "far.gz", PLAIN))
 
-        def fetch(address: str, path: str, reporthook: Callable[[int, int, int], None] | None = None) -> None:
-            Path(path).write_bytes(content)
-            if reporthook:
-                reporthook(1, len(content), len(content))
-
-        monkeypatch.setattr(downloader.urllib, "urlretrieve", fetch)
-        for _ in range(2):  # fetched, and found where it was put
-            assert list(read_vectors("glove-far-3", WORDS, lowercase=False).found) == ["läuft", "der"]
-            monkeypatch.delattr(downloader.urllib, "urlretrieve", raising=False)
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert "100.0%" in err
+        monkeypatch.setattr(downloader, "load", load)
+        assert list(read_vectors("glove-absent-3", WORDS, lowercase=False).found) == ["läuft", "der"]
+        assert capsys.readouterr() == ("", "100.0%\n")
 
     @pytest.mark.parametrize("name", ["glove-tiny-4", "text8"])
     def test_read_vectors_by_unknown_name_lists_the_known(self, name: str) -> None:

@@ -117,10 +117,13 @@ def test_average_after_patience_takes_the_epochs_there_are(train_tiny: TrainTiny
     assert found.epochs == [1, 2]
 
 
-def test_average_lacking_the_weights_of_an_epoch_names_them(
-    averaged: Run, train_tiny: TrainTiny, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "epochs"), [("validation-0005/model.safetensors", 6), ("average-0000020/average.json", 5)]
+)
+def test_average_damaged_file_that_it_needs_is_named(
+    averaged: Run, train_tiny: TrainTiny, tmp_path: Path, name: str, epochs: int
 ) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
-    shutil.rmtree(tmp_path / "tiny/checkpoints/validation-0005")
-    with pytest.raises(CheckpointError, match=r"validation-0005/model.safetensors: missing; restore it"):
-        train_tiny(tmp_path, *AVERAGING, "training.epochs=6")
+    (tmp_path / "tiny/checkpoints" / name).write_text("[]", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=f"{name}: damaged: .*; restore it"):
+        train_tiny(tmp_path, *AVERAGING, f"training.epochs={epochs}")

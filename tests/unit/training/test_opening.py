@@ -13,7 +13,9 @@ from kinds import TrainTiny
 from outcomes import power_cut
 from transformer_cli.compute.devices import choose_lanes, choose_precision
 from transformer_cli.compute.world import ALONE
-from transformer_cli.config.load import load_config
+from transformer_cli.config.load import dump_config, load_config
+from transformer_cli.config.schema import Config
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.training.opening import Here, ReadyToTrain, open_run
@@ -59,9 +61,6 @@ def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[
     return open_with
 
 
-# What is missing, and what is then said
-
-
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
@@ -85,7 +84,7 @@ def test_open_run_that_lacks_a_file_is_refused_and_left_as_it_is(
         go_on(train_tiny, folder)
     message = message.replace("FOLDER", str(folder))
     assert str(refused.value).startswith(f"{folder}{message}")
-    assert str(refused.value).endswith("restore it, or give `tfm train` --fresh to move this run aside and begin anew")
+    assert str(refused.value).endswith("restore it, or give `tfm train --fresh` to move this run aside and begin anew")
     assert "\n" not in str(refused.value)
     assert contents(folder) == before
 
@@ -105,18 +104,12 @@ def test_train_run_killed_before_its_picture_is_drawn_when_asked_again(train_tin
     assert {name for name in contents(run.folder) if name not in before} == {"curves.png"}
 
 
-# What is simply begun
-
-
 def test_open_run_that_was_never_saved_begins_with_any_settings(train_tiny: TrainTiny, tmp_path: Path) -> None:
     with power_cut(tmp_path, "step-0000002"):
         train_tiny(tmp_path, *STUCK, "training.seed=7")
     assert ((tmp_path / "tiny/run.json").is_file(), is_new(tmp_path / "tiny")) == (True, True)
     again = train_tiny(tmp_path, *STUCK, "training.epochs=1")
     assert (len(again.history()), again.config.training.seed, is_new(again.folder)) == (1, 0, False)
-
-
-# Which settings a run keeps, and which may change
 
 
 def test_open_run_new_keeps_its_dataset_and_precision(opened: Open, project: Path, tmp_path: Path) -> None:
@@ -187,9 +180,7 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
     with pytest.raises(ConfigError) as refused, opened(folder, "training.epochs=3", change):
         pass
     assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
-    assert ": give the old ones to go on, --set name=tiny-2 to train another run, or --fresh to mo" in str(
-        refused.value
-    )
+    assert ": give the old ones to go on, name=tiny-2 to train another run, or fresh=True to mo" in str(refused.value)
     without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
     assert without_lock == before
 
@@ -197,7 +188,7 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
 def test_open_run_with_other_settings_offers_a_free_name(opened: Open, folder: Path) -> None:
     for taken in ("tiny-2", "tiny-4"):
         folder.with_name(taken).mkdir()
-    with pytest.raises(ConfigError, match="--set name=tiny-3 to train"), opened(folder, "training.seed=1"):
+    with pytest.raises(ConfigError, match="name=tiny-3 to train"), opened(folder, "training.seed=1"):
         pass
 
 
@@ -205,9 +196,6 @@ def test_open_run_that_was_renamed_goes_on(opened: Open, folder: Path) -> None:
     renamed = folder.rename(folder.with_name("renamed"))
     with opened(renamed, "training.epochs=3", "name=renamed") as run:
         assert Run.open(renamed).config.name == run.run.config.name == "renamed"
-
-
-# What else is refused
 
 
 def test_open_run_without_a_dataset_leaves_nothing(opened: Open, tmp_path: Path) -> None:
@@ -221,3 +209,97 @@ def test_open_run_by_link_and_by_name_share_a_lock(opened: Open, folder: Path) -
     folder.symlink_to(real)
     with opened(folder, fresh=True), pytest.raises(ConfigError, match="is being trained"), opened(folder):
         pass
+
+
+# A project's folder may be moved: what stands in the files counts, not where they are
+
+
+SPLITS = [f"{split}.{language}" for split in ("train", "valid", "test") for language in ("de", "en")]
+WAS_CHANGED = r" was made before the text of data\.files was changed; give "
+
+
+@pytest.fixture
+def moved(corpus: Path, project: Path, tmp_path: Path) -> Path:
+    """The corpus, the data and the runs, all of them elsewhere."""
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(corpus, folder)
+    shutil.copytree(project / "runs", folder / "runs")
+    shutil.copytree(project / "data", folder / "data")
+    return folder
+
+
+def config(folder: Path) -> Config:
+    return load_config(folder / "tiny.yaml")
+
+
+def resume(folder: Path, config: Config) -> AbstractContextManager[ReadyToTrain]:
+    return open_run(folder / "runs/tiny", config, Here(torch.device("cpu"), folder / "data"), fresh=False)
+
+
+def test_moved_project_goes_on(moved: Path) -> None:
+    with resume(moved, config(moved)) as opened:
+        assert opened.run.config.data.files == config(moved).data.files
+        assert Run.open(moved / "runs/tiny").config == opened.run.config
+    with resume(moved, load_config(moved / "runs/tiny/config.yaml")):  # its own config, which it has written anew
+        pass
+
+
+def test_moved_run_without_its_text_goes_on(moved: Path) -> None:
+    for name in SPLITS:
+        (moved / name).unlink()
+    with resume(moved, config(moved)):
+        pass
+
+
+@pytest.mark.parametrize("change", ["other text", "another name"])
+def test_moved_run_with_another_text_is_refused(moved: Path, change: str) -> None:
+    path = moved / "train.en"
+    if change == "other text":
+        path.write_bytes(path.read_bytes() + b"One more.\n")
+    else:
+        text = (moved / "tiny.yaml").read_text(encoding="utf-8")
+        (moved / "tiny.yaml").write_text(text.replace("target: train.en", "target: other.en"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=WAS_CHANGED), resume(moved, config(moved)):
+        pass
+
+
+def test_moved_run_whose_text_was_changed_there_is_refused(moved: Path) -> None:
+    with resume(moved, config(moved)):  # which takes the new places into its own config
+        pass
+    for side in ("de", "en"):
+        path = moved / f"train.{side}"
+        path.write_bytes(path.read_bytes() + b"One more.\n")
+    make_dataset(config(moved), data_dir=moved / "data")
+    with pytest.raises(ConfigError, match=WAS_CHANGED), resume(moved, config(moved)):
+        pass
+    pinned = load_config(moved / "runs/tiny/config.yaml")
+    with resume(moved, pinned):
+        pass
+    shutil.rmtree(moved / "runs/tiny")
+    with pytest.raises(ConfigError, match=r"changed; take data\.fingerprint out "), resume(moved, pinned):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [("gone/a.vec", "new/a.vec", True), ("left/a.vec", "new/a.vec", False), ("glove-100", "glove-200", False)],
+)
+def test_moved_vectors_are_the_same_file_unless_the_old_one_is_left(
+    moved: Path, before: str, now: str, same: bool
+) -> None:
+    def with_vectors(config: Config, name: str) -> Config:
+        where = str(moved / name) if "/" in name else name
+        vectors = config.model.vectors.model_copy(update={"source": where})
+        return config.model_copy(update={"model": config.model.model_copy(update={"vectors": vectors})})
+
+    run = Run.open(moved / "runs/tiny")
+    (run.folder / "config.yaml").write_text(dump_config(with_vectors(run.config, before)), encoding="utf-8")
+    (moved / "left").mkdir()
+    (moved / "left/a.vec").touch()
+    wanted = with_vectors(config(moved), now)
+    if same:
+        with resume(moved, wanted) as opened:
+            assert opened.run.config.model.vectors == wanted.model.vectors
+    else:
+        with pytest.raises(ConfigError, match=r"other settings \(model\.vectors\.source"), resume(moved, wanted):
+            pass

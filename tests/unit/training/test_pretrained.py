@@ -140,24 +140,16 @@ def test_vectors_of_both_sides_may_be_one_frozen_matrix(corpus: Path, tmp_path: 
 
 
 def test_vectors_that_do_not_fit_leave_the_old_run_in_place(
-    workspace: Path, corpus: Path, tiny: Run, tmp_path: Path
+    train_tiny: TrainTiny, workspace: Path, tiny: Run, tmp_path: Path
 ) -> None:
-    def begin(path: Path) -> None:
-        config = load_config(corpus / "tiny.yaml", [f"model.vectors.source={path}"])
-        train(config, data_dir=workspace / "data", runs_dir=workspace / "runs", fresh=True)
-
-    narrow, foreign = tmp_path / "narrow.vec", tmp_path / "foreign.vec"
-    write_vectors(narrow, words_of(tiny.codecs.source), size=7)
-    message = (
-        f"^model.vectors.source: {narrow} has 7 numbers per word, but model.d_model is 32; set model.d_model: 7, or"
-    )
-    with pytest.raises(ConfigError, match=message):
-        begin(narrow)
-    foreign.write_text(f"chien {'1 ' * D_MODEL}\n", encoding="utf-8")
-    message = rf"^{foreign}: not one of the \d+ words of the source vocabulary; choose vectors of its language"
-    with pytest.raises(DataError, match=message):
-        begin(foreign)
-    with pytest.raises(DataError, match=rf"^{tmp_path / 'none.vec'}: cannot be read"):
-        begin(tmp_path / "none.vec")
+    write_vectors(tmp_path / "narrow.vec", words_of(tiny.codecs.source), size=7)
+    (tmp_path / "foreign.vec").write_text(f"chien {'1 ' * D_MODEL}\n", encoding="utf-8")
+    for name, said in (
+        ("narrow.vec", r" has 7 numbers per word, but model\.d_model is 32; set model\.d_model: 7, or"),
+        ("foreign.vec", r": not one of the \d+ words of the source vocabulary; choose vectors of its language"),
+        ("none.vec", ": cannot be read"),
+    ):
+        with pytest.raises((ConfigError, DataError), match=f"{tmp_path / name}{said}"):
+            train_tiny(workspace / "runs", f"model.vectors.source={tmp_path / name}", fresh=True)
     assert [folder.name for folder in (workspace / "runs").glob("tiny*")] == ["tiny"]
     assert Run.open(workspace / "runs/tiny").has_checkpoint("best")

@@ -1,0 +1,106 @@
+"""Writes docs/python.md anew from the docstrings of what Python offers; its own words and its examples stay.
+
+python scripts/python_page.py
+
+Below a heading that is a public name stand its call, its docstring, and of a class its fields and methods; then the
+example, a block ```python, which is kept, with the comment before it. Other sections are kept as they are.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+import transformer_cli
+
+PAGE = Path(__file__).parents[1] / "docs/python.md"
+SECTION = re.compile(r"^## ", re.MULTILINE)
+EXAMPLE = re.compile(r"^(?:<!--(?:(?!-->).)*-->\n)?```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+WIDTH = 120
+
+
+def as_page(text: str) -> str:
+    """Returns a page with what the docstrings say now. Raises ValueError for a public name without a section."""
+    first, *sections = SECTION.split(text)
+    titles = [section.partition("\n")[0] for section in sections]
+    if missing := transformer_cli._HOME.keys() - set(titles):
+        raise ValueError(f"{PAGE.name} lacks sections: {', '.join(sorted(missing))}")
+    written = [
+        f"{title}\n\n{_about(title)}{_kept(section)}" if title in transformer_cli._HOME else section
+        for title, section in zip(titles, sections, strict=True)
+    ]
+    return "## ".join([first, *written])
+
+
+def examples(text: str) -> dict[str, str]:
+    """Returns the examples of a page by the titles of their sections, in order."""
+    sections = {section.partition("\n")[0]: section for section in SECTION.split(text)}
+    found = {title: "".join(EXAMPLE.findall(section)) for title, section in sections.items()}
+    return {title: program for title, program in found.items() if program}
+
+
+def _kept(section: str) -> str:
+    example = EXAMPLE.search(section)
+    return f"\n{section[example.start() :].rstrip()}\n\n" if example else "\n"
+
+
+def _about(name: str) -> str:
+    public = getattr(transformer_cli, name)
+    call = f"```\n{_call(name, public)}\n```\n\n" if not isinstance(public, type) or name == "Translator" else ""
+    return f"{call}{_words(public)}\n{''.join(_members(public)) if isinstance(public, type) else ''}"
+
+
+def _call(name: str, function: Any) -> str:
+    """Returns how a function is called, on lines that fit."""
+    parameters = inspect.signature(function).parameters.values()
+    said = [_parameter(each) for each in parameters if each.name != "self"]
+    keyword = next((row for row, each in enumerate(parameters) if each.kind is each.KEYWORD_ONLY), None)
+    if keyword is not None and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        said.insert(keyword - (len(parameters) - len(said)), "*")
+    line = f"{name}({', '.join(said)})"
+    return "\n".join(textwrap.wrap(line, WIDTH, subsequent_indent=" " * (len(name) + 1), break_long_words=False))
+
+
+def _parameter(each: inspect.Parameter) -> str:
+    stars = "*" * ((each.kind is each.VAR_POSITIONAL) + 2 * (each.kind is each.VAR_KEYWORD))
+    default = each.default
+    if is_dataclass(default):
+        shown = f"{type(default).__name__}()"
+    else:
+        shown = "…" if callable(default) else repr(str(default) if isinstance(default, Path) else default)
+    return f"{stars}{each.name}" + ("" if default is each.empty else f"={shown}")
+
+
+def _words(public: Any) -> str:
+    """Returns a docstring as Markdown."""
+    text = inspect.cleandoc(public.__init__.__doc__ if public.__name__ == "Translator" else public.__doc__ or "")
+    return re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "\\<", text)
+
+
+def _members(public: type) -> Iterator[str]:
+    """Yield the fields of a class with what stands below them, then its methods with their first sentence."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(public))).body
+    assert isinstance(body, ast.ClassDef)
+    lines = []
+    for node, after in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            says = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
+            lines.append((f"`{node.target.id}`", says))
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            member = inspect.getattr_static(public, node.name)
+            function = member.__func__ if isinstance(member, staticmethod) else member
+            is_call = not isinstance(member, property)
+            lines.append((f"`{_call(node.name, function) if is_call else node.name}`", ast.get_docstring(node) or ""))
+    for name, says in lines:
+        first = re.match(r"(.*?\.)\s", f"{' '.join(says.split())} ") or [says, says]
+        said = re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "\\<", " ".join((first[1] or says).split()))
+        line = f"- {' '.join(name.split())}{': ' if said else ''}{said.removesuffix('.')}"
+        yield "\n" * (name == lines[0][0]) + textwrap.fill(line, WIDTH, subsequent_indent="  ") + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(as_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,8 +1,0 @@
-"""scripts/best.py: tokens as the figures beside ours have them."""
-
-import best
-
-
-def test_best_words_are_runs_of_word_characters_and_single_others() -> None:
-    assert best.words("A T-shirt, grün!") == ["a", "t", "-", "shirt", ",", "grün", "!"]
-    assert best.words("it's 3.50 …") == ["it", "'", "s", "3", ".", "50", "…"]

@@ -1,0 +1,237 @@
+"""What Python offers: names where names are wanted, errors in Python's words, types that checkers see, and its page."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import transformer_cli
+from python_page import PAGE, as_page, examples
+from transformer_cli import (
+    ArgumentError,
+    Conditions,
+    Config,
+    ConfigError,
+    DataError,
+    Run,
+    TfmError,
+    Translator,
+    compare,
+    compare_recipes,
+    evaluate,
+    export,
+    inspect_sentence,
+    load_config,
+    prepare,
+    score_pairs,
+    train,
+)
+from transformer_cli.config.schema import NamedSettings, TranslationSettings
+
+SENTENCE = "Der alte Hund singt im Park."
+
+
+def untyped(value: Any) -> Any:
+    """A value of which a checker of types says nothing."""
+    return value
+
+
+@pytest.fixture(scope="module")
+def here(project: Path) -> Path:
+    return project / "runs/tiny"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: train(untyped("cap.yaml")), "train: config: 'cap.yaml', where a Config is wanted"),
+        (lambda: prepare(untyped({"name": "x"})), "prepare: config: {'name': 'x'}, where a Config is wanted"),
+        (lambda: compare("a", untyped("b")), "compare: conditions: 'b', where a Conditions is wanted"),
+        (lambda: compare_recipes(untyped([["a"], 3])), "compare_recipes: recipes, item 1: 3, where a list of "),
+        (lambda: Translator(untyped(3)), "Translator: run: 3, where a str or a Path or a Run is wanted"),
+        (lambda: evaluate(untyped(b"demo")), "evaluate: run: b'demo', where a str or a Path or a Run or a "),
+        (lambda: evaluate("demo", lowercase=untyped("yes")), "evaluate: lowercase: 'yes', where True or False"),
+        (lambda: Conditions(untyped(3)), "Conditions: splits: 3, where a str or a list of str is wanted"),
+        (lambda: export("demo", untyped(3)), "export: output: 3, where a str or a Path is wanted"),
+        (lambda: load_config(untyped(3)), "load_config: path: 3, where a str or a Path is wanted"),
+        (lambda: list(score_pairs("demo", untyped(None))), "score_pairs: pairs: None, where a list of list of str"),
+    ],
+)  # fmt: skip
+def test_function_given_another_type_says_what_is_wanted(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{re.escape(said)}") as caught:
+        call()
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, TfmError)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda given: given.translate("Hund"), "sentences: 'Hund', where a list of str is wanted"),
+        (lambda given: given.translate([None]), "sentences, item 0: None, where a list of str is wanted"),
+        (lambda given: given.translate(iter(["Hund", 3])), "line 2: 3, where a str is wanted"),
+        (lambda given: given.translate_html(None), "html: None, where a str is wanted"),
+        (
+            lambda given: [*score_pairs(given, untyped(["ab"]))],
+            "pairs, item 0: 'ab', where a list of list of str",
+        ),
+        (lambda given: [*score_pairs(given, [("a", "b", "c")])], "('a', 'b', 'c'), where a sentence and its"),
+        (
+            lambda given: inspect_sentence(given, untyped(3)),
+            "inspect_sentence: sentence: 3, where a str is wanted",
+        ),
+        (lambda given: inspect_sentence(given, SENTENCE).maps(untyped("self")), "kinds: 'self', where 'encoder' or "),
+        (lambda given: inspect_sentence(given, SENTENCE).maps(layer=untyped("1")), "layer: '1', where a whole number"),
+    ],
+)
+def test_translator_given_another_type_says_what_is_wanted(
+    translator: Translator, call: Callable[[Any], object], said: str
+) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(said)):
+        call(translator)
+
+
+def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, translator: Translator, here: Path) -> None:
+    folders: Any = {"data_dir": project / "data", "runs_dir": project / "runs"}
+    named: Any = ("tiny", str(here), here, tiny, translator)
+    found = [evaluate(each, splits="test", is_kept=False, **folders)[0].result.bleu for each in named]
+    assert len(set(found)) == 1
+    (comparison,) = compare(dict(zip("abcde", named, strict=True)), Conditions("test", device="cpu", **folders))
+    assert [(each.name, each.bleu.score) for each in comparison.systems] == [*zip("abcde", found, strict=True)]
+    for each in (here, tiny, translator):
+        assert inspect_sentence(each, SENTENCE).translation == translator.translate([SENTENCE])[0]
+        assert [score.tokens for score in score_pairs(each, [(SENTENCE, "the old dog")])] == [4]
+    assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
+
+
+def test_compare_two_searches_of_one_run_have_their_names(project: Path, translator: Translator) -> None:
+    both = {"greedy": translator, "beam": translator.with_options(beam_size=3)}
+    (found,) = compare(both, Conditions("test", data_dir=project / "data"), examples=0)
+    assert [(each.name, each.search) for each in found.systems] == [
+        ("greedy", "greedy"),
+        ("beam", "beam 3, length penalty 1"),
+    ]
+
+
+def test_evaluate_lists_as_files(corpus: Path, translator: Translator, project: Path) -> None:
+    files = [corpus / "test.de", corpus / "test.en"]
+    lists = [path.read_text("utf-8").split("\n")[:-1] for path in files]
+    kept = project / "runs/tiny/evaluations.jsonl"
+    before = kept.read_text() if kept.exists() else ""
+    (by_lists,) = evaluate(translator, lists=lists, is_kept=False)
+    assert (kept.read_text() if kept.exists() else "") == before
+    (by_files,) = evaluate(translator, files=[str(path) for path in files])
+    assert (by_lists.result.bleu, by_lists.result.loss) == (by_files.result.bleu, by_files.result.loss)
+    with pytest.raises(DataError, match=r"^lists: 2, 1 lines; give sentences, and as many references in each"):
+        evaluate(translator, lists=[["a", "b"], ["c"]])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [{"training.epochs": 1}, {"training": {"epochs": 1}}, "training.epochs=1", ["training.epochs=1"]],
+    ids=["dotted", "nested", "text", "list"],
+)
+def test_load_config_takes_a_mapping_or_texts(overrides: Any) -> None:
+    changed = load_config("demo", overrides)
+    training = load_config("demo").training.model_copy(update={"epochs": 1})
+    assert changed == load_config("demo").model_copy(update={"training": training})
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: load_config("demo", {"training.epochs": 0}), "training.epochs=0: training.epochs: must be at least 1"),
+        (lambda: load_config("demo", {"training": {"epoch": 1}}), "training.epoch=1: training.epoch: unknown key; did"),
+        (lambda: load_config("demo", ["training.epochs=0"]), "training.epochs=0: training.epochs: must be at least 1"),
+        (lambda: Config(model=untyped({"d_model": 20})), "Config: model: num_heads: "),
+        (lambda: Config(**untyped({"modl": 3})), "Config: modl: unknown key; did you mean model?"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}") as caught:
+        call()
+    assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("--beam-size 0: decoding.beam_size: must be", "beam_size=0: decoding.beam_size: must be"),
+        ("a beam of 1; add --beam-size 3", "a beam of 1; add beam_size=3"),
+        ("choose one with --split", "choose one with splits"),
+        ("--set name=b-2 to train another, or --fresh to begin", "name=b-2 to train another, or fresh=True to begin"),
+        ("`tfm prepare FILE --like RUN` learns", "`tfm prepare FILE --like RUN` learns"),
+        ("a–b -- c", "a–b -- c"),
+    ],
+)
+def test_error_as_a_str_has_the_names_of_python(written: str, said: str) -> None:
+    error = DataError(written)
+    assert (str(error), error.on_command_line) == (said, written)
+
+
+def test_repr_of_a_translator_is_one_line(translator: Translator) -> None:
+    shown = repr(translator.with_options(beam_size=4))
+    assert re.fullmatch(r"Translator\(\S+/tiny/\S+: de → en, beam 4, length penalty 1, on \S+.*\)", shown)
+
+
+def test_names_of_with_options_are_the_fields_of_the_settings() -> None:
+    assert [*get_type_hints(NamedSettings)] == [*TranslationSettings.model_fields]
+
+
+PROGRAM = """\
+from transformer_cli import Conditions, DataError, Translator, compare, evaluate, load_config, prepare, train
+
+config = load_config("demo-captions", {"training.epochs": 1})
+prepare(config)
+run = train(config)
+translator = Translator(run).with_options(beam_size=5, prefix="A")
+texts: list[str] = translator.translate(["Ein Hund läuft."])
+bleu: float = evaluate(run, splits="test", metrics="ter")[0].result.bleu
+for each in compare({"greedy": run, "beam": translator}, Conditions(splits="test"))[0].systems:
+    print(each.name, each.bleu.score, each.verdict, str(DataError("x")), texts, bleu)
+"""
+WRONG = "translator.with_options(beam=5)\ntranslator.translate(3)\nevaluate(run, splits=3)\ntrain('demo')\n"
+
+
+@pytest.mark.parametrize(
+    "checker", [["mypy", "--strict"], ["pyright", "--pythonpath", sys.executable]], ids=["mypy", "pyright"]
+)
+def test_checkers_of_types_are_content_with_a_program_and_see_its_mistakes(checker: list[str], tmp_path: Path) -> None:
+    found = shutil.which(checker[0], path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    listed = subprocess.run(
+        [sys.executable, "-c", "import sys; print(sys.path)"], capture_output=True, text=True
+    ).stdout
+    if not found or repr(str(Path(transformer_cli.__file__).parents[1])) not in listed:
+        pytest.skip(f"{checker[0]} is not installed, or tfm in another way than `make install` does")
+    (tmp_path / "program.py").write_text(PROGRAM + WRONG)
+    done = subprocess.run([found, *checker[1:], "program.py"], cwd=tmp_path, capture_output=True, text=True)
+    first_wrong = PROGRAM.count("\n") + 1
+    assert {int(line) - first_wrong for line in re.findall(r"program\.py:(\d+)", done.stdout)} == {0, 1, 2, 3}, (
+        done.stdout
+    )
+
+
+def test_page_is_what_the_docstrings_say_and_has_an_example_for_each_name() -> None:
+    """`python scripts/python_page.py` writes the page anew, but for its examples."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert as_page(text) == text
+    shown = examples(text)
+    called = {name for name in transformer_cli._HOME if not isinstance(getattr(transformer_cli, name), type)}
+    assert {name for name in called if not re.search(rf"\b{name}\(", shown.get(name, ""))} == set()
+
+
+def test_examples_of_the_page_run(workspace: Path, corpus: Path) -> None:
+    small = (corpus / "tiny.yaml").read_text("utf-8").replace("name: tiny", "name: mine")
+    for split in ("train", "valid", "test"):
+        for language in ("de", "en"):
+            shutil.copy(corpus / f"{split}.{language}", workspace)
+    (workspace / "mine.yaml").write_text(small, encoding="utf-8")
+    program = "\n".join(examples(PAGE.read_text(encoding="utf-8")).values())
+    done = subprocess.run([sys.executable, "-c", program], cwd=workspace, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,215 @@
+"""XLIFF 1.2 (.xlf, .sdlxliff, .mqxliff): the segments without a translation are blocks, which become their targets.
+
+What people have translated, approved or locked stays. The inline elements of a segment come back once each, in an order
+that is allowed; the state of its target says that a machine has written it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from transformer_cli.documents.blocks import Builder, escaping, nested
+from transformer_cli.documents.opened import Languages, Opened, decoded
+from transformer_cli.documents.xmltext import Token, cut_xml, escaping_like
+from transformer_cli.errors import DataError
+
+_PREFIXES = {
+    "urn:oasis:names:tc:xliff:document:1.2": "",
+    "http://sdl.com/FileTypes/SdlXliff/1.0": "sdl:",
+    "MQXliff": "mq:",
+}
+_BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
+_UNTOUCHED = ("new", "needs-translation")  # states of a target that is a copy of its source
+
+_Span = tuple[int, int]
+"""Of an element: the indices of its tags"""
+
+
+def open_xliff(content: bytes, languages: Languages) -> Opened:
+    """Cut a file into its segments. Raises DataError if it is no XLIFF 1.2."""
+    text, encode = decoded(content)
+    build, kept = Builder(escaping(escaping_like(text))), Counter[str]()
+    unit: list[Token] = []
+    translates = [True]  # of the elements that are open
+    for token in cut_xml(text, _PREFIXES):
+        if len(translates) == 1 and token.kind == "start" and token.name != "xliff":
+            raise DataError("no XLIFF 1.2; export it as that")
+        if token.kind == "start":
+            translates.append({"yes": True, "no": False}.get(token.attributes.get("translate", ""), translates[-1]))
+        if unit or (token.kind == "start" and token.name == "trans-unit"):
+            unit.append(token)
+            if token.kind == "end" and token.name == "trans-unit":
+                _add_unit(build, unit, kept, is_translated=translates[-1])
+                unit = []
+        else:
+            build.boundary(token.raw)
+        if token.kind == "end":
+            translates.pop()
+    build.boundary()
+    return Opened([build.document], lambda texts: encode(texts[0]), kept)
+
+
+def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_translated: bool) -> None:
+    """Add a unit, with targets for its segments that have none."""
+    about = unit[0].attributes
+    source, cut, target = (_child(unit, name) for name in ("source", "seg-source", "target"))
+    sources = _segments(unit, cut) if cut else {}
+    targets = _segments(unit, target) if target else {}
+    locked = {
+        each.attributes.get("id", "")
+        for each in unit
+        if each.name == "sdl:seg" and each.attributes.get("locked") == "true"
+    }
+    reason = (
+        "not to be translated" if not is_translated
+        else "approved" if about.get("approved") == "yes"
+        else "locked" if about.get("mq:locked") in ("locked", "yes", "true")
+        else ""
+    )  # fmt: skip
+    if reason or not source:
+        kept[reason] += bool(source)
+        build.boundary(*(each.raw for each in unit))
+        return
+    if target and targets and sources:  # segment by segment
+        wanted = {
+            name: span for name, span in targets.items()
+            if name in sources and name not in locked and not _has_content(unit, span)
+        }  # fmt: skip
+        kept["locked"] += sum(name in locked for name in targets)
+        kept["translated already"] += sum(name not in wanted and name not in locked for name in targets)
+        place = 0
+        for name, (start, end) in wanted.items():
+            _add(build, unit, (place, start), wanted)
+            _fill(build, unit, sources[name], start, end)
+            place = end + 1
+        _add(build, unit, (place, len(unit)), wanted)
+        return
+    if target and _has_content(unit, target) and not _is_copy(unit, source, target):
+        kept["translated already"] += 1
+        build.boundary(*(each.raw for each in unit))
+        return
+    behind = max(source[1], cut[1] if cut else 0) + 1
+    start, end = target or (behind, behind - 1)
+    _add(build, unit, (0, start), ())
+    if target:
+        build.boundary(_with(unit[start].raw.removesuffix("/>") + ">" * unit[start].raw.endswith("/>"), _BY_MACHINE))
+    else:
+        space = unit[source[0] - 1].raw if unit[source[0] - 1].kind == "text" else ""
+        build.boundary(space, _with(f"<{_tag(unit[source[0]], 'source', 'target')}>", _BY_MACHINE))
+    if sources:
+        assert cut is not None
+        place = cut[0] + 1
+        for name, span in sources.items():
+            _add(build, unit, (place, span[0] + 1), ())
+            if name not in locked:
+                _add_text(build, unit, span)
+            place = span[1]
+        _add(build, unit, (place, cut[1]), ())
+    else:
+        _add_text(build, unit, source)
+    build.boundary(f"</{_tag(unit[source[0]], 'source', 'target')}>")
+    _add(build, unit, (end + 1, len(unit)), sources.keys() - locked)
+
+
+def _add(build: Builder, unit: Sequence[Token], span: _Span, filled: Collection[str]) -> None:
+    """Add a part of a unit as it is. filled: the segments that are translated, of which their state is said."""
+    for each in unit[slice(*span)]:
+        is_new = each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in filled
+        build.boundary(_with(each.raw, {"conf": "Draft", "origin": "mt"}) if is_new else each.raw)
+
+
+def _fill(build: Builder, unit: Sequence[Token], source: _Span, start: int, end: int) -> None:
+    """Add a segment of a target with the text of its source."""
+    build.boundary(unit[start].raw.removesuffix("/>") + ">" * unit[start].raw.endswith("/>"))
+    _add_text(build, unit, source)
+    build.boundary(unit[end].raw or f"</{_tag(unit[start])}>")
+
+
+def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> None:
+    """Add what is inside an element to the text."""
+    marks: list[tuple[str, str, str, str]] = []  # what it opens and closes, how it is written, what it means
+    depth = 0  # in what is kept
+    for each in unit[span[0] + 1 : span[1]]:
+        kind, name, about = each.kind, each.name, each.attributes
+        goes_round = name == "g" or (name == "mrk" and about.get("mtype") not in ("protected", "x-sdl-deleted"))
+        if depth or (kind == "start" and not goes_round):
+            opens, closes, raw, _ = marks[-1] if depth else ("", "", "", "")
+            if not depth:
+                pair = f"code {about.get('rid') or about.get('id')}"
+                marks.append((opens, closes, raw, ""))
+                opens, closes = pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))
+            marks[-1] = (opens, closes, raw + each.raw, "")
+            depth += {"start": 1, "end": -1}.get(kind, 0)
+        elif kind == "text":
+            marks.append(("", "", each.raw, each.text))
+        else:
+            marks.append((name * (kind == "start"), name * (kind == "end"), each.raw, ""))
+    pairs = nested([each[:2] for each in marks], ("g", "mrk"))
+    for index, (opens, closes, raw, text) in enumerate(marks):
+        if text:
+            build.text(raw, text)
+        elif opens and index in pairs:
+            build.open(opens, raw)
+        elif closes and index in pairs:
+            build.close(closes, raw)
+        elif opens or closes:  # those that cross stay in their order
+            build.seam(raw)
+        else:
+            build.point(raw)
+
+
+def _child(unit: Sequence[Token], name: str) -> _Span | None:
+    """Returns where a child of a unit stands."""
+    depth, start = 0, -1
+    for index, each in enumerate(unit):
+        depth -= each.kind == "end"
+        if depth == 1 and each.name == name:
+            if each.kind == "end":
+                return start, index
+            start = index if each.kind == "start" else start
+        depth += each.kind == "start"
+    return None
+
+
+def _segments(unit: Sequence[Token], span: _Span) -> dict[str, _Span]:
+    """Returns where the segments of an element stand, by their names."""
+    found: dict[str, _Span] = {}
+    open_: list[int] = []
+    for index in range(span[0] + 1, span[1]):
+        each = unit[index]
+        if each.kind == "start":
+            open_.append(index)
+        elif each.kind == "end":
+            start = open_.pop()
+            if each.name == "mrk" and unit[start].attributes.get("mtype") == "seg":
+                found[unit[start].attributes.get("mid", "")] = start, index
+    return found
+
+
+def _has_content(unit: Sequence[Token], span: _Span) -> bool:
+    inside = unit[span[0] + 1 : span[1]]
+    return any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in inside)
+
+
+def _is_copy(unit: Sequence[Token], source: _Span, target: _Span) -> bool:
+    """Whether a target is only a copy of its source, which its state says."""
+    both = ("".join(each.raw for each in unit[start + 1 : end]) for start, end in (source, target))
+    state = unit[target[0]].attributes.get("state", "")
+    return state in _UNTOUCHED and len({*both}) == 1
+
+
+def _tag(token: Token, name: str = "", instead: str = "") -> str:
+    """Returns the name of an element as it is written, or that of another one with the same prefix."""
+    written = re.split(r"[\s/>]", token.raw[1:], maxsplit=1)[0]
+    return written.removesuffix(name) + instead if name else written
+
+
+def _with(tag: str, attributes: dict[str, str]) -> str:
+    """Returns a tag with other attributes."""
+    for name, value in attributes.items():
+        new = f' {name}="{value}"'
+        tag, n_found = re.subn(rf"\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", new, tag, count=1)
+        if not n_found:
+            end = len(tag) - 1 - tag.endswith("/>")
+            tag = tag[:end] + new + tag[end:]
+    return tag
