@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
+from torch import Tensor
 
 from disturb import Disturbance, disturbed, is_of_time
 from transformer_cli.runs.run import POINTERS, Run
@@ -27,6 +29,11 @@ def power_cut(folder: Path, before: str, time: int = 1) -> Iterator[None]:
 
     with pytest.raises(PowerCut), disturbed(Disturbance(folder, strike)):
         yield
+
+
+def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
+    """Weights of a checkpoint, by their names."""
+    return load_file(run.checkpoint(pointer) / "model.safetensors")
 
 
 def outcome(run: Run) -> dict[str, Any]:

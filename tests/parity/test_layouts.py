@@ -68,7 +68,7 @@ def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
     torch.testing.assert_close(measured.objective, packed.objective.detach())
 
 
-def test_under_bfloat16_autocast_the_forms_agree_to_its_precision() -> None:
+def test_token_losses_under_bfloat16_agree_to_its_precision() -> None:
     model = transformer().train()
     source, target = batch()
     with torch.autocast("cpu", dtype=torch.bfloat16):

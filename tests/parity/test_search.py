@@ -76,7 +76,7 @@ def test_search_alone_and_in_smaller_batches_finds_the_same(
         assert_same(found, together[row])
 
 
-def test_an_ensemble_predicts_the_mean_of_the_probabilities() -> None:
+def test_ensemble_predicts_the_mean_of_the_probabilities() -> None:
     models = [make_model(seed) for seed in (8, 9)]
     found = decode(models, wanted(SENTENCES), settings(2, beam_size=2))
     assert [[each.tokens for each in row] for row in found] not in (
@@ -96,7 +96,7 @@ def test_ensemble_of_different_shapes_stops_at_the_shortest_limit() -> None:
     assert TransformerEngine(models).max_length == 9
 
 
-def test_each_hypothesis_of_a_beam_carries_what_it_attended_to() -> None:
+def test_beam_hypotheses_carry_what_they_attended_to() -> None:
     model = make_model()
     found = decode([model], wanted(SENTENCES), settings(3, beam_size=3))
     for source, hypothesis in [(ids, each) for ids, row in zip(SENTENCES, found, strict=True) for each in row]:
@@ -107,7 +107,7 @@ def test_each_hypothesis_of_a_beam_carries_what_it_attended_to() -> None:
         assert hypothesis.attended == (of_words.argmax(dim=1) + 1).tolist()
 
 
-def test_samples_are_keyed_by_line_and_number() -> None:
+def test_sample_is_keyed_by_line_and_number() -> None:
     way = settings(4, sample=True, temperature=2.0)
     found = decode([make_model()], [Wanted([4, 5, 6], LIMIT, key) for key in (3, 7)], way)
     assert found[0] != found[1]

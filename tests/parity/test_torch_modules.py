@@ -62,19 +62,9 @@ def assert_close(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, atol=CLOSE, rtol=0.0)
 
 
-def heads(*shape: int) -> tuple[Tensor, ...]:
-    """Queries (…, 4 positions, 8), keys and values (…, 5 positions, 8)."""
-    return torch.randn(*shape, 4, 8), torch.randn(*shape, 5, 8), torch.randn(*shape, 5, 8)
-
-
-def masks() -> list[object]:
-    padding = MAY_ATTEND_SOURCE[:, None, None, :]
-    return [pytest.param(None, id="everything"), pytest.param(padding, id="padding")]
-
-
-@pytest.mark.parametrize("may_attend", masks())
+@pytest.mark.parametrize("may_attend", [None, MAY_ATTEND_SOURCE[:, None, None, :]], ids=["everything", "padding"])
 def test_attention_is_torchs(may_attend: Tensor | None) -> None:
-    query, key, value = heads(2, 3)
+    query, key, value = (torch.randn(2, 3, length, 8) for length in (4, 5, 5))
     theirs = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend)
     assert_close(attention(query, key, value, nn.Dropout(0.0), may_attend=may_attend), theirs)
 

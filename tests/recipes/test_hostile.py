@@ -1,9 +1,14 @@
-"""Damaged files of a dataset, a run and its export: a seeded part of what `make hostile` tries. Nothing is missed."""
+"""Short forms of what `make hostile` and `make torture` try: damaged files, and training and `tfm prepare` killed."""
 
 import random
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 import hostile
+import torture
 
 
 def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Path) -> None:
@@ -16,7 +21,7 @@ def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Pat
         assert all(line.count("\n") == 0 and ";" in line for line in table.said)
 
 
-def test_every_damaged_training_text_gives_pairs_or_one_line(tmp_path: Path) -> None:
+def test_hostile_every_damaged_training_text_gives_pairs_or_one_line(tmp_path: Path) -> None:
     for table in hostile.try_texts(tmp_path, 10).values():
         assert table.missed == []
         assert sum(table.counts.values()) == 10
@@ -35,3 +40,33 @@ def test_hostile_counts_a_miss(tmp_path: Path) -> None:
     assert sum(table.counts.values()) == len(table.missed) == 2 + 3 + 1 + 1
     assert table.missed[-1].startswith("some/file: deleted: use: FileNotFoundError")
     assert str(table).splitlines()[-8].split() == ["all", "7", "0", "0", "0", "7"]
+
+
+SCRIPT = Path(torture.__file__)
+
+
+@pytest.mark.long  # make test cuts training off before each file (test_trainer.py) and kills it (test_resume.py)
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+def test_torture_ends_bit_for_bit_as_without_kills() -> None:
+    command = [sys.executable, str(SCRIPT), "--short", "--seed", "0"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, *table, last = done.stdout.splitlines()
+    assert first == "torture with --seed 0"
+    assert last.startswith("all identical")
+    assert sum(line.count("identical") for line in table) > 5
+
+
+def test_torture_notices_another_weight_another_loss_and_half_a_dataset(tmp_path: Path) -> None:
+    whole, other = tmp_path / "whole", tmp_path / "other"
+    for folder, seconds, loss in ((whole, 1, 2.5), (other, 9, 2.5)):
+        (folder / "data" / "set").mkdir(parents=True)
+        (folder / "history.jsonl").write_text(f'{{"train_seconds": {seconds}, "train_loss": {loss}}}\n')
+        (folder / "model.safetensors").write_bytes(bytes(8))
+        (folder / "data" / "set" / "ids").write_bytes(bytes(8))
+    assert torture.differences(whole, other) == torture.half_made(other, whole) == set()
+    (other / "history.jsonl").write_text('{"train_seconds": 9, "train_loss": 2.50001}\n')
+    (other / "model.safetensors").write_bytes(bytes(7) + b"\1")
+    (other / "data" / "set" / "ids").unlink()
+    assert torture.differences(whole, other) == {"history.jsonl", "model.safetensors", "data/set/ids"}
+    assert torture.half_made(other, whole) == {"data/set/ids"}

@@ -26,13 +26,8 @@ def names_in(path: Path) -> set[str]:
     return found
 
 
-def test_paper_map_has_rows() -> None:
-    assert len([code for code in NAMED if code.startswith("transformer_cli/")]) >= 20
-    assert len([code for code in NAMED if code.startswith("tests/")]) >= 20
-    assert len(ROWS) >= 20
-
-
-def test_what_the_map_names_exists() -> None:
+def test_paper_map_names_what_exists() -> None:
+    assert (len(ROWS) >= 20, len([code for code in NAMED if code.startswith("tests/")]) >= 20) == (True, True)
     named = [code.partition("::") for code in NAMED]
     assert [(path, name) for path, _, name in named if name not in names_in(ROOT / path)] == []
     assert [config for config in re.findall(r"`(configs/[^`]+)`", TEXT) if not (ROOT / config).is_file()] == []

@@ -1,8 +1,12 @@
-"""The commands of README and docs/: each is run by scripts/run_docs.py, or the page says why not."""
+"""Commands of README and docs/ are run by scripts/run_docs.py, or the page says why not; so is docs/attention.ipynb."""
 
+import ast
+import json
 import os
 import re
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,3 +69,31 @@ def test_run_notebook_keeps_what_it_prints_and_tells_an_error(tmp_path: Path) ->
     notebook.cells.append(code("1 / 0"))
     nbformat.write(notebook, tmp_path / "b.ipynb")
     assert "ZeroDivisionError" in run_notebook(tmp_path / "b.ipynb", tmp_path, dict(os.environ), is_kept=False)
+
+
+NOTEBOOK = Path(__file__).parents[2] / "docs/attention.ipynb"
+MOST_BYTES = 400_000
+
+
+def cells(kind: str) -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(NOTEBOOK.read_text("utf-8"))["cells"] if cell["cell_type"] == kind]
+
+
+def test_notebook_imports_exist() -> None:
+    lines = [line for cell in cells("code") for line in ("".join(cell["source"]) + "\n").splitlines()]
+    tree = ast.parse("\n".join(line for line in lines if not line.startswith("%")))  # %: of IPython
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = [node for node in imported if str(node.module).startswith("transformer_cli")]
+    assert len(ours) > 5
+    for node in ours:
+        for name in node.names:
+            assert hasattr(import_module(str(node.module)), name.name), f"{node.module}.{name.name}"
+
+
+def test_notebook_keeps_few_small_outputs_and_no_error() -> None:
+    shown = [[output["output_type"] for output in cell["outputs"]] for cell in cells("code")]
+    assert sum(map(bool, shown)) > 30
+    assert max(map(len, shown)) < 5
+    assert not any("error" in each for each in shown)
+    assert not any(output.get("name") == "stderr" for cell in cells("code") for output in cell["outputs"])
+    assert NOTEBOOK.stat().st_size < MOST_BYTES

@@ -129,9 +129,6 @@ def test_translations_share_threads_among_batches_and_find_the_same_or_their_err
         torch.set_num_threads(1)  # as in all tests
 
 
-# How to search
-
-
 BEAM = {"n_best": 3, "beam_size": 4}
 SAMPLES = {"n_best": 3, "sample": True, "temperature": 3.0}
 
@@ -187,9 +184,6 @@ def test_stream_prefix_that_cannot_be_written_is_an_error(
     beginning = translator.with_options(prefix=prefix, max_tokens=max_tokens)
     with pytest.raises(DataError, match=message):
         list(beginning.stream([" ", line], first_line=7, chunk=2))
-
-
-# Several runs
 
 
 def test_translator_load_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path) -> None:
@@ -274,6 +268,8 @@ def test_translation_lacks_numbers_and_terms_that_are_not_in_its_text(translator
     (found,) = translator.translations(["Der Hund {name} singt."])
     assert found.lacks == []
     assert replace(found, source="3 Hunde", terms=[((2, 7), None)]).lacks == ["a number", "a term"]
+    (found,) = translator.translations(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
+    assert found.lacks == ["what a message chooses among"]
 
 
 def test_sample_is_keyed_by_line_and_sentence(translator: Translator) -> None:

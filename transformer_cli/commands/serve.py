@@ -28,6 +28,7 @@ def serve(
     allow_host: list[str] | None = None,
     cors_origin: list[str] | None = None,
     glossary: Path | None = None,
+    hold_pattern: str = "",
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
 
@@ -44,12 +45,15 @@ def serve(
         from transformer_cli.translator import Translator
 
         def open_runs() -> list[Translator]:
-            folders, terms = options.find_runs(named, run), read_glossary(glossary)
-            opened = [Translator(Run.open(folder), device).with_options(glossary=terms) for folder in folders]
-            for translator in opened:
+            opened = []
+            for opened_run in map(Run.open, options.find_runs(named, run)):
+                data, translator = opened_run.config.data, Translator(opened_run, device)
+                translator = translator.with_options(
+                    glossary=read_glossary(glossary, data), hold_pattern=options.as_text(hold_pattern, "--hold-pattern")
+                )
                 translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
-                data = translator.run.config.data
-                log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
+                log.info("%s→%s: %s", data.source, data.target, opened_run.folder)
+                opened.append(translator)
             return opened
 
         translators = open_runs()

@@ -41,8 +41,8 @@ def load_config(
     path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it. "-" is
     standard input.
 
-    Relative paths under data.files and model.vectors are resolved against the YAML file's folder (in overrides, and in
-    a pipe: against the current folder), and become absolute.
+    Relative paths under data.files, model.vectors, training.watch and training.along are resolved against the YAML
+    file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
     Raises ConfigError, in one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
@@ -209,6 +209,10 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         parent = tree.get(section)
         if isinstance(parent, dict) and isinstance(parent.get(key), dict):
             parent[key] = {name: _each_path(value, change) for name, value in parent[key].items()}
+    training = tree.get("training")
+    for key in ("watch", "along") if isinstance(training, dict) else ():
+        if training and key in training:
+            training[key] = _each_path(training[key], absolute_if_file)
 
 
 def _each_path(value: Any, change: Callable[[str], str]) -> Any:

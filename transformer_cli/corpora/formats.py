@@ -6,9 +6,11 @@ function from a file to an iterator of (source, target, place), and holds no mor
 
 import csv
 import json
+import os
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +19,6 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import kind_of
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.forms import JSON, TMX, XML, form_of
 from transformer_cli.text.languages import NAMES, language_named
@@ -54,6 +55,7 @@ _ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<
 _DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
 _UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
 _REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
+_COMMENT = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
 _CELL = re.compile(r'(?:"(?:[^"]|"")*(?:"|\Z)|[^"\t\r\n]*)(?:[\t\r\n]+|\Z)')  # quoted as in CSV, or without a quote
 _OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
 _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # begins at the first of the white space
@@ -69,7 +71,7 @@ def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: Le
     for text in texts:
         if isinstance(text, FilePair):
             for path in (text.source, text.target):
-                if form_of(_beginning(path)) == TMX:
+                if form_of(beginning_of(path)) == TMX:
                     alone = f"name it alone, as in data.files.train: [{path.name}]"
                     raise DataError(f"{path}: a TMX file has both sides; {alone}")
             pairs = aligned(text.source, text.target)
@@ -91,7 +93,7 @@ def count_pairs(texts: Iterable[FilePair | Path], data: DataConfig) -> int:
 
 def format_of(path: Path, data: DataConfig) -> str:
     """Returns which of FORMATS a file with both sides is in. Raises DataError, which says what it is otherwise."""
-    beginning = _beginning(path)
+    beginning = beginning_of(path)
     if not beginning.strip():
         raise DataError(f"{path}: an empty file; name one with text")
     form = form_of(beginning)
@@ -112,9 +114,10 @@ def require_files(paths: Iterable[tuple[str, Path]]) -> None:
     for name, path in paths:
         if _SURROGATE.search(str(path)):
             raise DataError(f"{name}: {path}: its name has bytes that are not UTF-8; rename it")
-        if (kind := kind_of(path)) != "a file":
+        if not os.path.isfile(path):  # also of a name that no file can have
+            what = "not a file" if os.path.exists(path) else "no such file"
             remedy = "correct the path; text is read several times, so it must be in a file"
-            raise DataError(f"{name}: {path}: {kind}; {remedy}")
+            raise DataError(f"{name}: {path}: {what}; {remedy}")
 
 
 def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
@@ -179,61 +182,75 @@ def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
 # Formats
 
 
-def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two.
+def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Iterator[tuple[list[str], Place]]:
+    """Yield the rows of a TSV or CSV; a blank line has no cells. Raises DataError.
 
     Between tabs, quotes are text, unless cells are quoted as in CSV throughout, as Excel and pandas write them.
+    with_comments: whether a line that begins with "# " is a blank one.
     """
-    beginning = _beginning(path)
-    delimiter = _delimiter(beginning, path, data) or ","
+    beginning = beginning_of(path)
+    delimiter = _delimiter(_COMMENT.sub(b"", beginning) if with_comments else beginning, path, data) or ","
     with unpacked(path) as file:
         quote = '"' if delimiter != "\t" or isinstance(file.raw, Recoded) or _is_quoted(beginning) else None
     csv.field_size_limit(WIDEST)
     lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in wide_lines(path))
+    if with_comments:
+        lines = (_COMMENT.sub(b"", line.encode()).decode() or "\n" for line in lines)
     rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote))
-    columns: tuple[int, int] | None = None
-    begun, width = 1, 0
+    begun = width = 1
+    is_first = True
     try:
         for cells in rows:
             place, begun = Place(path, path, begun), rows.line_num + 1
-            if not any(cells):  # a blank line
-                yield "", "", place
+            if is_first and [cell.lower() for cell in cells] == ["sep=", ""]:
                 continue
-            if columns is None:
-                if [cell.lower() for cell in cells] == ["sep=", ""]:
-                    continue
-                width = len(cells)
-                named, wanted = _sides(cells, data), data.columns
-                if wanted and all(map(str.isdecimal, wanted)):
-                    columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
-                elif wanted:
-                    columns = named = _columns(wanted, cells, place)
-                else:
-                    languages = [cell for cell in cells if language_named(cell) in NAMES]
-                    if not named and (len(languages) > 1 or {*languages} & {data.source, data.target}):
-                        raise DataError(
-                            f"{place} looks like a heading ({_shown(cells)}), but not of {data.source} and "
-                            f"{data.into}; name their columns (--columns, or data.columns)"
-                        )
-                    columns = named or (0, 1)
-                    if not named:
-                        text = beginning.decode(errors="replace").splitlines(keepends=True)
-                        read = csv.reader(text[: N_ROWS + 1], delimiter=delimiter, quotechar=quote)
-                        _refuse_no_text_in([row for row in islice(read, N_ROWS) if len(row) > 1], path)
-                if named:
-                    continue
-            if len(cells) <= max(columns):
-                found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
-                raise DataError(f"{place} has {found}; mend the line, or name other columns")
-            elif quote and any(cells[width:]):
+            if any(cells) and is_first:
+                is_first, width = False, len(cells)
+            if quote and any(cells[width:]):
                 remedy = f"put double quotes around text with {delimiter!r}"
                 raise DataError(
                     f"{place} has {counted(len(cells), 'column')}, but the first line has {width}; {remedy}"
                 )
-            else:
-                yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
+            yield cells if any(cells) else [], place
     except csv.Error as error:
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
+
+
+def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two."""
+    columns: tuple[int, int] | None = None
+    for cells, place in rows_of(path, data):
+        if not cells:
+            yield "", "", place
+            continue
+        if columns is None:
+            named, wanted = sides_of(cells, data), data.columns
+            if wanted and all(map(str.isdecimal, wanted)):
+                columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
+            elif wanted:
+                columns = named = _columns(wanted, cells, place)
+            else:
+                refuse_heading(cells, data, place, "name their columns (--columns, or data.columns)")
+                columns = named or (0, 1)
+                if not named:
+                    sample = list[list[str]]()
+                    with suppress(DataError):  # which is raised when all before it have been read
+                        sample.extend(row for row, _ in islice(rows_of(path, data), N_ROWS) if len(row) > 1)
+                    _refuse_no_text_in(sample, path)
+            if named:
+                continue
+        if len(cells) <= max(columns):
+            found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
+            raise DataError(f"{place} has {found}; mend the line, or name other columns")
+        yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
+
+
+def refuse_heading(cells: Sequence[str], data: DataConfig, place: Place, remedy: str) -> None:
+    """Raises DataError if the first row of a table names languages, but not both sides."""
+    languages = [cell for cell in cells if language_named(cell) in NAMES]
+    if not sides_of(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
+        what = f"looks like a heading ({_shown(cells)}), but not of {data.source} and {data.into}"
+        raise DataError(f"{place} {what}; {remedy}")
 
 
 def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
@@ -245,7 +262,7 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
     first = text.lstrip(" \r\n").partition("\n")[0].replace('"', "")
     if "\t" in first or first.startswith("sep="):
         return "\t" if "\t" in first else first[4:5] or None
-    if named := next((each for each in ",;" if _sides(first.split(each), data)), None):
+    if named := next((each for each in ",;" if sides_of(first.split(each), data)), None):
         return named
     if not data.columns and not unpacked_name(path).lower().endswith(".csv"):
         return None
@@ -302,7 +319,7 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
         if not isinstance(found, dict):
             raise DataError(f"{place}: not an object with a key for each side; write one on each line")
         keys = list(found)
-        columns = _columns(data.columns, keys, place) if data.columns else _sides(keys, data)
+        columns = _columns(data.columns, keys, place) if data.columns else sides_of(keys, data)
         if columns is None:
             wanted = f"{data.source} and {data.into}, or source and target"
             raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
@@ -315,23 +332,28 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
 
 
 def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    for number, unit in enumerate(_units(path), start=1):
+    for number, unit in enumerate(units_of(path, "tu"), start=1):
         place = Place(path, path, number, "unit")
         variants = [
-            (_language(each), seg) for each in unit if _tag(each) == "tuv" for seg in each if _tag(seg) == "seg"
+            (language_of(each), seg) for each in unit if tag_of(each) == "tuv" for seg in each if tag_of(seg) == "seg"
         ]
         codes = [code for code, _ in variants]
-        if sides := _sides(codes, data):
+        if sides := sides_of(codes, data):
             source, target = (_on_one_line(_text(variants[side][1])) for side in sides)
             yield source, target, place
         else:
             leave_out(WITHOUT, " ".join(codes[:8]), "", place)
 
 
-def _units(path: Path) -> Iterator[Element]:
-    """Yield the units of a TMX document; holds one of them. No entities may be declared but of short texts."""
-    if _ENTITY.search(_beginning(path).decode(errors="replace")):
-        raise DataError(f"{path}: declares an entity that is more than a short text; TMX needs none: take it out")
+def units_of(path: Path, *tags: str) -> Iterator[Element]:
+    """Yield the elements of an XML document that have one of these tags, such as the units of a TMX; holds one of them.
+
+    No entities may be declared but of short texts. Raises DataError.
+    """
+    if _ENTITY.search(beginning_of(path).decode(errors="replace")):
+        raise DataError(
+            f"{path}: declares an entity that is more than a short text; such a file needs none: take it out"
+        )
     parser: Any = XMLPullParser(("start", "end"))
     around: list[Element] = []  # the elements that are open
     unit: Element | None = None
@@ -348,7 +370,7 @@ def _units(path: Path) -> Iterator[Element]:
                 for event, element in parser.read_events():
                     if event == "start":
                         around.append(element)
-                        unit = element if unit is None and _tag(element) == "tu" else unit
+                        unit = element if unit is None and tag_of(element) in tags else unit
                         if len(around) > DEEPEST:
                             break  # it is refused below
                         continue
@@ -369,18 +391,18 @@ def _units(path: Path) -> Iterator[Element]:
 
 
 def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    what = form_of(_beginning(path)) or "text of one column"
+    what = form_of(beginning_of(path)) or "text of one column"
     raise DataError(
         f"{path}: {what}, but both sides of each pair are wanted; name the file of the other side too, as in "
         f"NAME.{data.source} and NAME.{data.into}, or {{source: …, target: …}} in data.files"
     )
 
 
-def _tag(element: Element) -> str:
+def tag_of(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _language(variant: Element) -> str:
+def language_of(variant: Element) -> str:
     return next((code for key, code in variant.items() if key.lower().rpartition("}")[2] == "lang"), "")
 
 
@@ -388,8 +410,8 @@ def _text(element: Element) -> str:
     """Returns what stands in a <seg>, and in the elements below it, such as <hi>, that do not hold codes."""
     text = element.text or ""
     for each in element:
-        text += "" if _tag(each) in CODES else _text(each)
-        is_glued = _tag(each) == "ph" and is_word(text[-1:]) and is_word((each.tail or "")[:1])
+        text += "" if tag_of(each) in CODES else _text(each)
+        is_glued = tag_of(each) == "ph" and is_word(text[-1:]) and is_word((each.tail or "")[:1])
         text += (" " if is_glued else "") + (each.tail or "")  # a break of the line, for example
     return text
 
@@ -402,7 +424,7 @@ FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
 }
 
 
-def _beginning(path: Path) -> bytes:
+def beginning_of(path: Path) -> bytes:
     """Returns the beginning of a file, unpacked. Raises DataError if it is of a kind that is known and not read."""
     content = b""
     try:
@@ -415,7 +437,7 @@ def _beginning(path: Path) -> bytes:
     return content.removeprefix(BOM_UTF8)
 
 
-def _sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
+def sides_of(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
     for language, roles in zip((data.source, data.into), ROLES, strict=True):

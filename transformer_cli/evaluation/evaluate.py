@@ -17,7 +17,13 @@ from transformer_cli.config.schema import DataConfig, DecodingConfig, Translatio
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of, sentence_losses
+from transformer_cli.evaluation.losses import (
+    Losses,
+    SentenceLosses,
+    corpus_losses_of,
+    say_other_losses,
+    sentence_losses,
+)
 from transformer_cli.evaluation.metrics import (
     METRICS,
     BleuScore,
@@ -132,11 +138,13 @@ def evaluate(
     opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
     if files or lists:
         texts = [read_text(*map(Path, files)) if files else text_of(lists or ())]
+        _warn_of_training_text(opened.config.data, texts[0], data_dir)
     else:
         texts = read_splits(opened.config.data, as_list(splits), data_dir)
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
+    say_other_code(translator)
     found = []
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
@@ -144,6 +152,13 @@ def evaluate(
             how = {**what_translates(translator), "files": [str(path) for path in files] if files else None}
             keep(opened, {**how, **asdict(found[-1].result)}, text, translator.engine.device)
     return found
+
+
+def say_other_code(translator: Translator) -> None:
+    """Warn of each run whose model computes something else than when it was saved. An exported one is not asked."""
+    if not isinstance(translator.engine, CTranslate2Engine):
+        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
+            say_other_losses(model, run.folder / "checkpoints" / name)
 
 
 def what_translates(translator: Translator) -> dict[str, Any]:
@@ -161,6 +176,19 @@ def keep(run: Run, result: Mapping[str, Any], text: ParallelText, device: str) -
     names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
     sums = dict(zip(names, map(text_sum, (text.sources, *text.references)), strict=True))
     append_result(run.folder, result, device=device, lanes=run.config.training.lanes, sums=sums)
+
+
+def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
+    """Warn of lines of a file that stood in a run's training text, if its dataset is there, in any case or spacing."""
+    try:
+        trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
+    except DataError:
+        return
+    lines = ["".join(line.split()).casefold() for line in text.sources if line.strip()]
+    seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
+    if n_seen := sum(line in seen for line in lines):
+        what = "stood in the training text; a model can learn them by heart, so scores here say less about new text"
+        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", counted(len(lines), "line"), what)
 
 
 def judge(

@@ -4,10 +4,12 @@ Training validates with these functions, so this module imports nothing that tra
 computes: an export is evaluated without it.
 """
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,9 @@ from numpy.typing import NDArray
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.datasets.dataset import EncodedSplit
+from transformer_cli.datasets.dataset import EncodedSplit, Side
+from transformer_cli.runs.state import load_witnesses
+from transformer_cli.system.terminal import counted
 from transformer_cli.text.lengths import Rows, groups_by_length
 
 if TYPE_CHECKING:
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
 
     from transformer_cli.model.transformer import Transformer
 
+log = logging.getLogger(__name__)
+
+N_WITNESSES = 3
+ROUNDING = 1e-3  # between devices, and between versions of their libraries
 TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches; the tutorials use this size
 LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
 MOST_GROUPS = 4  # so many times that many positions at a time, to bound memory
@@ -101,6 +109,30 @@ def sentence_losses(
     for each in (nll, tokens):  # of each sentence, all processes but one have 0
         world.all_reduce([torch.from_numpy(each)])
     return SentenceLosses(nll, tokens)
+
+
+def witnesses_of(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[str, Any]:
+    """Returns the first few pairs, as ids, and their losses, which a checkpoint keeps (`say_other_losses`)."""
+    chosen = rows[:N_WITNESSES]
+    pairs = {side: [getattr(split, side)[row].tolist() for row in chosen] for side in ("source", "target")}
+    return {**pairs, "nll": sentence_losses(model, split, chosen).nll.tolist()}
+
+
+def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
+    """Warn if a model with the weights of a checkpoint finds other losses than it did when these were saved.
+
+    Then its code computes something else, although the weights fit: a variant has none of its own.
+    """
+    if kept := load_witnesses(checkpoint):
+        split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
+        found = sentence_losses(model, split, np.arange(len(kept["nll"])))
+        if not np.allclose(found.nll, kept["nll"], rtol=ROUNDING):
+            now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, kept["nll"]))
+            what = (
+                "%s: the model computes something else than when it was saved: the loss of %s was %.3f, and is %.3f; "
+                "use the code that it was trained with"
+            )
+            log.warning(what, checkpoint, counted(len(found.nll), "pair"), before, now)
 
 
 def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:

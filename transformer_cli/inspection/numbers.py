@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformer_cli.compute.memory import room_for
 from transformer_cli.decoding.decoder import mean_log_probs
 from transformer_cli.errors import DataError
+from transformer_cli.evaluation.losses import say_other_losses
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.layers import FeedForward, Residual
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
@@ -261,6 +262,7 @@ def inspect_sentence(run: AnyRun | None, sentence: str) -> Inspection:
     run: a run's name or folder, or None for the newest; or what is open already.
     """
     translator = Translator.of(run)
+    say_other_losses(translator.model, translator.run.folder / "checkpoints" / translator.checkpoints[0])
     (translation,) = translator.translations([sentence])
     return inspect_translation(translator, translation)
 

@@ -4,11 +4,12 @@ checkpoints/step-0004540/           -unvalidated is added if steps have been tak
     model.safetensors               the weights
     state.safetensors               the optimiser's moments, under the names of the weights, and frozen rows
     state.json                      the TrainingState
+    witnesses.json                  a few validation pairs, as ids, and their losses: other code finds others
     SHA256SUMS                      the sums of these files
 with `training.average: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
-    model.safetensors average.json SHA256SUMS
+    model.safetensors average.json witnesses.json SHA256SUMS
 
 `best` names the checkpoint with the lowest validation loss: of one step, or that of averaged weights. The one owner of
 safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.
@@ -24,6 +25,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -43,12 +45,13 @@ from transformer_cli.runs.run import (
     told_as_damage,
     write_latest,
 )
-from transformer_cli.runs.state import Average, TrainingState, first_lines, load_average, load_state
+from transformer_cli.runs.state import WITNESSES, Average, TrainingState, first_lines, load_average, load_state
 from transformer_cli.system.checked import check_file, sum_of, write_sums
 from transformer_cli.system.files import delete, new_folder, write_json
 
 WEIGHTS = "model.safetensors"
 FROZEN_ROWS = "frozen_rows."
+START = 0  # the number under which the weights are kept with which training began
 VALIDATION = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
@@ -126,8 +129,11 @@ def save(
     optimizer: torch.optim.Optimizer | None,
     state: TrainingState,
     frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
+    witnesses: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
+
+    witnesses: as `evaluation.losses.witnesses_of` finds them; an imported model has none.
 
     A step that is saved before and after its validation has two names: a save never takes the place of the last one.
     """
@@ -143,6 +149,8 @@ def save(
         _save_tensors(moments | rows, folder / "state.safetensors")
         history = sum_of(first_lines(run, state.validations))
         write_json(folder / "state.json", asdict(replace(state, history=history)))
+        if witnesses:
+            write_json(folder / WITNESSES, witnesses)
     run.point("last", name)
     _settle_best(run, state)
     _clean_up(run)
@@ -163,12 +171,15 @@ def finish_save(run: Run, state: TrainingState) -> None:
     _clean_up(run)
 
 
-def keep_average(run: Run, model: Transformer, average: Average, state: TrainingState) -> bool:
+def keep_average(
+    run: Run, model: Transformer, average: Average, state: TrainingState, witnesses: Mapping[str, Any]
+) -> bool:
     """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
     name = f"average-{average.step:07d}"
     with _new_checkpoint(run, name) as folder:
         _save_weights(run, model, folder)
         write_json(folder / "average.json", asdict(average))
+        write_json(folder / WITNESSES, witnesses)
     run.point("average", name)
     _settle_best(run, state)
     _clean_up(run)
@@ -181,10 +192,15 @@ def save_validated(run: Run, model: Transformer, number: int) -> None:
         _save_weights(run, model, folder)
 
 
+def load_validated(run: Run, number: int) -> Transformer:
+    """Returns the model with the weights of a validation that were kept, on the CPU. Raises CheckpointError."""
+    return load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}")
+
+
 def forget_validated(run: Run, *, before: int) -> None:
     """Delete the weights of earlier validations."""
     for folder in (run.folder / "checkpoints").glob("validation-*"):
-        if (found := VALIDATION.fullmatch(folder.name)) and int(found[1]) < before:
+        if (found := VALIDATION.fullmatch(folder.name)) and START < int(found[1]) < before:
             with suppress(OSError):  # on NFS another process may read it; the next validation tries again
                 delete(folder)
 
@@ -194,7 +210,7 @@ def load_mean(run: Run, numbers: range) -> Transformer:
 
     Raises CheckpointError if the weights of one are gone.
     """
-    models = (load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}") for number in numbers)
+    models = (load_validated(run, number) for number in numbers)
     mean = next(models)
     total = {name: parameter.detach().double() for name, parameter in mean.named_parameters()}
     for model in models:
@@ -237,7 +253,8 @@ def _settle_best(run: Run, state: TrainingState) -> None:
     elif state.is_best:
         run.point("best", run.checkpoint("last").name)
     average = load_average(run)
-    if average and average.valid_loss < loss:
+    is_chosen = average and average.start_share is not None and average.step == state.step
+    if average and (is_chosen or average.valid_loss < loss):
         run.point("best", run.checkpoint("average").name)
     if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
         write_latest(run.folder)

@@ -93,11 +93,16 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
         bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
         raise DataError(f"Invalid request: alternatives parameter must be {bound}")
     refuse_beyond(sum(map(len, texts)), limits.characters, "characters")
-    documents = [parse_html(text) for text in texts] if asked.format == "html" else []
+    is_html = asked.format == "html"
+    if is_html and asked.source == AUTO:  # the languages that a page is marked with are changed where it is parsed
+        looked_at = [block.text for text in texts for block in parse_html(text).blocks]
+    else:
+        looked_at = texts
+    translator, source, confidence = directions.choose(asked.source, asked.target, " ".join(looked_at))
+    documents = [parse_html(text, (source, translator.run.config.data.into)) for text in texts] if is_html else []
     lines_of = [[block.text for block in each.blocks] for each in documents] or [text.split("\n") for text in texts]
     lines = list(chain.from_iterable(lines_of))
     refuse_beyond(len(lines), limits.lines, "lines")
-    translator, source, confidence = directions.choose(asked.source, asked.target, " ".join(lines))
     if asked.format not in (None, "", "text", "html"):
         raise DataError(f"{asked.format[:50]} format is not supported")
     if asked.split:

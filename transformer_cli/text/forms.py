@@ -5,8 +5,8 @@ from pathlib import Path
 
 from transformer_cli.errors import DataError
 
-HTML, TMX, JSON = "an HTML document", "a translation memory (TMX)", "JSON"
-XML = (HTML, "a translation file (XLIFF)", "XML")
+HTML, TMX, TBX, JSON = "an HTML document", "a translation memory (TMX)", "a term base (TBX)", "JSON"
+XML = (HTML, TBX, "a translation file (XLIFF)", "XML")
 
 _NO_TEXT = {  # how files begin that are no text, and what to do instead; several are ZIP archives
     name: re.compile(pattern, re.DOTALL)
@@ -39,6 +39,7 @@ _FORMS = {
         HTML: rf"{_BEFORE}<(?:html|head|body)\b",
         "a part of an HTML document": rf"{_BEFORE}<(?:p|div|h1)\b",
         "a translation file (XLIFF)": rf"{_BEFORE}<xliff\b",
+        TBX: rf"{_BEFORE}(?:<(?:martif|tbx)\b|<!DOCTYPE\s+martif\b)",
         TMX: rf"{_BEFORE}(?:<(?:\w+:)?tmx\b|<!DOCTYPE\s+tmx\b)",
         "XML": rf"<\?xml\b|<!DOCTYPE\b|{_COMMENT}<\w|</?(?:tuv?|seg|prop|note|header|trans-unit|target)\b",
         "subtitles (SRT)": r"\d+[ \t\r]*\n\d+:\d\d:\d\d[,.]\d+ --> ",

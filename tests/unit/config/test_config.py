@@ -239,6 +239,8 @@ def test_settings_say_once_what_they_shape() -> None:
         "model.vectors.source",
         "model.vectors.target",
         "training.initialize_from",
+        "training.watch",
+        "training.along",
     }
     resumed = (
         "epochs",

@@ -151,9 +151,6 @@ def test_gather_says_the_first_pair_of_each_file(
     assert message.partition(": line ")[2].startswith(f"3: {GOOD[0][0][:40]}")
 
 
-# Held out
-
-
 def test_held_out_sentences_stay_when_text_grows_and_go_with_what_reads_the_same(
     config: Callable[..., DataConfig], tmp_path: Path
 ) -> None:
@@ -198,9 +195,6 @@ def test_shares_for_hold_out_a_thousand_pairs_or_two_in_a_hundred(n_pairs: int, 
 def test_fingerprint_near_copies_are_the_same(one: str, other: str) -> None:
     assert fingerprint(one, "de") == fingerprint(other, "de")
     assert fingerprint(one, "de") != fingerprint(f"{one} nicht", "de")
-
-
-# Duplicates
 
 
 def test_seen_finds_what_a_set_finds() -> None:

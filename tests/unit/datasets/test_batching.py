@@ -39,9 +39,6 @@ def spread(batches: list[list[int]]) -> float:
     return float(np.mean([np.ptp(SPLIT.target.lengths[batch]) for batch in batches]))
 
 
-# The plan
-
-
 @each_way
 def test_plan_epoch_puts_every_row_into_exactly_one_batch(way: TrainingConfig) -> None:
     batches = plan(way)
@@ -61,13 +58,15 @@ def test_plan_epoch_follows_from_seed_and_epoch_alone(way: TrainingConfig) -> No
 
 
 @pytest.mark.parametrize("order", ["random", "bucketed"])
-def test_batches_of_sentences_are_full_but_one(order: str) -> None:
+def test_plan_epoch_batches_of_sentences_are_full_but_one(order: str) -> None:
     way = TrainingConfig(batch_size=10).model_copy(update={"batch_order": order})
     assert sorted(map(len, plan(way))) == [8] + [10] * 20  # 208 rows
 
 
 @pytest.mark.parametrize("order", ["random", "bucketed"])
-def test_batches_of_tokens_keep_their_budget_and_fill_it(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_epoch_batches_of_tokens_keep_their_budget_and_fill_it(
+    order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batching, "BUCKET_POOL", 10**6)  # else each pool's last batch is small
     way = TrainingConfig(batch_size=40, batch_by="tokens").model_copy(update={"batch_order": order})
     tokens = sorted(int((SPLIT.target.lengths[batch] + 1).sum()) for batch in plan(way))
@@ -82,7 +81,7 @@ def test_plan_epoch_budget_of_tokens_that_is_met_exactly_is_one_batch() -> None:
         assert len(plan_epoch(split, np.arange(3), way, 1)) == batches
 
 
-def test_bucketed_batches_are_of_similar_length_and_in_random_order() -> None:
+def test_plan_epoch_bucketed_batches_are_of_similar_length_and_in_random_order() -> None:
     way = TrainingConfig(batch_size=8)
     random, bucketed = (way.model_copy(update={"batch_order": order}) for order in ("random", "bucketed"))
     assert spread(plan(bucketed)) < spread(plan(random)) / 4
@@ -90,10 +89,7 @@ def test_bucketed_batches_are_of_similar_length_and_in_random_order() -> None:
     assert longest != sorted(longest)
 
 
-# Parts and rows
-
-
-def test_parts_are_a_sorted_batch_cut_by_tokens() -> None:
+def test_parts_by_length_are_a_sorted_batch_cut_by_tokens() -> None:
     parts = parts_by_length(SPLIT, ROWS[:50], 64)
     tokens = [int((SPLIT.target.lengths[part] + 1).sum()) for part in parts]
     assert len(parts) > 3
@@ -105,7 +101,7 @@ def test_parts_are_a_sorted_batch_cut_by_tokens() -> None:
     assert lengths == sorted(lengths)
 
 
-def test_parts_of_long_sentences_are_bounded_by_the_squares_of_their_lengths() -> None:
+def test_parts_by_length_are_bounded_by_the_squares_of_long_sentences() -> None:
     split = split_of_lengths([(1500, 900), (1000, 1023), (1023, 1023), (1023, 1023), (20, 30), (20, 30)])
     parts = parts_by_length(split, np.arange(6), 4096)
     assert [sorted(part.tolist()) for part in parts] == [[4, 5], [0], [1, 2], [3]]
@@ -116,9 +112,6 @@ def test_rows_within_counts_the_longer_side_with_both_ends() -> None:
     assert split.rows_within(10).tolist() == [0, 1, 4]
     assert split.rows_within(9).tolist() == []
     assert split.rows_within(None).tolist() == [0, 1, 2, 3, 4]
-
-
-# Tensors
 
 
 def test_collate_pads_each_side_by_itself() -> None:

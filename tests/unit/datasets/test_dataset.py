@@ -50,9 +50,6 @@ def add_version(folder: Path, name: str, *, age_s: float, **changes: Any) -> Pat
     return copy
 
 
-# What it gives
-
-
 def test_dataset_split_is_mapped_sentence_by_sentence(made: Path) -> None:
     dataset = Dataset.open(made)
     split = dataset.split("train")
@@ -76,16 +73,13 @@ def test_dataset_has_text_names_and_codecs(made: Path) -> None:
 
 @pytest.mark.parametrize("corpus", ["multi30k", "captions"])
 @pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
-def test_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
+def test_shaping_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
     asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "codec": "runs/other"}
     found = shaping_settings(DataConfig.model_validate(asked))
     common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
     assert set(found) == common | own | ({corpus} - {"multi30k"})
     assert found["lowercase"] is (tokens == "words")
     assert found.get("subwords", {}).keys() == ({"size", "algorithm"} if tokens == "subwords" else set())
-
-
-# What it refuses
 
 
 @pytest.mark.parametrize("ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source")])
@@ -102,18 +96,18 @@ def test_dataset_folder_that_is_none_is_refused(tmp_path: Path, content: str | N
         Dataset.open(tmp_path)
 
 
-def test_dataset_of_another_format_version_is_refused(folder: Path) -> None:
-    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(format_version=1))
-    with pytest.raises(DataError, match=rf"^{folder}: format version 1, this tfm reads 2; run `tfm prepare` again$"):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format_version": 1}, ": format version 1, this tfm reads 2; run `tfm prepare` again"),
+        ({"settings": {"source": 5}}, ".*; delete the folder and run `tfm prepare` again"),
+        ({"settings": {"corpus": "nowhere"}}, ".*; delete the folder and run `tfm prepare` again"),
+    ],
+)
+def test_dataset_manifest_of_another_kind_is_refused(folder: Path, change: dict[str, Any], said: str) -> None:
+    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(change))
+    with pytest.raises(DataError, match=rf"^{folder}{said}$"):
         Dataset.open(folder)
-
-
-@pytest.mark.parametrize("settings", [{"source": 5}, {"corpus": "nowhere"}])
-def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str, Any] | None) -> None:
-    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(settings=settings))
-    with pytest.raises(DataError, match=rf"^{folder}.*; delete the folder and run `tfm prepare` again$") as caught:
-        Dataset.open(folder)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +137,6 @@ def test_find_dataset_damaged_manifest_stops_no_other_dataset(folder: Path) -> N
         find_dataset(data, folder.parent)
 
 
-# Which one is found
-
-
 def test_find_dataset_takes_the_one_prepared_last(folder: Path) -> None:
     os.utime(folder, (99, 99))
     data = data_config(folder)
@@ -172,7 +163,7 @@ def test_find_dataset_other_settings_find_nothing(folder: Path, changes: dict[st
         find_dataset(data_config(folder, **changes), folder.parent)
 
 
-def test_datasets_of_another_format_and_other_folders_are_passed_over(folder: Path, tmp_path: Path) -> None:
+def test_find_dataset_passes_over_other_formats_and_folders(folder: Path, tmp_path: Path) -> None:
     data = data_config(folder)
     add_version(folder, "files.en-en-00000000", age_s=-60, format_version=0)
     (folder.parent / "files.en-en-empty").mkdir()

@@ -38,7 +38,7 @@ def test_count_overlap_counts_pairs_and_sources_of_each_split(tmp_path: Path) ->
     }
 
 
-def test_pairs_that_are_read_alike_overlap_whatever_their_case_spacing_and_form(tmp_path: Path) -> None:
+def test_count_overlap_pairs_that_are_read_alike_overlap(tmp_path: Path) -> None:
     lines = ["ein  Käfer , da|a  BUG", "EIN KA\u0308FER, DA |A bug", "ein Käfer da|a bug"]
     write(tmp_path, train=["Ein Käfer, da|a bug"], test=lines)
     assert count_overlap(tmp_path, ["train", "test"], codecs(lowercase=True))["test"] == {"pairs": 2, "sources": 2}
@@ -55,7 +55,7 @@ def test_pairs_that_are_read_alike_overlap_whatever_their_case_spacing_and_form(
         (30, 0, 1, True),
     ],
 )
-def test_overlap_of_whole_pairs_or_many_sources_is_warned_of(
+def test_warn_of_overlap_whole_pairs_or_many_sources_warn(
     sentences: int, pairs: int, sources: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     splits = {"train": {"sentences": 9}, "valid": {"sentences": 1000}, "test": {"sentences": sentences}}

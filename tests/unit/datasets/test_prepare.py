@@ -79,9 +79,6 @@ def sentences(folder: Path) -> dict[str, tuple[list[list[int]], list[list[int]]]
     return found
 
 
-# What stands in the files
-
-
 @pytest.mark.parametrize("block", [4, dataset_module.BLOCK])
 def test_prepare_ids_are_those_of_the_training_splits_vocabulary(
     workshop: Workshop, block: int, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +93,7 @@ def test_prepare_ids_are_those_of_the_training_splits_vocabulary(
     assert sentences(prepared.folder) == IDS
 
 
-def test_manifest_counts_sentences_tokens_and_unknown_words(workshop: Workshop) -> None:
+def test_prepare_manifest_counts_sentences_tokens_and_unknown_words(workshop: Workshop) -> None:
     prepared = workshop.prepare()
     manifest = prepared.manifest
     assert prepared.folder.name == f"files.de-en-{manifest['fingerprint']}"
@@ -132,7 +129,7 @@ def test_make_dataset_leaves_that_of_another_user_as_it_is(workshop: Workshop, m
     assert workshop.prepare() == Prepared(made.folder, made.manifest, created=False)
 
 
-def test_raw_text_is_kept_verbatim(workshop: Workshop) -> None:
+def test_prepare_keeps_text_verbatim(workshop: Workshop) -> None:
     dataset = Dataset.open(workshop.prepare().folder)
     kept = {split: (dataset.text(split, "source"), dataset.text(split, "target")) for split in TEXT}
     assert kept == TEXT
@@ -166,7 +163,7 @@ def test_prepare_vocabulary_without_words_warns(workshop: Workshop, caplog: pyte
     assert caplog.record_tuples == [("transformer_cli.datasets.word_corpus", logging.WARNING, message)]
 
 
-def test_max_words_limits_both_vocabularies_and_makes_another_dataset(workshop: Workshop) -> None:
+def test_prepare_max_words_limits_both_vocabularies_and_makes_another_dataset(workshop: Workshop) -> None:
     unlimited, limited = workshop.prepare(min_freq=1), workshop.prepare(min_freq=1, max_words=2)
     assert limited.created
     assert "max_words" not in unlimited.manifest["settings"]
@@ -187,7 +184,7 @@ def test_prepare_huge_vocabulary_warns(
     assert caplog.messages == []
 
 
-def test_held_out_text_in_the_training_text_is_warned_of_at_every_call(
+def test_prepare_held_out_text_in_the_training_text_warns_at_every_call(
     workshop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:
     workshop.write("test", ["Mann", "Ein Hund."], ["man", "A dog."])
@@ -199,9 +196,6 @@ def test_held_out_text_in_the_training_text_is_warned_of_at_every_call(
         assert workshop.prepare().created is created
         assert caplog.record_tuples == [("transformer_cli.datasets.make_dataset", logging.WARNING, message)]
         caplog.clear()
-
-
-# When they are made
 
 
 @pytest.mark.parametrize("settings", [{"lowercase": False}, {"min_freq": 1}, {"skip_empty": True}], ids=str)
@@ -225,9 +219,6 @@ def test_make_dataset_of_another_text_makes_one_beside(workshop: Workshop, split
     second = workshop.prepare()
     assert second.created
     assert workshop.datasets() == sorted([first.folder.name, second.folder.name])
-
-
-# When they are not
 
 
 @pytest.mark.parametrize("file", ["source.vocab.txt", "manifest.json", "SHA256SUMS"])

@@ -48,9 +48,6 @@ def text(corpus: Path, split: str, language: str) -> list[str]:
     return (corpus / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:-1]
 
 
-# What pieces are learned from
-
-
 @pytest.mark.parametrize(
     ("n", "kept"), [(4, [0, 1, 2, 3]), (5, [0, 2, 4]), (8, [0, 2, 4, 6]), (9, [0, 4, 8]), (18, [0, 8, 16])]
 )
@@ -68,9 +65,6 @@ def test_sample_of_too_many_pairs_keeps_every_second_one_again_and_again(
 def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:
     with pytest.raises(ConfigError, match=r"^data\.subwords\.size: 262 is too small .*; set it to \d+ or more \(de\)$"):
         make("data.subwords.size=262")
-
-
-# What stands in the files
 
 
 def test_prepare_subwords_every_split_is_encoded_and_kept(make: Make, corpus: Path) -> None:
@@ -108,7 +102,7 @@ def test_prepare_subwords_manifest_names_the_library(make: Make) -> None:
     assert {manifest["splits"][split][side]["unknown_rate"] for split in SPLITS for side in ("source", "target")} == {0}
 
 
-def test_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) -> None:
+def test_prepare_subwords_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) -> None:
     files: dict[str, dict[str, str]] = {}
     for split in SPLITS:
         sides = {"source": [*text(corpus, split, "de"), " "], "target": [*text(corpus, split, "en"), "gone"]}
@@ -120,9 +114,6 @@ def test_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) 
     made = make_dataset(Config.model_validate({"data": settings}), data_dir=tmp_path)
     assert made.manifest["cleaning"]["left_out"]["empty"]["pairs"] == 3
     assert made.manifest["splits"]["train"]["sentences"] == 200
-
-
-# When it is made anew
 
 
 def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(
@@ -139,9 +130,6 @@ def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(
     said = rf"^data.fingerprint is {pinned}, but this text with SentencePiece 0\.0 makes "
     with pytest.raises(DataError, match=said):
         make(f"data.fingerprint={pinned}")
-
-
-# A run's codecs
 
 
 @pytest.fixture

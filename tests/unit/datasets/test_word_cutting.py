@@ -45,7 +45,7 @@ def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_needed(
+def test_cutting_chunks_come_in_order_and_no_more_is_read_than_is_needed(
     processes: int, workers: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset, "CHUNK", 4)
@@ -103,7 +103,7 @@ def test_cutting_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_however_it_ends_no_worker_stays_and_none_complains(number: signal.Signals, code: int) -> None:
+def test_cutting_that_is_killed_leaves_no_worker_and_no_complaint(number: signal.Signals, code: int) -> None:
     to_all = number == signal.SIGINT  # as a terminal sends Ctrl-C
     process = subprocess.Popen(
         [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

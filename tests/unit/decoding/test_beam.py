@@ -20,7 +20,7 @@ def rules(*limits: int, length_penalty: float = 1.0) -> Rules:
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
-def test_a_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: float) -> None:
+def test_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: float) -> None:
     limits = [1 + sentence % 4 for sentence in SENTENCES]
     found = beam_search(
         TableDecoder(SENTENCES), rules(*limits, length_penalty=length_penalty), beam_size=EVERYTHING, n_best=EVERYTHING
@@ -54,7 +54,7 @@ def test_beam_first_of_n_best_is_the_one_found_alone(beam_size: int, length_pena
         assert steps[0] < steps[2]
 
 
-def test_a_beam_of_one_is_greedy_search() -> None:
+def test_beam_of_one_is_greedy_search() -> None:
     limits = rules(*[1 + sentence % 6 for sentence in SENTENCES], length_penalty=0.7)
     alone = greedy(TableDecoder(SENTENCES), limits)
     for expected, (found,) in zip(
@@ -64,7 +64,7 @@ def test_a_beam_of_one_is_greedy_search() -> None:
         assert (found.log_prob, found.score) == (expected.log_prob, expected.score)
 
 
-def test_rows_are_only_as_many_as_there_are_live_hypotheses() -> None:
+def test_beam_has_only_rows_of_live_hypotheses() -> None:
     decoder = TableDecoder(SENTENCES)
     beam_search(decoder, rules(*[9] * 12), beam_size=6, n_best=6)
     assert decoder.n_rows[0] == [1] * 12

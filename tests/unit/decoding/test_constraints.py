@@ -61,7 +61,7 @@ def test_no_repeat_ngram_switched_off_lets_ngrams_occur_twice() -> None:
 @searches
 @settings(max_examples=30)
 @given(prefix=a_prefix, ngram=some.integers(1, 3))
-def test_a_translation_begins_with_its_prefix_whatever_else_is_forbidden(
+def test_prefix_begins_each_translation_whatever_else_is_forbidden(
     search: Search, prefix: list[int], ngram: int
 ) -> None:
     for found in search(rules(5, ngram, prefix)):
@@ -70,7 +70,7 @@ def test_a_translation_begins_with_its_prefix_whatever_else_is_forbidden(
 
 
 @searches
-def test_the_prefix_counts_in_the_log_probability(search: Search) -> None:
+def test_prefix_counts_in_the_log_probability(search: Search) -> None:
     prefix = [C, C, A]
     for sentence, (found,) in enumerate(search(rules(3, prefix=prefix))):
         steps = [torch.tensor(table(sentence, tuple(prefix[:at]))).log_softmax(dim=0)[prefix[at]] for at in range(3)]

@@ -21,7 +21,7 @@ from transformer_cli.decoding import interface as module
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.decoder import TransformerEngine
 from transformer_cli.decoding.interface import Engine, Hypothesis, Wanted, longest_translation
-from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
+from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import WRITTEN, positions_of, write_model
@@ -95,7 +95,7 @@ def assert_same(found: list[list[Hypothesis]], ours: list[list[Hypothesis]]) -> 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_shape_of_the_family_translates_and_scores_as_ours_or_is_refused(shape: str, opened: Open) -> None:
+def test_exported_shape_of_the_family_translates_and_scores_as_ours_or_is_refused(shape: str, opened: Open) -> None:
     model = make_model(**SHAPES[shape])
     if any(value not in WRITTEN.get(key, [value]) for key, value in SHAPES[shape].items()):
         with pytest.raises(ConfigError, match="cannot be exported"):
@@ -138,7 +138,7 @@ def test_export_unused_weight_is_refused(opened: Open) -> None:
         (TranslationSettings(max_tokens=2), [7, 5]),
     ],
 )
-def test_each_option_of_greedy_search_does_the_same(
+def test_exported_greedy_search_takes_each_option_as_ours(
     settings: TranslationSettings, prefix: list[int], opened: Open
 ) -> None:
     model = make_model()
@@ -146,7 +146,7 @@ def test_each_option_of_greedy_search_does_the_same(
 
 
 @pytest.mark.parametrize(("options", "prefix"), [({}, []), ({}, [7, 5]), ({"no_repeat_ngram": 1}, [])])
-def test_without_scores_the_same_tokens_are_found_and_no_score_is_wrong(
+def test_exported_without_scores_finds_the_same_tokens_and_no_wrong_score(
     options: dict[str, Any], prefix: list[int], opened: Open
 ) -> None:
     engine = opened(make_model(**SHAPES["pre-norm without a final norm"], max_length=64))  # writes no <pad>, no <sos>
@@ -162,7 +162,7 @@ def test_without_scores_the_same_tokens_are_found_and_no_score_is_wrong(
 
 @pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2}])
 @pytest.mark.parametrize("prefix", [[], [7, 5]])
-def test_a_beam_keeps_limits_and_says_the_models_own_log_probabilities(
+def test_exported_beam_keeps_limits_and_says_the_models_own_log_probabilities(
     options: dict[str, Any], prefix: list[int], opened: Open
 ) -> None:
     model, settings = make_model(), search(beam_size=4, n_best=3, **options)
@@ -184,7 +184,7 @@ def test_a_beam_keeps_limits_and_says_the_models_own_log_probabilities(
         assert [best.tokens for best, *_ in found] == [best.tokens for best, *_ in ours]
 
 
-def test_what_a_search_may_not_write_is_not_written_and_nothing_may_be_written(opened: Open) -> None:
+def test_exported_never_writes_unwritable_tokens_and_may_write_nothing(opened: Open) -> None:
     model = make_model()
     model.output.bias[[PAD, SOS]] = 50.0
     never = translate(opened(model), search(beam_size=5, n_best=5))
@@ -193,7 +193,7 @@ def test_what_a_search_may_not_write_is_not_written_and_nothing_may_be_written(o
     assert_same(translate(opened(model)), [[Hypothesis([], [], 0.0, 0.0)]] * len(SENTENCES))
 
 
-def test_a_sentence_alone_is_translated_as_among_others(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exported_translates_a_sentence_alone_as_among_others(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = opened(make_model())
     together = translate(engine)
     monkeypatch.setattr(module, "MOST_ROWS", 1)
@@ -201,7 +201,9 @@ def test_a_sentence_alone_is_translated_as_among_others(opened: Open, monkeypatc
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 3}])
-def test_without_attention_the_same_is_found_and_an_unknown_word_has_it(options: dict[str, Any], opened: Open) -> None:
+def test_exported_without_attention_finds_the_same_and_an_unknown_word_has_it(
+    options: dict[str, Any], opened: Open
+) -> None:
     model = make_model()
     model.output.bias[UNK] = 1.5
     engine, settings = opened(model), search(**options)
@@ -213,7 +215,7 @@ def test_without_attention_the_same_is_found_and_an_unknown_word_has_it(options:
     assert [one.attended for (one,) in found] == expected
 
 
-def test_only_a_few_batches_have_begun_and_none_begins_when_nobody_waits(
+def test_exported_begins_a_few_batches_and_none_when_nobody_waits(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_ROWS", 1)
@@ -232,7 +234,7 @@ def test_only_a_few_batches_have_begun_and_none_begins_when_nobody_waits(
     assert begun == ["translate_batch"] * 7
 
 
-def test_torch_keeps_its_threads_where_both_libraries_share_openmp(opened: Open) -> None:
+def test_exported_leaves_torch_its_threads(opened: Open) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -243,7 +245,7 @@ def test_torch_keeps_its_threads_where_both_libraries_share_openmp(opened: Open)
 
 
 @pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int16", "int8"])
-def test_smaller_weights_make_nearly_the_same_losses(quantization: str, opened: Open) -> None:
+def test_exported_in_smaller_weights_has_nearly_the_same_losses(quantization: str, opened: Open) -> None:
     model = make_model()
     whole, small = opened(model), opened(model, quantization)
     exact, near = (sum(map(sum, engine.log_probs(SENTENCES, SENTENCES))) for engine in (whole, small))
@@ -254,7 +256,7 @@ def test_smaller_weights_make_nearly_the_same_losses(quantization: str, opened: 
 @pytest.mark.parametrize(
     ("machine", "has_vnni", "is_exact"), [("x86_64", False, True), ("x86_64", True, False), ("aarch64", False, False)]
 )
-def test_where_sums_of_int8_overflow_it_computes_in_float32(
+def test_exported_int8_computes_in_float32_where_sums_overflow(
     monkeypatch: pytest.MonkeyPatch, opened: Open, tmp_path: Path, machine: str, has_vnni: bool, is_exact: bool
 ) -> None:
     cpuinfo = tmp_path / "cpuinfo"
@@ -266,16 +268,14 @@ def test_where_sums_of_int8_overflow_it_computes_in_float32(
     assert ("int8" in computes_in) != is_exact
 
 
-def test_what_cannot_be_done_is_refused_in_one_line(opened: Open, tmp_path: Path) -> None:
+def test_exported_refuses_what_it_cannot_do_in_one_line(opened: Open, tmp_path: Path) -> None:
     engine = opened(make_model())
     with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
         engine.refuse(search(sample=True))
-    with pytest.raises(DeviceError, match=r"^device mps: CTranslate2, which runs .*, does not have it; choose cpu$"):
-        CTranslate2Engine(tmp_path, "mps", positions=9, source=NAMES, target=NAMES)
     with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; delete the folder and .* again$"):
         CTranslate2Engine(tmp_path, "cpu", positions=9, source=NAMES, target=NAMES)
 
 
 @pytest.mark.parametrize(("limit", "positions"), [(16, 16), (None, 4002), (1_000_000, 4002)])
-def test_sinusoids_get_a_table_that_holds_the_longest_line(limit: int | None, positions: int) -> None:
+def test_export_sinusoids_get_a_table_that_holds_the_longest_line(limit: int | None, positions: int) -> None:
     assert positions_of(ModelConfig(positions="sinusoidal", max_length=limit)) == positions

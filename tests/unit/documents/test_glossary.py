@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.glossary import Glossary, Term, read_glossary, replaced, term_spans
 from transformer_cli.errors import DataError
@@ -31,25 +32,66 @@ def test_glossary_translations_are_alternatives_or_the_source_itself() -> None:
     assert [each.translations for each in found] == [("dog", "hound"), ("Parises",)]
 
 
-def test_read_glossary_refuses_a_line_that_is_no_entry(tmp_path: Path) -> None:
-    path = tmp_path / "terms.tsv"
-    path.write_text("Hund\tdog\n\nParis\t\n", encoding="utf-8")
-    assert read_glossary(path) == {"Hund": "dog", "Paris": ""}
-    two, long = "Hund\tdog\nHund\tcat", f"{'a ' * 51}\tb"
-    for wrong in ("Hund dog", "\tdog", two, "Hund\tdog|", "*\tdog", "Hund\tdog\tnote", long):
-        path.write_text(f"Katze\tcat\n{wrong}\n", encoding="utf-8")
-        with pytest.raises(DataError, match=r"terms\.tsv"):
-            read_glossary(path)
+TBX = """<martif type="TBX"><text><body><termEntry><descrip>x</descrip>
+<langSet xml:lang="en-US"><tig><term>hound</term></tig>
+<tig><term>tike</term><termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></tig></langSet>
+<langSet xml:lang="de"><ntig><termGrp><term> Hund*</term></termGrp></ntig><tig><term>Köter</term></tig></langSet>
+</termEntry><termEntry><langSet xml:lang="fr"><tig><term>chat</term></tig></langSet></termEntry></body></text>
+</martif>"""
 
 
-def test_read_glossary_warns_of_what_may_not_be_an_entry(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected", "not_taken"),
+    [
+        ("Hund\tdog\n\nParis\t\nHund\thound\n", {"Hund": "dog|hound", "Paris": ""}, ""),
+        ("# Tiere\n#\nEnglish\tGerman\ndog\tHund\n#x\n", {"Hund": "dog"}, ""),
+        ("source,target\nHund,dog\nParis,\n", {"Hund": "dog", "Paris": ""}, ""),
+        ("Hund;dog;Tier\nC#;C#;\n", {"Hund": "dog", "C#": "C#"}, "column 3 (1)"),
+        ("Hund,dog,DE,EN\ncat,Katze,en-GB,de\nHund,chien,DE,FR", {"Hund": "dog", "Katze": "cat"}, "WITHOUT (1)"),
+        (
+            'ID,Note,German,"English",Note\n1,a,Hund,"big, dog",b\n2,,Katze,,\n',
+            {"Hund": "big, dog"},
+            "column ID (1), column Note (2), WITHOUT (1)",
+        ),
+        (TBX, {"Hund*": "hound", "Köter": "hound"}, "deprecated terms (1), WITHOUT (1)"),
+    ],
+)
+def test_read_glossary_takes_what_programs_export_and_says_what_it_leaves(
+    text: str, expected: dict[str, str], not_taken: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "terms.csv"
+    path.write_text(text, encoding="utf-8")
+    assert read_glossary(path, DataConfig()) == expected
+    without = "entries without one of the languages"
+    assert caplog.messages == [f"{path}: not taken: {not_taken.replace('WITHOUT', without)}"] * bool(not_taken)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["Hund dog", "\tdog", "Hund\tdog|", "*\tdog", f"{'a ' * 51}\tb", "<?xml?><mtf><conceptGrp/></mtf>"]
+)
+def test_read_glossary_refuses_a_line_that_is_no_entry(wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
-    path.write_text("Source\tTarget\nHu*nd\tdog\nC*\tC\n", encoding="utf-8")
-    assert read_glossary(path) == {"Source": "Target", "Hu*nd": "dog", "C*": "C"}
-    assert caplog.messages == [
-        f"{path}: line 1 looks like a heading, but is an entry; delete it if it is one",
-        f"{path}: line 2: a * that is not at the end stands for itself: 'Hu*nd'",
-    ]
+    path.write_text(f"Katze\tcat\n{wrong}\n" if wrong[0] != "<" else wrong, encoding="utf-8")
+    with pytest.raises(DataError, match=r"terms\.tsv"):
+        read_glossary(path, DataConfig())
+
+
+def test_read_glossary_refuses_a_heading_of_other_languages(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("French\tEnglish\nchat\tcat\n", encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"line 1 looks like a heading \(French, English\), but not of de and en; correct"
+    ):
+        read_glossary(path, DataConfig())
+
+
+def test_read_glossary_warns_of_a_sign_that_may_mean_something_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("Hu*nd\tdog\nC*\tC\n", encoding="utf-8")
+    assert read_glossary(path, DataConfig()) == {"Hu*nd": "dog", "C*": "C"}
+    assert caplog.messages == [f"{path}: line 1: a * that is not at the end stands for itself: 'Hu*nd'"]
 
 
 def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> None:

@@ -117,7 +117,7 @@ SPANS = [
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from([*SPANS, "Hund", "Ein", "läuft", "EIN HUND", ",", ".", "(", "😀", "\n"]), max_size=14))
 @pytest.mark.parametrize("split", [False, True])
-def test_what_is_held_comes_back_exactly_once(
+def test_translations_held_spans_come_back_exactly_once(
     translator: Translator, by_subwords: Translator, split: bool, words: list[str]
 ) -> None:
     lines = " ".join(words).split("\n")

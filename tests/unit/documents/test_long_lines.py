@@ -40,7 +40,7 @@ def test_line_no_break_space_that_is_rare_in_the_training_text_is_read_as_a_spac
     assert LongLines(codec, None, "stop").line(lines[-1]).read.reading.text == text
 
 
-def test_a_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
+def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
     split = translator.with_options(split_sentences=True)
     lines = ["---", "12.5 %", "😀", "\N{ZERO WIDTH SPACE}", "  "]
     wanted = [*lines[:4], ""]
@@ -52,6 +52,6 @@ def test_a_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
     assert (joined.tokens, joined.alignment, joined.score) == (alone.tokens, alone.alignment, alone.score)
 
 
-def test_text_without_letters_is_translated_by_a_model_of_such_text() -> None:
+def test_line_without_letters_is_read_by_a_model_of_such_text() -> None:
     codec = SubwordCodec(learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
     assert LongLines(codec, None, "stop").line("2 1").read == codec.encode("2 1")

@@ -43,7 +43,7 @@ FRAGMENTS = Path(__file__).with_name("fragments.txt").read_text(encoding="utf-8"
 
 
 @pytest.mark.parametrize("html", ["", " \n ", *(each.replace("\0", "\n") for each in FRAGMENTS)])
-def test_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None:
+def test_render_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None:
     document = parse_html(html)
     found = document.render([same(block) for block in document.blocks])
     assert found == html.replace("Hund </b>", "Hund</b> ")  # no white space moves but that at the end of an element
@@ -70,7 +70,7 @@ def test_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None
         ("<td>1 2<td title='1 2'>3,50 €<li>| .", "<td>1 2<td title='1 2'>3,50 €<li>| ."),  # without a letter
     ],
 )
-def test_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expected: str) -> None:
+def test_render_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expected: str) -> None:
     document = parse_html(html)
     found = document.render([backwards(block) for block in document.blocks])
     assert found.replace(" <img src=x>", "<img src=x>").strip() == expected.replace(" <img src=x>", "<img src=x>")
@@ -90,26 +90,26 @@ def test_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expect
         ("<a-b translate=no>Ein</a-b> Hund <a-b translate=no>Ein<p>Ball</p></a-b> rot", ["Hund", "rot"]),
     ],
 )
-def test_elements_of_unknown_names_are_blocks_if_they_hold_one(html: str, expected: list[str]) -> None:
+def test_parse_html_elements_of_unknown_names_are_blocks_if_they_hold_one(html: str, expected: list[str]) -> None:
     assert texts(html) == expected
     document = parse_html(html)
     assert document.render([same(block) for block in document.blocks]) == html
 
 
-def test_an_element_goes_round_the_longest_run_of_its_words() -> None:
+def test_render_element_goes_round_the_longest_run_of_its_words() -> None:
     document = parse_html("Er <b>steht früh auf</b>.")
     text = "He gets up early."
     source, target = [(0, 2), (3, 8), (17, 18), (9, 13), (14, 17)], [(0, 2), (3, 7), (8, 10), (11, 13), (13, 16)]
     assert document.render([(text, list(zip(source, target, strict=True)))]) == "He gets up <b>early</b>."
 
 
-def test_a_word_is_found_as_it_is_written_though_it_was_read_otherwise() -> None:
+def test_word_links_find_a_word_that_was_read_otherwise() -> None:
     source = "Ma\N{COMBINING DIAERESIS}d\N{SOFT HYPHEN}chen ja"
     links = [((0, 9), (0, 4)), ((10, 12), (5, 8))]
     assert word_links(source, ["mädchen", "ja"], "girl yes", ["girl", "yes"], [0, 1]) == links
 
 
-def test_values_of_an_end_tag_in_what_is_not_translated_are_no_markup() -> None:
+def test_parse_html_values_of_an_end_tag_are_no_markup() -> None:
     assert texts("""<div translate=no>Ein</b x="<i translate=yes>">Hund</i></div>""") == []
 
 
@@ -130,7 +130,7 @@ def test_values_of_an_end_tag_in_what_is_not_translated_are_no_markup() -> None:
         "<![" * 30_000,
     ],
 )
-def test_long_and_deep_and_broken_documents_stay_as_they_are(html: str) -> None:
+def test_render_long_deep_and_broken_documents_stay_as_they_are(html: str) -> None:
     document = parse_html(html)
     assert document.render([same(block) for block in document.blocks]) == html
 
@@ -168,7 +168,7 @@ def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: st
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_a_document(text: str) -> None:
+def test_parse_html_takes_any_text(text: str) -> None:
     document = parse_html(text)
     for translate in (same, backwards, unlinked):
         document.render([translate(block) for block in document.blocks])

@@ -53,7 +53,7 @@ def cut(text: str, language: str = "en") -> list[str]:
     return [text[start:end] for start, end in sentences(text, language)]
 
 
-def test_ends_of_our_own_sentences_are_found() -> None:
+def test_sentences_of_our_own_are_found() -> None:
     paragraphs = list(own())
     assert sum(len(lines) for _, lines in paragraphs) == 200
     n_ends, missed, false = judge(paragraphs)
@@ -61,7 +61,7 @@ def test_ends_of_our_own_sentences_are_found() -> None:
     assert len(false) <= 0.04 * n_ends, false
 
 
-def test_paragraphs_of_captions_are_cut_where_they_were_put_together() -> None:
+def test_sentences_of_captions_that_were_put_together_are_found() -> None:
     chance = random.Random(1)
     captions = bz2.decompress(CAPTIONS.read_bytes()).decode().splitlines()
     half = len(captions) // 2  # the German ones
@@ -88,7 +88,7 @@ def test_sentences_end_at_marks_and_not_at_abbreviations(language: str, text: st
     assert cut(text.replace("|", sep), language) == text.split("|")
 
 
-def test_a_heading_is_a_sentence_and_a_blank_line_is_none() -> None:
+def test_sentences_heading_is_one_and_a_blank_line_is_none() -> None:
     assert cut("  Chapter 1  ") == ["Chapter 1"]
     assert cut("") == cut(" \t\u2028 ") == []
 
@@ -97,7 +97,7 @@ def test_a_heading_is_a_sentence_and_a_blank_line_is_none() -> None:
     st.text(st.sampled_from("aB1é।。！？؟…“”\"'().!?;, \t\u2028\u00a0🐕"), max_size=60),
     st.sampled_from(["de", "zh", "ar"]),
 )
-def test_all_that_is_between_sentences_is_white_space(line: str, language: str) -> None:
+def test_sentences_have_only_white_space_between_them(line: str, language: str) -> None:
     spans = sentences(line, language)
     place, rest = 0, ""
     for start, end in spans:
@@ -112,7 +112,7 @@ def test_all_that_is_between_sentences_is_white_space(line: str, language: str) 
         assert joined == line
 
 
-def test_white_space_stays_around_translations() -> None:
+def test_join_keeps_white_space_around_translations() -> None:
     line = "  Eins.  Zwei.\t"
     assert join(line, sentences(line, "de"), ["One.", "Two."]) == "  One.  Two.\t"
     assert join("两只狗。一个人！", [(0, 4), (4, 8)], ["Two dogs.", "A man!"]) == "Two dogs. A man!"
@@ -133,13 +133,13 @@ def test_sentences_of_a_long_text_are_those_of_a_short_one() -> None:
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "ja", "kk", "xx"])
-def test_any_white_space_may_stand_between_a_capital_and_a_full_stop(language: str) -> None:
+def test_sentences_take_any_white_space_between_a_capital_and_a_full_stop(language: str) -> None:
     for space in "\u0085\u00a0\u2003\u2028\u202f\u3000":
         assert cut(f"Vitamin C{space}. Vitamin D.", language)[-1].endswith("D.")
         assert cut(f"A{space}{space}.{space}.", language)
 
 
-def test_what_is_too_long_is_cut_at_a_mark_or_else_at_a_space() -> None:
+def test_pieces_of_what_is_too_long_end_at_a_mark_or_else_at_a_space() -> None:
     def parts(text: str, most: int) -> list[str]:
         return [text[start:end] for start, end in pieces(text, (0, len(text)), lambda start, end: end - start <= most)]
 

@@ -1,16 +1,23 @@
 """Losses against written-out sums, sentence by sentence and together."""
 
 import math
-from collections.abc import Sequence
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torchtext.data.utils import interleave_keys
 
+from kinds import TrainTiny
 from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.evaluation import losses as module
+from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity, perplexity_text, sentence_losses
+from transformer_cli.inspection.numbers import inspect_sentence
+from transformer_cli.model.transformer import Embedding
 from transformer_cli.runs.run import Run
 from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translator import Translator
@@ -82,3 +89,29 @@ def test_perplexity_is_exp_of_the_loss(loss: float, ppl: float) -> None:
 )
 def test_perplexity_text_never_has_many_digits(loss: float, text: str) -> None:
     assert perplexity_text(perplexity(loss)) == text
+
+
+def test_model_of_other_code_is_said_once_to_who_evaluates_inspects_or_goes_on(
+    workspace: Path, train_tiny: TrainTiny, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs, data = workspace / "runs", workspace / "data"
+    uses: list[Callable[[], object]] = [
+        lambda: evaluate("tiny", splits=["valid", "test"], data_dir=data, runs_dir=runs),
+        lambda: inspect_sentence(runs / "tiny", "Der alte Hund singt."),
+        lambda: train_tiny(runs, "training.epochs=7"),
+    ]
+    before = shutil.copytree(runs, workspace / "before")
+    for use in uses:
+        use()
+    assert "something else" not in caplog.text
+    embed = Embedding.forward
+    monkeypatch.setattr(Embedding, "forward", lambda *given: 3.0 * embed(*given))  # which has no weight of its own
+    shutil.rmtree(runs)
+    before.rename(runs)
+    for use in uses:
+        caplog.clear()
+        use()
+        (said,) = (message for message in caplog.messages if "something else" in message)
+        assert re.search(
+            r"tiny/checkpoints/step-\d+: the model computes .* the loss of 3 pairs was \d\.\d+, and is", said
+        )

@@ -87,7 +87,9 @@ def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
         ("type: transformer", "[", "not YAML"),
     ],
 )
-def test_what_cannot_be_held_is_refused_by_its_key(folder: Path, tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_import_what_cannot_be_held_is_refused_by_its_key(
+    folder: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
     assert old in SETTINGS
     write(folder, weights(), SETTINGS.replace(old, new))
     with pytest.raises(DataError) as refused:
@@ -113,7 +115,7 @@ class Bomb:
         return open, ("/tmp/executed-by-a-pickle", "w")
 
 
-def test_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+def test_import_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
     path, pickled = folder / "model.npz", io.BytesIO()
     np.save(pickled, np.array([Bomb()], dtype=object), allow_pickle=True)
     whole = path.read_bytes()
@@ -129,13 +131,13 @@ def test_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path
     assert not Path("/tmp/executed-by-a-pickle").exists()
 
 
-def test_every_damage_to_a_model_is_refused_in_one_line_or_read_as_another_model(folder: Path, tmp_path: Path) -> None:
+def test_import_every_damage_is_refused_in_one_line_or_read_as_another_model(folder: Path, tmp_path: Path) -> None:
     found = hostile.try_model(tmp_path / "damaged", folder, n_cuts=2, n_bits=12)
     assert found.missed == []
     assert found.counts["deleted", "refused"] == found.counts["emptied", "refused"] == 2
 
 
-def test_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp_path: Path) -> None:
+def test_import_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp_path: Path) -> None:
     runs, empty = tmp_path / "runs", tmp_path / "empty"
     empty.mkdir()
     run = import_run(folder, name="opus", runs_dir=runs)

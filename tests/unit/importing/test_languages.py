@@ -91,7 +91,7 @@ def import_tokens(folder: Path) -> list[str]:
     ],
     ids=["codes", "decoder.yml", "model.npz.yml", "sides"],
 )
-def test_two_vocabularies_are_told_by_settings_sides_and_languages(
+def test_import_two_vocabularies_are_told_by_settings_sides_and_languages(
     folder: Path, tmp_path: Path, names: tuple[str, str], says: dict[str, list[str]], given: dict[str, str]
 ) -> None:
     place = two(folder, names)
@@ -101,7 +101,7 @@ def test_two_vocabularies_are_told_by_settings_sides_and_languages(
     assert (codecs.source.names()[-1], codecs.target.names()[-1]) == ("first", "second")
 
 
-def test_two_vocabularies_that_cannot_be_told_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_import_two_vocabularies_that_cannot_be_told_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"which of vocab.a.yml, vocab.b.yml is the vocabulary of the source"):
         import_run(two(folder, ("vocab.b.yml", "vocab.a.yml")), runs_dir=tmp_path / "runs")
 
@@ -262,14 +262,18 @@ def test_import_of_hugging_face_reads_its_languages_its_beam_and_added_tokens(th
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("forced_bos_token_id", 3),
-        ("bad_words_ids", [[5]]),
-        ("suppress_tokens", [4]),
-        ("begin_suppress_tokens", [4]),
-        ("min_new_tokens", 5),
-        ("encoder_no_repeat_ngram_size", 3),
-        ("num_beam_groups", 2),
-        ("forced_eos_token_id", 7),
+        *(
+            ("forced_bos_token_id", 3),
+            ("bad_words_ids", [[5]]),
+            ("suppress_tokens", [4]),
+            ("begin_suppress_tokens", [4]),
+        ),
+        *(
+            ("min_new_tokens", 5),
+            ("encoder_no_repeat_ngram_size", 3),
+            ("num_beam_groups", 2),
+            ("forced_eos_token_id", 7),
+        ),
     ],
 )
 def test_import_of_hugging_face_refuses_by_name_what_it_cannot_search_for(

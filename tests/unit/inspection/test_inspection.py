@@ -15,7 +15,6 @@ from transformer_cli.inspection.numbers import (
     Inspection,
     attend_over_words,
     inspect_sentence,
-    inspect_translation,
 )
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.layout import Padded
@@ -98,19 +97,6 @@ def test_repetitions_are_the_same_vector_only_without_positions(inspection: Insp
             one, other = vectors[first], vectors[second]
             assert cosine == pytest.approx(float(one @ other / (one.norm() * other.norm())), abs=1e-5)
             assert cosine < 0.999
-
-
-def test_inspect_translation_is_of_what_was_translated(translator: Translator) -> None:
-    translator = translator.with_options(on_error="truncate", keep_unk=True, max_tokens=3)
-    sentence = "Babo " * 15
-    (translation,) = translator.translations([sentence])
-    inspection = inspect_translation(translator, translation)
-    assert inspection.sentence == sentence
-    assert inspection.translation == translation.text
-    assert inspection.source_tokens == ["<sos>", *["babo"] * 14, "<eos>"]
-    assert inspection.target_tokens == ["<sos>", *translation.tokens]
-    assert len(translation.tokens) == 3
-    assert inspect_sentence(translator, sentence).source_tokens == inspection.source_tokens
 
 
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:

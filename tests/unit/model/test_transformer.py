@@ -36,7 +36,7 @@ def test_default_model_has_9_million_parameters() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
-def test_a_forward_hook_on_any_module_fires_in_the_plain_forward(variant: dict[str, Any]) -> None:
+def test_forward_fires_the_hook_of_any_module(variant: dict[str, Any]) -> None:
     model, fired = make_model(**variant), set()
     for name, module in model.named_modules():
         module.register_forward_hook(lambda module, given, found, name=name: fired.add(name))
@@ -46,7 +46,7 @@ def test_a_forward_hook_on_any_module_fires_in_the_plain_forward(variant: dict[s
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
-def test_order_of_source_words_counts_in_every_variant(variant: dict[str, Any]) -> None:
+def test_forward_order_of_source_words_counts_in_every_variant(variant: dict[str, Any]) -> None:
     """Forms are compared with each other elsewhere: none of these tests would miss positions that all of them lack."""
     model = make_model(**variant).eval()
     swapped = SOURCE[:, [0, 2, 1, 3, 4]]

@@ -151,9 +151,6 @@ def test_save_writes_no_pickle(run: Run) -> None:
     assert run.checkpoint("best") == run.checkpoint("last") == run.folder / "checkpoints/step-0000002"
 
 
-# What is kept
-
-
 @pytest.mark.parametrize(
     ("steps", "best", "kept"),
     [
@@ -216,9 +213,6 @@ def test_save_to_a_run_that_was_moved_or_deleted_is_an_error(run: Run) -> None:
     with pytest.raises(CheckpointError, match=f"{gone}where the folder is now, if it was moved$"):
         save(run, *training, TrainingState(step=2))
     assert not run.folder.exists()
-
-
-# What is refused
 
 
 def open_best(run: Run) -> None:

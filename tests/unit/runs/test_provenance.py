@@ -33,7 +33,7 @@ def test_run_json_names_versions_and_sums_of_the_text_and_so_does_the_list_of_ru
     assert next(run.provenance for run in list_runs(workspace / "runs") if run.name == "tiny") == found
 
 
-def test_the_weights_say_what_run_json_says_without_the_date_and_the_threads(workspace: Path) -> None:
+def test_provenance_in_the_weights_is_that_of_run_json_without_date_and_threads(workspace: Path) -> None:
     run = Run.open(workspace / "runs/tiny")
     content = (run.checkpoint("best") / "model.safetensors").read_bytes()
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -42,7 +42,7 @@ def test_the_weights_say_what_run_json_says_without_the_date_and_the_threads(wor
     assert kept == {key: provenance[key] for key in provenance if key not in ("date", "threads")}
 
 
-def test_the_sum_of_lines_is_that_of_a_file_of_them(tmp_path: Path) -> None:
+def test_text_sum_of_lines_is_that_of_a_file_of_them(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Ein Haus.\n\nä\n", encoding="utf-8")
     assert text_sum(["Ein Haus.", "", "ä"]) == hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()
 

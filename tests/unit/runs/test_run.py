@@ -31,9 +31,6 @@ def assert_same_weights(one: Transformer, other: Transformer) -> None:
     assert all(name == same_name and value.equal(same) for (name, value), (same_name, same) in pairs)
 
 
-# What comes back
-
-
 def test_run_opened_equals_the_created_one(run: Run) -> None:
     opened = Run.open(run.folder)
     assert (opened.config, opened.folder) == (run.config, run.folder)
@@ -92,9 +89,6 @@ def test_find_codec_unlike_the_config_is_refused(run: Run, update: dict[str, Any
     assert str(caught.value) == f"{what} ({message}); set the same"
 
 
-# What is refused
-
-
 def test_open_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
     message = rf"^{tmp_path}: no run here \(run\.json is missing\); `tfm train` makes one$"
     with pytest.raises(CheckpointError, match=message):
@@ -141,9 +135,6 @@ def test_checkpoint_pointer_that_is_missing_or_leads_nowhere_is_an_error(run: Ru
     (run.folder / pointer).write_bytes(b"\xff\xfe")
     with pytest.raises(CheckpointError, match=f"^{run.folder}/{pointer}: line 1: byte 0xff is not UTF-8; restore it"):
         run.checkpoint(pointer)
-
-
-# Which one is found
 
 
 def test_find_run_by_name_by_path_or_the_newest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """`POST /translate` and `GET /languages`, as LibreTranslate's clients use them."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -202,17 +201,6 @@ def test_codes_of_languages_are_read_as_clients_send_them(served: Running, sourc
     )
 
 
-def test_a_form_has_its_glossary_as_json(served: Running) -> None:
-    asked = {"q": "Der Hund läuft.", "source": "de", "target": "en"}
-    glossary = {"Hund": "Zyx"}
-    in_json = served.post("/translate", **asked, glossary=glossary).body
-    assert served.post_form("/translate", **asked, glossary=json.dumps(glossary)).body == in_json
-    assert "Zyx" in in_json["translatedText"]
-    for wrong in ("Hund", "[1]", "[" * 10_000, '{"a": 1}'):
-        answer = served.post_form("/translate", **asked, glossary=wrong)
-        assert (answer.status, answer.body["error"].partition(": ")[2][:18]) == (400, "glossary parameter")
-
-
 IN_PARTS = b'--b\r\nContent-Disposition: form-data; name="q"%s\r\n\r\nHund\r\n'
 NOT_A_FORM = "Invalid request: not a form that can be read; send JSON or a form"
 NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
@@ -268,6 +256,13 @@ def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
         assert body["translatedText"] == f"{expected[0]}\r\n\r\n{expected[2]}\r\n"
     whole = post("/translate", q=f"{dog} Hund.", source="de", target="en", split="false").body
     assert whole == {"translatedText": translator.translate([f"{dog} Hund."])[0]}
+
+
+@pytest.mark.parametrize("source", ["de", "auto"])
+def test_translate_html_marks_the_language_of_the_target(served: Running, source: str) -> None:
+    page = '<html lang="de-DE" xml:lang="de"><p lang=fr>Der Hund läuft.</p></html>'
+    answer = served.post("/translate", q=page, source=source, target="en", format="html").body["translatedText"]
+    assert answer.startswith('<html lang="en" xml:lang="en"><p lang=fr>')
 
 
 def test_terms_of_a_request_are_in_its_translations(served: Running, expected: list[str]) -> None:

@@ -61,14 +61,11 @@ def test_cut_lines_file_that_cannot_be_read_is_refused(
 
 
 @pytest.mark.parametrize(("n_source", "n_target"), [(2, 3), (3, 2), (0, 1)])
-def test_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: int) -> None:
+def test_aligned_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: int) -> None:
     source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
     message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
     with pytest.raises(DataError, match=message):
         list(aligned(source, target))
-
-
-# Lines that are too long
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])

@@ -115,9 +115,6 @@ def test_read_compatible_character_that_the_codec_knows_is_kept() -> None:
     assert codec.encode("２½ ’ﬁ").reading.text == "２½ ’ﬁ"
 
 
-# Capitals and lower case
-
-
 @pytest.mark.parametrize(
     ("language", "text", "small", "large"),
     [

@@ -35,9 +35,6 @@ def comes_back(codec: Codec, line: str) -> bool:
     return codec.text(encoded.ids) == (line if line.strip() else "")
 
 
-# Any text comes back
-
-
 @pytest.mark.parametrize("algorithm", MODELS)
 @given(st.lists(LINES, min_size=10, max_size=10))
 def test_subword_codec_any_line_comes_back(algorithm: str, lines: list[str]) -> None:
@@ -87,9 +84,6 @@ def test_subword_codec_text_of_any_ids_is_one_line() -> None:
     assert CODEC.text([*hund, half]) == "Hund\ufffd"
 
 
-# Tokens are legible
-
-
 def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -> None:
     codec = SubwordCodec(learn_pieces([*TEXT, "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
     assert "".join(CODEC.encode("Der kleine Hund").tokens) == " Der kleine Hund"
@@ -97,9 +91,6 @@ def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -
     shown = "".join(codec.encode_as_it_is("a\tb\xa0▁").tokens)
     assert shown == " a<U+0009>b<U+00A0>▁"
     assert CODEC.tokens([UNK, PAD, SOS, EOS]) == list(SPECIALS)
-
-
-# Learning
 
 
 @pytest.mark.parametrize("algorithm", MODELS)
@@ -141,9 +132,6 @@ def test_learn_pieces_of_long_lines_reads_them_whole(algorithm: str) -> None:
     pieces = Pieces(learn_pieces([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))
     assert "x" in pieces.names()
     assert len(pieces.ids(joined)) < len(joined) / 1.5
-
-
-# Files
 
 
 def test_codecs_saved_and_loaded_are_equal(tmp_path: Path) -> None:

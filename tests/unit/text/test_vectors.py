@@ -76,7 +76,7 @@ def test_read_vectors_lower_cased_words_take_an_exact_match_or_else_the_first_of
     ("content", "found"),
     [
         (b"hund 1 2 3\nhund 4 5 6\nl\xe4uft 4 5 6\nder 7 8 9\n", {"hund": [1, 2, 3], "der": [7, 8, 9]}),  # not UTF-8
-        ("der name@domain.com 1 2 3\nder . . 4 5 6\n 7 8 9\nder 1 1 1\n", {"der": [1, 1, 1]}),  # words with spaces
+        ("hund 1 2 3\nder name@domain.com 1 2 3\nder . . 4 5 6\n 7 8 9\n", {"hund": [1, 2, 3]}),  # words with spaces
         ("5 3\nhaus 1 x 3\nhund 1 2 3\nkind\nbaum 1 2\nweg nan 1 2\n", {"hund": [1, 2, 3]}),  # damage that nobody wants
     ],
 )
@@ -112,15 +112,6 @@ def test_read_vectors_file_without_vectors_is_refused(tmp_path: Path, content: s
     path = write(tmp_path / "v.gz", content)
     with pytest.raises(DataError, match=f"^{path}: {problem}"):
         read(path)
-
-
-def test_read_vectors_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    for name in ("none.txt", "none.bin", "none.gz"):
-        with pytest.raises(DataError, match=rf"^{tmp_path / name}: cannot be read: No such file"):
-            read(tmp_path / name)
-    (tmp_path / "half.gz").write_bytes(gzip.compress(PLAIN.encode())[:-3])
-    with pytest.raises(DataError, match=rf"^{tmp_path / 'half.gz'}: not a whole gzip file"):
-        read(tmp_path / "half.gz")
 
 
 def test_read_vectors_holds_only_the_wanted_words_and_lines_of_any_length(tmp_path: Path) -> None:

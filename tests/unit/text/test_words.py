@@ -71,11 +71,11 @@ def test_tokenizer_splits_as_spacy(language: str, text: str, expected: str) -> N
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t\u2028\r\n\u3000"])
-def test_blank_text_has_no_tokens(text: str) -> None:
+def test_tokenizer_blank_text_has_no_tokens(text: str) -> None:
     assert tokenizer("en").split(text) == Tokens([], [])
 
 
-def test_case_is_lowered_after_splitting() -> None:
+def test_tokenizer_lowers_case_after_splitting() -> None:
     assert tokenizer("en").tokens("IM im") == ["im", "i", "m"]  # English splits "im" and not "IM"
     assert tokenizer("en", lowercase=False).tokens("DON'T Don't") == ["DON'T", "Do", "n't"]
 
@@ -101,7 +101,7 @@ def test_tokenizer_long_run_is_cut_and_comes_back(language: str, text: str) -> N
     assert max(map(len, split.words)) <= module.LONGEST_RUN
 
 
-def test_runs_are_cut_as_in_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizer_cuts_runs_as_in_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_RUN", 3)
     split = tokenizer("xx").split("ab cdefghi")
     assert split == Tokens(["ab", "cde", "fgh", "i"], [False, True, True, True])
@@ -186,7 +186,7 @@ def test_learn_joins_pair_goes_by_its_majority(sentences: list[str], text: str) 
         ("a~. a~. a~. b . c .", {"."}, set()),  # glued three times, apart twice
     ],
 )
-def test_only_an_edge_that_is_no_letter_leans_on_words(
+def test_learn_joins_only_an_edge_that_is_no_letter_leans_on_words(
     sentence: str, glue_left: set[str], glue_right: set[str]
 ) -> None:
     joins = learned(sentence)
@@ -206,7 +206,7 @@ def test_only_an_edge_that_is_no_letter_leans_on_words(
         (["好~。", "（~好"], "！ 好", "！ 好"),  # punctuation is of no script
     ],
 )
-def test_letters_that_never_met_go_by_their_scripts(sentences: list[str], words: str, text: str) -> None:
+def test_join_letters_that_never_met_go_by_their_scripts(sentences: list[str], words: str, text: str) -> None:
     assert learned(*sentences).join(words.split()) == text
 
 

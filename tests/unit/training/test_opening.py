@@ -61,9 +61,6 @@ def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[
     return open_with
 
 
-# What is missing, and what is then said
-
-
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
@@ -107,18 +104,12 @@ def test_train_run_killed_before_its_picture_is_drawn_when_asked_again(train_tin
     assert {name for name in contents(run.folder) if name not in before} == {"curves.png"}
 
 
-# What is simply begun
-
-
 def test_open_run_that_was_never_saved_begins_with_any_settings(train_tiny: TrainTiny, tmp_path: Path) -> None:
     with power_cut(tmp_path, "step-0000002"):
         train_tiny(tmp_path, *STUCK, "training.seed=7")
     assert ((tmp_path / "tiny/run.json").is_file(), is_new(tmp_path / "tiny")) == (True, True)
     again = train_tiny(tmp_path, *STUCK, "training.epochs=1")
     assert (len(again.history()), again.config.training.seed, is_new(again.folder)) == (1, 0, False)
-
-
-# Which settings a run keeps, and which may change
 
 
 def test_open_run_new_keeps_its_dataset_and_precision(opened: Open, project: Path, tmp_path: Path) -> None:
@@ -205,9 +196,6 @@ def test_open_run_that_was_renamed_goes_on(opened: Open, folder: Path) -> None:
     renamed = folder.rename(folder.with_name("renamed"))
     with opened(renamed, "training.epochs=3", "name=renamed") as run:
         assert Run.open(renamed).config.name == run.run.config.name == "renamed"
-
-
-# What else is refused
 
 
 def test_open_run_without_a_dataset_leaves_nothing(opened: Open, tmp_path: Path) -> None:

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file
-from torch import Tensor
 
 from kinds import TrainTiny
-from outcomes import outcome, power_cut
+from outcomes import outcome, power_cut, weights
 from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
@@ -25,22 +23,12 @@ KEYS = [
 TWO_STEPS = ("training.batch_size=100",)  # an epoch of two steps
 
 
-def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
-    return load_file(run.checkpoint(pointer) / "model.safetensors")
-
-
 def largest_difference(one: Run, other: Run) -> float:
     pairs = zip(weights(one).values(), weights(other).values(), strict=True)
     return max((a - b).abs().max().item() for a, b in pairs)
 
 
-def test_train_lowers_both_losses(tiny: Run) -> None:
-    first, *_, last = tiny.history()
-    assert last["train_loss"] < first["train_loss"] / 4
-    assert last["valid_loss"] < first["valid_loss"] / 2
-
-
-def test_history_has_the_promised_keys_and_a_line_for_each_epoch(tiny: Run, project: Path) -> None:
+def test_train_history_has_the_promised_keys_and_a_line_for_each_epoch(tiny: Run, project: Path) -> None:
     history = tiny.history()
     dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
     lengths = dataset.split("train").target.lengths
@@ -57,7 +45,7 @@ def test_history_has_the_promised_keys_and_a_line_for_each_epoch(tiny: Run, proj
     assert tiny.checkpoint("best").name == f"step-{best['step']:07d}"
 
 
-def test_training_in_small_parts_equals_whole_batches(
+def test_train_in_small_parts_equals_whole_batches(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
@@ -93,7 +81,7 @@ def test_label_smoothing_changes_what_is_learned_not_what_is_reported(train_tiny
     assert largest_difference(plain, smoothed) > 1e-3
 
 
-def test_max_length_leaves_longer_pairs_out_and_counts_them(
+def test_train_max_length_leaves_longer_pairs_out_and_counts_them(
     train_tiny: TrainTiny, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -108,7 +96,7 @@ def test_max_length_leaves_longer_pairs_out_and_counts_them(
     assert run.history()[0]["target_tokens"] == 8 * n_short["train"]
 
 
-def test_max_length_shorter_than_every_pair_is_an_error(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_train_max_length_shorter_than_every_pair_is_an_error(train_tiny: TrainTiny, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no pair of train fits in model\.max_length 5$"):
         train_tiny(tmp_path, "model.max_length=5")
 
