@@ -28,8 +28,9 @@ from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
+from transformer_cli.evaluation.evaluate import greedy_score
 from transformer_cli.evaluation.losses import corpus_losses, perplexity_text, say_other_losses, witnesses_of
-from transformer_cli.model.transformer import count_parameters
+from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import (
     forget_validated,
     keep_average,
@@ -39,7 +40,7 @@ from transformer_cli.runs.checkpoints import (
     set_moments,
 )
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Average, Validation, is_averaged
+from transformer_cli.runs.state import Average, Validation, error_of, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
@@ -299,8 +300,11 @@ class Trainer:
         writes, average = self.world.is_first, self.training.average
         self.validations.append(found)
         if writes:
-            self.run.write_history([asdict(each) for each in self.validations])
-        self.state.count_validation(found.valid_loss, is_best=found.best)
+            told = [
+                {key: value for key, value in asdict(each).items() if value is not None} for each in self.validations
+            ]
+            self.run.write_history(told)
+        self.state.count_validation(found)
         if self.state.batch == len(self.plan()):
             self._end_epoch()
         if writes and average:
@@ -327,6 +331,8 @@ class Trainer:
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
                 raise diverged(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
+        score = self._score(self.learner.model)
+        error, best_error = error_of(valid.loss, score), state.best_error
         return Validation(
             epoch=state.epoch,
             step=state.step,
@@ -340,10 +346,18 @@ class Trainer:
             train_seconds=round(running.seconds, 3),
             valid_seconds=round(time.monotonic() - started, 3),
             skipped_steps=running.skipped_steps,
-            best=state.best_valid_loss is None or valid.loss < state.best_valid_loss,
+            best=best_error is None or error < best_error,
             target_tokens_per_second=round(running.target_tokens / max(running.seconds, 0.001), 1),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            valid_score=score,
         )
+
+    def _score(self, model: Transformer) -> float | None:
+        """Returns the score that training.validate_by asks for, which the first process finds; None for the loss."""
+        if self.training.validate_by == "loss":
+            return None
+        score = greedy_score(self.run, model, self.dataset, self.training.validate_by) if self.world.is_first else 0.0
+        return self.world.all_gather(score)[0][0]
 
     def _average_weights(self, count: int) -> None:
         """Validate the mean of the last validations' weights and save it (6.1), as the best checkpoint if it is better.
@@ -362,7 +376,8 @@ class Trainer:
         if is_made:
             return
         found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
-        average = Average(epochs, self.state.step, found.loss, found.loss_batch_mean, found.ppl)
+        losses = found.loss, found.loss_batch_mean, found.ppl
+        average = Average(epochs, self.state.step, *losses, self._score(model))
         kept = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
         is_best = self.world.is_first and keep_average(self.run, model, average, self.state, kept)
         self.world.barrier()  # see `_save`
