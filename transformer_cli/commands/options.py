@@ -159,6 +159,10 @@ TABLE = {  # by the groups of the help
             "TFM_MULTI30K_DIR."),
         Row("begin_from", "--from RUN", "Begin with the weights of this run, and take the settings from it that must "
             "be equal."),
+        Row("watch", "--watch FILE", "With --from: text that is not to be forgotten, as pairs, or a split of the "
+            "dataset. Its loss is shown, and a share of the start's weights is kept. Repeatable."),
+        Row("along", "--along FILE", "With --from: pairs that make up half of each epoch, or sentences that the start "
+            "translates. Repeatable."),
         Row("fresh", "--fresh", "Move an existing run of this name aside and begin a new one."),
         Row("list_names", "--list -l", "List the configs that come with tfm."),
         Row("model", "--model FILE", "The file with the weights, where FOLDER has several."),
@@ -187,7 +191,9 @@ COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by th
 def row_of(command: str, name: str) -> tuple[str, Row]:
     """Returns the group and the row of a command's parameter."""
     rows = [(group, row) for group, rows in TABLE.items() for row in rows if row.name == name]
-    return next((group, row) for of in (command, "") for group, row in rows if of in (row.of.split() or [""]))
+    found = [(group, row) for of in (command, "") for group, row in rows if of in (row.of.split() or [""])]
+    assert found, f"the parameter {name} of {command} has no row in commands/options.py::TABLE"
+    return found[0]
 
 
 def with_rows(function: Callable[..., None], command: str) -> Callable[..., None]:

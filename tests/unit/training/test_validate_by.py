@@ -7,6 +7,7 @@ import pytest
 from kinds import TrainTiny
 from outcomes import outcome
 from transformer_cli.config.schema import TranslationSettings
+from transformer_cli.errors import ConfigError
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.training import trainer
 
@@ -40,4 +41,6 @@ def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
     run = train_tiny(tmp_path, f"training.validate_by={by}", "training.epochs=3", "training.average=2")
     history = run.history()
     assert run.best_name in (f"step-{history[best - 1]['step']:07d}", *(["average-0000078"] if by == "loss" else []))
-    assert ("valid_score" in history[0]) == (by != "loss")
+    assert (history[0]["valid_score"] is None) == (by == "loss")
+    with pytest.raises(ConfigError, match=f"begun with other settings .training.validate_by: {by} → "):
+        train_tiny(tmp_path, f"training.validate_by={'chrf' if by == 'bleu' else 'bleu'}", "training.epochs=3")
