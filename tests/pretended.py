@@ -5,8 +5,7 @@ belongs to a tensor's storage, so views share it, and so does a parameter whose 
 
 - an operation whose tensors are on both sides raises RuntimeError, except where torch allows it: a single number of the
   CPU, indices on the CPU, and copies;
-- a moved tensor has no `numpy()`, and its `device` is the pretended one, so that the code takes the paths for it;
-- mps has no float64.
+- a moved tensor has no `numpy()`, and its `device` is the pretended one, so that the code takes the paths for it.
 
 Two modes of torch work together: one sees what the code calls (`to`, `device`, factories), the other one every
 operation that is computed, those of the backward pass too. (torch's own FakeTensorMode stops at `.item()`.)
@@ -55,19 +54,16 @@ class PretendedDevice:
 
 
 @contextmanager
-def pretended_gpus(
-    n_cuda: int = 0, name: str = "Pretended", capability: tuple[int, int] = (7, 5), *, mps: bool = False
-) -> Iterator[None]:
-    """During the block torch says that there are so many CUDA devices, each with 1 GB free, and perhaps Apple's."""
-    cuda = mock.patch.multiple(
+def pretended_gpus(n_cuda: int = 0, name: str = "Pretended", capability: tuple[int, int] = (7, 5)) -> Iterator[None]:
+    """During the block torch says that there are so many CUDA devices, each with 1 GB free."""
+    with mock.patch.multiple(
         torch.cuda,
         is_available=lambda: n_cuda > 0,
         device_count=lambda: n_cuda,
         get_device_name=lambda device: name,
         get_device_capability=lambda device: capability,
         mem_get_info=lambda device: (10**9, 2 * 10**9),
-    )
-    with cuda, mock.patch.object(torch.backends.mps, "is_available", return_value=mps):
+    ):
         yield
 
 
@@ -170,7 +166,5 @@ class _Operations(TorchDispatchMode):
             self.pretended.n_operations += 1
             by_mask = function == aten.index.Tensor and any(each.dtype == torch.bool for each in given[1:])
             self.pretended.n_waits += by_mask or function in WAITS
-            if self.pretended.device.type == "mps" and any(each.dtype == torch.float64 for each in fresh):
-                raise TypeError(f"{function}: mps has no float64")
             _mark(fresh, True)
         return result

@@ -13,7 +13,7 @@ from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.decoding.interface import Hypothesis, Ids, RequiredTerms, Wanted, longest_translation
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.glossary import Glossary, Term, forms, linked, replaced, term_spans
-from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back, token_spans, word_links
+from transformer_cli.documents.held import Holder, Link, Span, has_branches, overlap, put_back, token_spans, word_links
 from transformer_cli.documents.long_lines import NO_TOKENS, REMEDY, Line, LongLines
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
@@ -86,8 +86,12 @@ class Translation:
     @property
     def lacks(self) -> list[str]:
         """What the text lacks of the sentence; what was held is always there."""
-        of_terms = ["a term"] if any(place is None for _, place in self.terms) else []
-        return [*(["a number"] if missing_numbers(self.source, self.text) else []), *of_terms]
+        found = {
+            "a number": missing_numbers(self.source, self.text),
+            "a term": any(place is None for _, place in self.terms),
+            "what a message chooses among": any(has_branches(self.source[slice(*one)]) for one, _ in self.held),
+        }
+        return [what for what, is_missing in found.items() if is_missing]
 
     @property
     def marks(self) -> dict[str, list[Any]]:

@@ -60,7 +60,7 @@ class Translator:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
         run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. device:
-        auto, cpu, cuda, cuda:N or mps. others: runs whose models translate together with the first one's; raises
+        auto, cpu, cuda or cuda:N. others: runs whose models translate together with the first one's; raises
         ConfigError if their codecs differ, or if one of them is exported.
         """
         self.runs = [Run.named(each, runs_dir) for each in (run, *others)]

@@ -268,6 +268,8 @@ def test_translation_lacks_numbers_and_terms_that_are_not_in_its_text(translator
     (found,) = translator.translations(["Der Hund {name} singt."])
     assert found.lacks == []
     assert replace(found, source="3 Hunde", terms=[((2, 7), None)]).lacks == ["a number", "a term"]
+    (found,) = translator.translations(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
+    assert found.lacks == ["what a message chooses among"]
 
 
 def test_sample_is_keyed_by_line_and_sentence(translator: Translator) -> None:

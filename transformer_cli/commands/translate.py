@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, kind_of, write_bytes, written
+from transformer_cli.system.files import STANDARD, is_stream, write_bytes, written
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
-    text_format: Literal["text", "html", "docx", "xliff", "po"] | None = None,
+    text_format: Literal["text", "html", "docx", "xliff", "po", "srt"] | None = None,
     to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
@@ -72,7 +73,7 @@ def translate(
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
     for each in sentences or ():
-        if (known := format_of(Path(each))) and kind_of(Path(each)) == "a file":
+        if (known := format_of(Path(each))) and os.path.isfile(each):
             raise typer.BadParameter(f"{each} is {FORMATS[known].what[0]}; `--input {each}` translates it")
     form = text_format or (input_file and format_of(input_file)) or "text"
     if form in FORMATS:
@@ -80,8 +81,9 @@ def translate(
             why = "" if text_format else ", as the name of the file says,"
             what = f"--format {form}{why} translates one document, so {given[0]} cannot be used with it"
             raise typer.BadParameter(what)
-        if not input_file:
-            raise typer.BadParameter(f"--format {form} needs --input FILE (- for standard input)")
+        if not input_file and sys.stdin.isatty():
+            raise typer.BadParameter(f"--format {form} needs --input FILE, or a pipe")
+        input_file = input_file or STANDARD
         if not FORMATS[form].is_text and output in (None, STANDARD):
             raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
     if line_buffered and output and output != STANDARD and not is_stream(output):
@@ -208,8 +210,6 @@ def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
 
 def _converse(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
     """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
-    from transformer_cli.system.keyboard import converse
-
     data = translator.run.config.data
     log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.into)
     what = "One sentence or paragraph" if translator.settings.split_sentences else "One sentence"
@@ -224,7 +224,7 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
             print(terminal.on_one_line(f"tfm: error: {error.on_command_line}"), file=sys.stderr)
         sys.stdout.flush()
 
-    converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
+    terminal.converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
 
 def as_lines(number: int, translation: "Translation", is_numbered: bool) -> str:
@@ -274,7 +274,7 @@ def _say_if_misread(sentences: Sequence[str], language: str) -> None:
             what = '%d arguments are %d sentences; if they are one, put quotes around it: "%s"'
             log.warning(what, len(sentences), len(sentences), " ".join(sentences))
     for sentence in sentences:
-        if kind_of(Path(sentence)) == "a file":
+        if os.path.isfile(sentence):
             log.warning("%s is read as a sentence; `--input %s` translates the file of that name", sentence, sentence)
 
 
@@ -312,17 +312,17 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
     """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
     from transformer_cli.documents.files import FORMATS, content_of, said
 
-    content = content_of(path, FORMATS[form])
+    content, name = content_of(path, FORMATS[form]), "standard input" if path == STANDARD else path
     try:
         content, counts = translator.translate_file(content, form)
     except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+        raise DataError(f"{name}: {error}") from None
     if output is None or output == STANDARD:
         sys.stdout.write(content.decode(errors="surrogateescape"))
     else:
         with options.writing(output):
             write_bytes(output, gzip.compress(content, mtime=0) if output.suffix == ".gz" else content)
-    log.info("%s: %s", path, said(counts))
+    log.info("%s: %s", name, said(counts))
 
 
 @contextmanager

@@ -22,16 +22,16 @@ MOST_LANES = 8  # chosen by themselves; each one more costs an addition of all g
 
 
 def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
-    """Returns the kind of the named device (cpu, cuda or mps) and its index, which is 0 but for CUDA.
+    """Returns the kind of the named device (cpu or cuda) and its index, which is 0 but for CUDA.
 
-    auto is the first CUDA device, else the CPU (never mps, which is untried). n_cuda: how many CUDA devices the library
+    auto is the first CUDA device, else the CPU. n_cuda: how many CUDA devices the library
     sees. Raises DeviceError if there is no such device.
     """
     if name == "auto":
         return "cuda" if n_cuda else "cpu", 0
-    named = re.fullmatch(r"cpu|mps|cuda(?::(\d{1,9}))?", name)  # torch itself takes cuda:256 for cuda:0
+    named = re.fullmatch(r"cpu|cuda(?::(\d{1,9}))?", name)  # torch itself takes cuda:256 for cuda:0
     if not named:
-        raise DeviceError(f"device {name}: no such device; choose auto, cpu, cuda, cuda:N or mps")
+        raise DeviceError(f"device {name}: no such device; choose auto, cpu, cuda or cuda:N")
     kind, index = name.partition(":")[0], int(named[1] or 0)
     if kind == "cuda" and index >= n_cuda:
         found = f"{library} sees only {n_cuda} here" if n_cuda else f"{library} sees no CUDA device here"
@@ -48,8 +48,6 @@ def choose_device(name: str, world: World = ALONE) -> "torch.device":
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     kind, index = parse_device(name, count, "torch")
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise DeviceError("device mps: torch sees no Apple GPU here; choose cpu or auto")
     if kind == "cpu" or world.size == 1:
         return torch.device(kind, index) if kind == "cuda" else torch.device(kind)
     if kind != "cuda" or ":" in name or world.local_size > count:
@@ -101,7 +99,7 @@ def describe(device: "torch.device") -> str:
 
     if device.type == "cuda":
         return f"{device} ({device_name(device)})"
-    return f"cpu, {counted(torch.get_num_threads(), 'thread')}" if device.type == "cpu" else str(device)
+    return f"cpu, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def fast_at_bfloat16(device: "torch.device") -> str:
@@ -111,8 +109,6 @@ def fast_at_bfloat16(device: "torch.device") -> str:
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         return f"compute capability {major}.{minor}" if major >= 8 else ""
-    if device.type != "cpu":
-        return ""
     units = {"AMX": "amx_tile", "AVX512-BF16": "avx512_bf16"}
     found = (name for name, probe in units.items() if getattr(torch.cpu, f"_is_{probe}_supported", lambda: False)())
     return next(found, "")

@@ -63,9 +63,7 @@ LANGUAGE = "[a-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,9}"
 Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as de or pt-BR")]
 Symbol = Annotated[str, _text(r"[^\s▁]{1,100}", "is not a symbol: up to 100 characters without spaces")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
-Device = Annotated[
-    str, _text(r"auto|cpu|cuda(:\d{1,9})?|mps", "is not a device; choose auto, cpu, cuda, cuda:N or mps")
-]
+Device = Annotated[str, _text(r"auto|cpu|cuda(:\d{1,9})?", "is not a device; choose auto, cpu, cuda or cuda:N")]
 Place = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 OnError = Literal["stop", "blank", "copy", "truncate"]
@@ -412,6 +410,14 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
     initialize_from: Annotated[Place | None, Decides.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
+    watch: Annotated[tuple[Place, ...], Field(strict=False), Decides.PLACE] = ()
+    """with initialize_from, text that is not to be forgotten: files of pairs, or the name of a split of the dataset"""
+    along: Annotated[tuple[Place, ...], Field(strict=False), Decides.PLACE] = ()
+    """with initialize_from, text that makes up half of each epoch, likewise; a file of source sentences is translated
+    by the start"""
+    start_share: Fraction | None = None
+    """with watch, the share of the start's weights in those that training ends with (null: the one with which the
+    losses of both texts have the lowest sum)"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
     a matrix that another part shares with one of them"""
@@ -424,7 +430,7 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Decides.FREE] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[Device, Decides.FREE] = "auto"
-    """auto, cpu, cuda, cuda:N or mps"""
+    """auto, cpu, cuda or cuda:N"""
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
     """on the CPU: shares of a batch that a process computes side by side, each by one thread; they decide the last
     digits of the weights (null: as many as the process has cores, at most 8, when the run begins)"""
@@ -445,6 +451,11 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     def _schedule_fits(self) -> "TrainingConfig":
         if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
+        for key in ("watch", "along"):
+            if getattr(self, key) and self.initialize_from is None:
+                raise ValueError(f"{key}: it is about a run that is trained further; name that with initialize_from")
+        if self.start_share is not None and not self.watch:
+            raise ValueError(f"start_share: {self.start_share} needs text to judge it by; name some with watch")
         unit, number = self.end
         each = self.validate_every if unit == "steps" else None if self.validate_every else 1
         if self.average is not None and each is not None and self.average > (validations := -(-number // each)):

@@ -34,7 +34,7 @@ from transformer_cli.decoding.interface import (
     no_check,
     score,
 )
-from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
+from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.text.vocabulary import UNK, UNWRITTEN
 
 if TYPE_CHECKING:
@@ -247,8 +247,6 @@ class CTranslate2Engine:
 
     def _load(self, index: int, threads: int) -> Any:
         library = self._library
-        if self.device == "mps":
-            raise DeviceError(f"device mps: CTranslate2, which runs {self._folder}, does not have it; choose cpu")
         level = library.get_log_level()
         torch_threads = count_threads()
         library.set_log_level(logging.ERROR)  # who opens the model says in what it computes

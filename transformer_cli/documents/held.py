@@ -250,6 +250,11 @@ def messages(text: str) -> Iterator[Span]:
                 yield start, end
 
 
+def has_branches(held: str) -> bool:
+    """Whether what is held is a message that chooses among texts, which stay as they are."""
+    return next(messages(held), None) is not None and (held.count("{") > 1 or held[0] != "{" or "->" in held)
+
+
 def _is_held(found: str) -> bool:
     """Whether a match of PLACEHOLDERS is one: &amp; is, and neither is &x; nor a letter such as &uuml;."""
     return found[0] != "&" or not (is_word(html.unescape(found)[0]) or html.unescape(found) == found)

@@ -138,6 +138,7 @@ def evaluate(
     opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
     if files or lists:
         texts = [read_text(*map(Path, files)) if files else text_of(lists or ())]
+        _warn_of_training_text(opened.config.data, texts[0], data_dir)
     else:
         texts = read_splits(opened.config.data, as_list(splits), data_dir)
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
@@ -177,6 +178,19 @@ def keep(run: Run, result: Mapping[str, Any], text: ParallelText, device: str) -
     append_result(run.folder, result, device=device, lanes=run.config.training.lanes, sums=sums)
 
 
+def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
+    """Warn of lines of a file that stood in a run's training text, if its dataset is there, in any case or spacing."""
+    try:
+        trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
+    except DataError:
+        return
+    lines = ["".join(line.split()).casefold() for line in text.sources if line.strip()]
+    seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
+    if n_seen := sum(line in seen for line in lines):
+        what = "stood in the training text; a model can learn them by heart, so scores here say less about new text"
+        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", counted(len(lines), "line"), what)
+
+
 def judge(
     translator: Translator,
     text: ParallelText,
@@ -207,7 +221,7 @@ def judge(
     else:
         tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
-    warn_of_form(texts, wanted[0], text.name)
+    warn_of_form(texts, wanted[0], text.name, data.into)
     further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
     bleu, chrf = (further.pop(name) for name in METRICS)
     assert isinstance(bleu, BleuScore)

@@ -51,6 +51,7 @@ from transformer_cli.system.files import delete, new_folder, write_json
 
 WEIGHTS = "model.safetensors"
 FROZEN_ROWS = "frozen_rows."
+START = 0  # the number under which the weights are kept with which training began
 VALIDATION = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
@@ -191,10 +192,15 @@ def save_validated(run: Run, model: Transformer, number: int) -> None:
         _save_weights(run, model, folder)
 
 
+def load_validated(run: Run, number: int) -> Transformer:
+    """Returns the model with the weights of a validation that were kept, on the CPU. Raises CheckpointError."""
+    return load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}")
+
+
 def forget_validated(run: Run, *, before: int) -> None:
     """Delete the weights of earlier validations."""
     for folder in (run.folder / "checkpoints").glob("validation-*"):
-        if (found := VALIDATION.fullmatch(folder.name)) and int(found[1]) < before:
+        if (found := VALIDATION.fullmatch(folder.name)) and START < int(found[1]) < before:
             with suppress(OSError):  # on NFS another process may read it; the next validation tries again
                 delete(folder)
 
@@ -204,7 +210,7 @@ def load_mean(run: Run, numbers: range) -> Transformer:
 
     Raises CheckpointError if the weights of one are gone.
     """
-    models = (load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}") for number in numbers)
+    models = (load_validated(run, number) for number in numbers)
     mean = next(models)
     total = {name: parameter.detach().double() for name, parameter in mean.named_parameters()}
     for model in models:
@@ -247,7 +253,8 @@ def _settle_best(run: Run, state: TrainingState) -> None:
     elif state.is_best:
         run.point("best", run.checkpoint("last").name)
     average = load_average(run)
-    if average and average.valid_loss < loss:
+    is_chosen = average and average.start_share is not None and average.step == state.step
+    if average and (is_chosen or average.valid_loss < loss):
         run.point("best", run.checkpoint("average").name)
     if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
         write_latest(run.folder)

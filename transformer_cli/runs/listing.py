@@ -9,7 +9,7 @@ import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -81,7 +81,7 @@ class ListedRun:
     resume: str | None = None
     """the command that trains an unfinished run on"""
     settings: Mapping[str, Any] | None = None
-    """by their dotted keys, those in which the runs of the folder differ"""
+    """by their dotted keys; JSON has those in which the runs of the folder differ"""
     provenance: Mapping[str, Any] | None = None
     """by what it was begun, as run.json says it"""
     bytes: int = 0
@@ -105,11 +105,6 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
         if folders:
             log.warning("%s", error)
     found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
-    differing = differing_settings([run.settings for run in found if run.settings])
-    found = [
-        replace(run, settings={key: run.settings.get(key) for key in differing}) if run.settings else run
-        for run in found
-    ]
     return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
 
 

@@ -80,6 +80,8 @@ class TrainingState:
 
     def validation_is_due(self, training: TrainingConfig, *, ends_epoch: bool) -> bool:
         """Whether the steps so far are to be validated now. ends_epoch: all batches of the epoch are done."""
+        if training.initialize_from is not None and not self.validations:
+            return True  # the start, before the first step
         if self.is_validated:
             return False
         is_last_epoch = training.steps is None and self.epoch >= training.epochs
@@ -99,7 +101,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Average:
-    """The mean of the last validations' weights, validated. Losses are in nats per target token."""
+    """Weights that were made when training had ended, validated: a mean. Losses are in nats per target token."""
 
     epochs: list[int]
     """the epoch of each validation"""
@@ -108,6 +110,9 @@ class Average:
     valid_loss: float
     valid_loss_batch_mean: float
     valid_ppl: float
+    start_share: float | None = None
+    """the share of the weights with which training began, as it was chosen or set; None if no text is watched"""
+    watch_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -115,14 +120,15 @@ class Validation:
     """One line of history.jsonl: its fields are the keys, in their order. Losses are in nats per target token."""
 
     epoch: int
-    """the epoch in progress, or the one that has just ended, from 1"""
+    """the epoch in progress, or the one that has just ended, from 1; 0 for a start that other text has taught"""
     step: int
     """optimiser steps so far"""
-    train_loss: float
-    """mean over the target tokens since the last validation, with dropout, while the weights changed"""
+    train_loss: float | None
+    """mean over the target tokens since the last validation, with dropout, while the weights changed; None at the
+    start"""
     valid_loss: float
     """mean over the validation split's target tokens"""
-    train_loss_batch_mean: float
+    train_loss_batch_mean: float | None
     """mean of the steps' mean losses"""
     valid_loss_batch_mean: float
     """see evaluation.losses.Losses"""
@@ -142,6 +148,8 @@ class Validation:
     """target_tokens by train_seconds"""
     date: str
     """when the validation ended (UTC, ISO 8601)"""
+    watch_loss: float | None = None
+    """the same as valid_loss of the text that is watched, if any is"""
 
 
 def load_state(run: Run) -> TrainingState:

@@ -74,14 +74,11 @@ def write_json(path: Path, value: Any) -> None:
 def append_line(path: Path, line: str) -> None:
     """Append one line of text in a single write: processes that append at the same time do not mix their lines.
 
-    If a full disk cuts the line, what was written of it is taken back. Raises OSError.
+    A full disk may leave a part of it. Raises OSError.
     """
-    content = f"{line}\n".encode()
-    with _named(path, path), path.open("ab", buffering=0) as file:
-        written = file.write(content)
-        if written < len(content):
-            file.truncate(file.tell() - written)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with _named(path, path), path.open("ab") as file:
+        file.write(f"{line}\n".encode())
+        file.flush()
         os.fsync(file.fileno())
 
 
@@ -140,16 +137,6 @@ def delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def kind_of(path: Path) -> str:
-    """Returns what a path names: "a file", "a folder", "a pipe", "a device", "a socket" or "no such file"."""
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):  # a NUL in the name
-        return "no such file"
-    kinds = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def bytes_in(folder: Path) -> int:

@@ -1,4 +1,4 @@
-r"""What a terminal is given: text that it cannot be made to obey, passing notes, and tables.
+r"""What a terminal is given: text that it cannot be made to obey, passing notes, tables, and a prompt.
 
 A vocabulary, a corpus or a file's name may hold control characters, and a terminal then changes colours, titles, the
 clipboard, or what stands above. They become their Python escapes, such as \x1b. Files and pipes get text as it is.
@@ -9,9 +9,13 @@ marks that turn the direction of text, which can make it read as what it is not.
 import io
 import os
 import re
+import signal
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from transformer_cli.system import signals
 
 # DEL; C1, of which \x9b and \x9d begin escape codes too; marks of direction; surrogates
 HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -115,3 +119,26 @@ def _escape(character: str) -> str:
     if "\udc80" <= character <= "\udcff":  # Python's stand-in for a byte
         return f"\\x{ord(character) - 0xDC00:02x}"
     return repr(character)[1:-1]
+
+
+def converse(answer: Callable[[int, str], None], prompt: str) -> None:
+    """Ask for lines that somebody types until Ctrl-D, and call `answer` with the number of each, from 1, and its text.
+
+    Ctrl-C drops what is being typed, or what is being answered. A text that was pasted is answered line by line.
+    Bytes that are not UTF-8 come as surrogates. Editing is GNU readline's, or that of libedit.
+    """
+    with suppress(ImportError):  # not every Python is built with it
+        import readline  # noqa: F401  # which `input` uses then
+    number = 0
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    with signals.handling([signal.SIGINT], signal.default_int_handler):
+        while True:
+            try:
+                for line in input(prompt).split("\n"):
+                    number += 1
+                    answer(number, line)
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                sys.stderr.write("\n")
+    sys.stderr.write("\n")  # behind the last prompt

@@ -28,12 +28,15 @@ def as_line(found: Validation, training: TrainingConfig) -> str:
     """Returns a validation as a line for the log."""
     return (
         f"{_progress(found, training)}"
-        f"  train {found.train_loss:.3f} (PPL {perplexity_text(perplexity(found.train_loss), 2)})"
-        f"  valid {found.valid_loss:.3f} (PPL {perplexity_text(found.valid_ppl, 2)})"
+        f"{_loss('train', found.train_loss)}{_loss('valid', found.valid_loss)}{_loss('watched', found.watch_loss)}"
         f"  {found.train_seconds + found.valid_seconds:.1f} s"
         + (f"  {counted(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
         + ("  best" if found.best else "")
     )
+
+
+def _loss(name: str, loss: float | None) -> str:
+    return "" if loss is None else f"  {name} {loss:.3f} (PPL {perplexity_text(perplexity(loss), 2)})"
 
 
 def _progress(found: Validation, training: TrainingConfig) -> str:
@@ -51,7 +54,9 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     average = load_average(run, "best")
     loss, ppl = (average.valid_loss, average.valid_ppl) if average else (best.valid_loss, best.valid_ppl)
     where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
-    if run.config.training.validate_every is None:
+    if average and average.start_share is not None:
+        where = f"with {average.start_share:.0%} of the start's weights"
+    elif run.config.training.validate_every is None:
         where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
         where += f" of {validations[-1].epoch}"
     return f"best validation loss {loss:.3f} (PPL {perplexity_text(ppl, 2)}) {where}: {run.checkpoint('best')}"

@@ -62,15 +62,15 @@ def test_open_corpus_file_that_is_not_there_is_named(tmp_path: Path, split: str,
         open_corpus(data)
 
 
-@pytest.mark.parametrize(("path", "said"), [("pipe.txt", "a pipe"), ("/dev/zero", "a device"), ("", "a folder")])
-def test_open_corpus_of_no_file_is_refused(tmp_path: Path, path: str, said: str) -> None:
+@pytest.mark.parametrize("path", ["pipe.txt", "/dev/zero", ""])
+def test_open_corpus_of_no_file_is_refused(tmp_path: Path, path: str) -> None:
     data = own(tmp_path)
     os.mkfifo(tmp_path / "pipe.txt")
     pair = FilePair(source=tmp_path / "train.source", target=tmp_path / path)
     remedy = "correct the path; text is read several times, so it must be in a file"
     with pytest.raises(DataError) as told:
         open_corpus(data.model_copy(update={"files": {**(data.files or {}), "train": pair}}))
-    assert str(told.value) == f"data.files.train.target: {tmp_path / path}: {said}; {remedy}"
+    assert str(told.value) == f"data.files.train.target: {tmp_path / path}: not a file; {remedy}"
 
 
 def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from transformer_cli.decoding import interface as module
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.decoder import TransformerEngine
 from transformer_cli.decoding.interface import Engine, Hypothesis, Wanted, longest_translation
-from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
+from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import WRITTEN, positions_of, write_model
@@ -272,8 +272,6 @@ def test_exported_refuses_what_it_cannot_do_in_one_line(opened: Open, tmp_path: 
     engine = opened(make_model())
     with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
         engine.refuse(search(sample=True))
-    with pytest.raises(DeviceError, match=r"^device mps: CTranslate2, which runs .*, does not have it; choose cpu$"):
-        CTranslate2Engine(tmp_path, "mps", positions=9, source=NAMES, target=NAMES)
     with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; delete the folder and .* again$"):
         CTranslate2Engine(tmp_path, "cpu", positions=9, source=NAMES, target=NAMES)
 
