@@ -221,7 +221,7 @@ def judge(
     else:
         tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
-    warn_of_form(texts, wanted[0], text.name)
+    warn_of_form(texts, wanted[0], text.name, data.into)
     further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
     bleu, chrf = (further.pop(name) for name in METRICS)
     assert isinstance(bleu, BleuScore)

@@ -214,6 +214,8 @@ class Trainer:
                     raise self.stop.interrupted()
                 self._average_weights()
         log.info(best_as_line(self.run, self.validations))
+        if self.run.config.data.tokens == "subwords":
+            log.info("for single sentences, `tfm export %s` saves seconds: it starts without PyTorch", self.run.folder)
 
     # Steps
 
