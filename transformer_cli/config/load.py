@@ -20,6 +20,7 @@ from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.checked import decoded
 from transformer_cli.system.files import is_stream, open_to_read
 
+OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
 
@@ -129,6 +130,11 @@ def translation_settings(
             given.append(_put(tree, f"decoding.{name}", value, _flag(name, value)))
     last = given[-1][1] if given else "--set"  # where the values do not fit together
     decoding = validated(tree, last, given=given).decoding
+    for key, flag in () if decoding.sample else given:
+        if key[-1] in OF_SAMPLES and getattr(decoding, key[-1]) != getattr(now, key[-1]):
+            raise ConfigError(
+                f"{flag}: nothing is drawn at random without decoding.sample=true; add it, or leave this out"
+            )
     try:
         return TranslationSettings.model_validate({**further, **dict(decoding)})
     except ValidationError as error:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from transformer_cli.evaluation.metrics import (
     bleu_of_tokens,
     further_metrics,
     score_text,
+    text_metrics,
     warn_of_form,
 )
 from transformer_cli.runs.provenance import append_result, text_sum
@@ -43,6 +44,9 @@ from transformer_cli.text.lines import out_of_step, read_lines
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translation import Translation
 from transformer_cli.translator import AnyRun, Translator
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +158,21 @@ def evaluate(
     return found
 
 
+def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> float:
+    """Returns BLEU or chrF of a model in training, from 0 to 100, on the whole validation split. by: "bleu" or "chrf".
+
+    It is what `tfm evaluate --split valid` finds by greedy search in float32. The model is left in evaluation mode.
+    """
+    from transformer_cli.decoding.decoder import TransformerEngine  # an exported run is evaluated without torch
+
+    translator = Translator.of_engine(run, TransformerEngine([model.eval()])).with_options(on_error="truncate")
+    greedy = translator.with_options(beam_size=1, sample=False, no_repeat_ngram=0, precision="float32")
+    data, texts = run.config.data, greedy.translate(dataset.text("valid", "source"))
+    metrics = text_metrics(language=data.into, lowercase=data.lowercased)
+    metric = metrics[next(name for name in METRICS if name.lower() == by)]
+    return float(metric.corpus_score(texts, [dataset.text("valid", "target")]).score)
+
+
 def say_other_code(translator: Translator) -> None:
     """Warn of each run whose model computes something else than when it was saved. An exported one is not asked."""
     if not isinstance(translator.engine, CTranslate2Engine):
@@ -221,7 +240,7 @@ def judge(
     else:
         tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
-    warn_of_form(texts, wanted[0], text.name)
+    warn_of_form(texts, wanted[0], text.name, data.into)
     further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
     bleu, chrf = (further.pop(name) for name in METRICS)
     assert isinstance(bleu, BleuScore)

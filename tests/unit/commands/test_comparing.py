@@ -97,13 +97,12 @@ def test_compare_name_with_a_comma_is_one_name(tfm: Tfm, files: Path) -> None:
     assert out.endswith(f"{CAUTION}\n")
 
 
-def test_compare_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path) -> None:
-    code, out, _ = tfm(
-        "compare", "tiny", "runs/tiny", "--split", "valid", "--split", "test", "--device", "cpu", cwd=project
-    )
+def test_compare_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(project / "runs/tiny", tmp_path / "copy")
+    code, out, _ = tfm("compare", "tiny", copy, "--split", "valid", "--split", "test", "--device", "cpu", cwd=project)
     assert code == 0
     assert "valid: 40 sentences, greedy\n" in out
-    assert "runs/tiny and tiny have equal scores: 30 sentences show no difference at all\n" in out
+    assert f"{copy} and tiny have equal scores: 30 sentences show no difference at all\n" in out
 
 
 @pytest.fixture
