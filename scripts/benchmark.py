@@ -22,7 +22,6 @@ import torch
 from measure.commands import prepare_speed, start_up, training_memory
 from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
-from measure.marian import marian_speed
 from measure.serving import serving_speed
 from measure.training import training_speed
 from transformer_cli.config.load import load_config
@@ -31,7 +30,7 @@ from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = ("train", "marian", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "memory", "start")
+SECTIONS = ("train", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "memory", "start")
 DECODING = {
     "greedy": greedy_speed,
     "beam": beam_speed,
@@ -90,8 +89,6 @@ def measured(section: str, run: str | None) -> list[Figure]:
         return DECODING[section](*open_run(run, DATA))
     config = load_config()
     make_dataset(config, data_dir=DATA)
-    if section == "marian":
-        return marian_speed(config, DATA)
     if section == "train":
         return training_speed(config, DATA)
     return prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)

@@ -9,18 +9,19 @@ makes the exit code 1; tests/recipes/test_foreign.py asks for the same.
 import argparse
 import itertools
 import json
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import sentencepiece
 import torch
 
-from measure.figures import as_program
-from measure.marian import pymarian, write_vocabulary
+from measure.figures import Unavailable, as_program
 from transformer_cli.corpora.corpora import read_captions
 from transformer_cli.datasets.batching import pad_ids
 from transformer_cli.errors import DataError
@@ -68,6 +69,7 @@ SYMBOLS = ["☃ snow & <b>bold</b>", "«Zitat» – 100 %", "a\u00a0b", "5 × 3 
 
 SIDES = ("source", "target")
 NEAR = 1e-4  # nats, or logits
+VERSION = "1.12.42"  # of pymarian
 
 
 class Compared(NamedTuple):
@@ -192,6 +194,22 @@ def _beam_is_as_good(
     written = [number for number in done.sequences[0, 1:].tolist() if number != 0][:39]
     found = translator.with_options(beam_size=4, length_penalty=1.0, max_tokens=39).translations([line])[0]
     return [rows[number] for number in found.ids] == written or found.score > float(done.sequences_scores[0]) - 1e-4
+
+
+def pymarian(*command: str) -> "subprocess.CompletedProcess[str]":
+    """Run Marian, and return what it has printed and logged. Raises Unavailable if it cannot be run."""
+    if find_spec("pymarian") is None:
+        raise Unavailable(f"Marian is not installed: {sys.executable} -m pip install pymarian=={VERSION}")
+    done = subprocess.run([sys.executable, "-m", "pymarian", *command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"pymarian {' '.join(command)} has failed: {done.stderr[-2000:]}")
+    return done
+
+
+def write_vocabulary(path: Path, words: Iterable[str]) -> None:
+    """Write a vocabulary as Marian reads it."""
+    entries = (f"{json.dumps(word, ensure_ascii=False)}: {number}\n" for number, word in enumerate(words))
+    path.write_text("".join(entries), encoding="utf-8")
 
 
 def marian(folder: Path, *, text: Sequence[tuple[str, str]], name: str) -> Compared:

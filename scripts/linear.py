@@ -25,6 +25,7 @@ from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.blocks import Document
 from transformer_cli.documents.catalogue import open_catalogue
 from transformer_cli.documents.markup import parse_html
+from transformer_cli.documents.subtitles import open_subtitles
 from transformer_cli.documents.word import parse_part
 from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
@@ -51,9 +52,9 @@ def names(text: str) -> list[str]:
 
 READ_IN = names(
     "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.catalogue documents.glossary "
-    "documents.held documents.long_lines documents.markup documents.sentences documents.word documents.xliff "
-    "documents.xmltext evaluation.metrics serve.languages system.terminal text.codec text.forms text.lines "
-    "text.reading text.subwords text.words translation"
+    "documents.held documents.long_lines documents.markup documents.sentences documents.subtitles documents.word "
+    "documents.xliff documents.xmltext evaluation.metrics serve.languages system.terminal text.codec text.forms "
+    "text.lines text.reading text.subwords text.words translation"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -247,6 +248,10 @@ def message(text: str) -> bytes:
     return f'msgid ""\n{lines}msgstr ""\n'.encode()
 
 
+def cues(text: str) -> bytes:
+    return f"00:00:01,000 --> 00:00:02,000\n{text}".encode()
+
+
 def xliff(text: str) -> bytes:
     """A file with a unit, and what follows in its source."""
     return f"<xliff><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
@@ -288,6 +293,8 @@ XLIFF = (
     f"{UNIT}|<trans-unit><source>⟨<g>a</g>⟩|<trans-unit><source>⟨<bpt id='1'/>⟩|<trans-unit><source>⟨<ept id='1'/>⟩|"
     "<trans-unit><source>a<x/></source><seg-source>⟨<mrk mtype='seg' mid='1'>a</mrk>⟩|<trans-unit>⟨<target/>⟩|<a/>"
 )
+CUE = "\n\n00:00:01,000 --> 00:00:02,000\n"
+CUES = f"a\n|a {CUE}|A. |A.\n|- a\n|<i>|</i>|<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a"
 PO = "a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
 UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
@@ -322,6 +329,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.markup.parse_html": (of(parse_html), HTML),
     "documents.blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "documents.blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
+    "documents.subtitles.open_subtitles": (of(lambda text: open_subtitles(cues(text), CODES[:2])), CUES),
     "documents.word.parse_part": (of(lambda text: parse_part(docx(text))), DOCX),
     "documents.xliff.open_xliff": (of(lambda text: open_xliff(xliff(text), CODES[:2])), XLIFF),
     "documents.sentences.join": (joined, "a |。|a. |”。"),
@@ -356,7 +364,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
-    "documents.catalogue._STRING documents.catalogue._COMMENT "
+    "documents.catalogue._STRING documents.catalogue._COMMENT documents.subtitles._TIMES documents.subtitles._SPEAKER "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'

@@ -6,9 +6,9 @@ moments, history (without seconds), pointers and all else must be those of an un
 must be whole or absent after every kill of `tfm prepare`, and none of its workers may be left. Last, training runs on a
 disk that is too small and grows (to mount it needs root).
 
-All with two lanes and as many threads as torch chooses, in float32. Linux only. What is disturbed runs in forks of this
-process, so that a moment is never lost on imports; what is not is a `tfm` of its own. --seed N repeats the moments:
-those on the disk exactly, those by the clock as far as the machine is as fast.
+All with two lanes and as many threads as torch chooses, in float32. Linux only. What is disturbed runs in forks
+(tests/forked.py), so that a moment is never lost on imports; what is not is a `tfm` of its own. --seed N repeats the
+moments: those on the disk exactly, those by the clock as far as the machine is as fast.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import random
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,12 +30,9 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-import transformer_cli.datasets.make_dataset
-import transformer_cli.inspection.plots
-import transformer_cli.training.trainer  # noqa: F401  # all of it before the first fork
-from disturb import Disturbance, is_of_time, small_disk, stop_at
-from forks import PATIENCE_S, end_of, is_left, kill, last_line, run, start
-from measure.figures import table
+from measure.figures import table  # isort: skip  # it finds what is in tests/
+from disturb import is_of_time, small_disk
+from forked import Forks
 from transformer_cli.corpora.corpora import read_captions
 
 CONFIG = """\
@@ -65,6 +63,20 @@ SETUPS = {
 SHORT = list(SETUPS)[-1:]
 PARTS = {"weights": "model.safetensors", "moments": "state.safetensors", "history": "history.jsonl", "best": "best"}
 PASSING = re.compile(r"log|.*\.lock|\.latest\.unfinished-.*")
+PATIENCE_S = 900.0  # for a process that is not killed
+TWO_WORKERS = """\
+from transformer_cli.datasets import word_corpus
+word_corpus.FEW, word_corpus.available_cores = 50, lambda: 2  # so that `tfm prepare` has two workers
+"""
+DISTURBED = """\
+import sys
+sys.path.append({scripts!r})
+import disturb
+from pathlib import Path
+kept = disturb.disturbed(disturb.Disturbance(Path.cwd(), {strike}))
+kept.__enter__()
+"""
+STOP, COUNT = "disturb.stop_at({})", "lambda seen: Path('../operations').write_text(str(len(seen.operations)))"
 FULL = re.compile(r"tfm: error: \S+: No space left on device; .*")
 
 
@@ -104,7 +116,7 @@ class Torture:
 
     def __init__(self, folder: Path, seed: int, *, in_forks: bool) -> None:
         """in_forks: also run what is not disturbed in forks, which begin at once."""
-        self.folder, self.seed, self._in_forks = folder, seed, in_forks
+        self.folder, self.seed, self._in_forks, self.forks = folder, seed, in_forks, Forks()
         self._places = iter(range(1_000_000))
         self._config = folder / "config.yaml"
         self._config.write_text(CONFIG, encoding="utf-8")
@@ -130,7 +142,7 @@ class Torture:
         """Run a command to its end in a folder of its own. Returns the folder."""
         place = self.place(data)
         if self._in_forks:
-            code = run(command, place)
+            code = self._run(command, place)
         else:
             with (place / "log").open("ab") as log:
                 arguments = [sys.executable, "-m", "transformer_cli", *command]
@@ -152,7 +164,7 @@ class Torture:
                 found.in_writing += code is None and any(place.rglob("*.unfinished-*"))
                 if command[0] == "prepare":
                     found.different |= half_made(place, whole)
-            code = run(command, place) if code is None else code
+            code = self._run(command, place) if code is None else code
             if code:
                 log = (place / "log").read_text(encoding="utf-8", errors="replace")
                 found.failures.append(f"{name}: exit code {code}: {log}")
@@ -169,10 +181,10 @@ class Torture:
 
         Returns its exit code if it has ended before, or None.
         """
-        process = start(command, place, None if moment is not None else stop_at(number))
-        code = end_of(process, within_s=PATIENCE_S if moment is None else moment)
+        process = self._start(command, place, "" if moment is not None else STOP.format(number))
+        code = self._end_of(process, within_s=PATIENCE_S if moment is None else moment)
         if code is None:
-            workers = kill(process)
+            workers = self._kill(process)
             found.by_clock += moment is not None
             found.on_disk += moment is None
             found.workers += len(workers)
@@ -181,19 +193,40 @@ class Torture:
 
     def _measure(self, command: Sequence[str], place: Path) -> tuple[int, float]:
         """Returns how many operations on the disk a command takes, and how many seconds."""
-        counts = os.open(self.folder / "operations", os.O_RDWR | os.O_CREAT)
-
-        def strike(seen: Disturbance) -> None:
-            os.pwrite(counts, str(len(seen.operations)).encode(), 0)
-
         started = time.monotonic()
-        code = run(command, place, strike)
+        code = self._run(command, place, COUNT)
         seconds = time.monotonic() - started
         assert code == 0, (place / "log").read_text(encoding="utf-8")
-        number = int(os.pread(counts, 100, 0))
-        os.close(counts)
-        (self.folder / "operations").unlink()
-        return number, seconds
+        return int((self.folder / "operations").read_text()), seconds
+
+    def _start(self, command: Sequence[str], place: Path, strike: str = "") -> int:
+        """Start `tfm` in a folder, where `log` gets what it prints. Returns its process. strike: see Disturbance."""
+        scripts, log = str(Path(__file__).parent), place / "log"
+        before = TWO_WORKERS + (DISTURBED.format(scripts=scripts, strike=strike) if strike else "")
+        return self.forks.start(*command, cwd=place, before=before, streams=(Path(os.devnull), log, log))
+
+    def _end_of(self, process: int, *, within_s: float) -> int | None:
+        """Returns the exit code of the process that was started last; None if it still runs then, or is stopped."""
+        until = time.monotonic() + within_s
+        while (state := state_of(process)[1]) != "Z":
+            if state == "T" or time.monotonic() > until:
+                return None
+            time.sleep(0.0005)
+        return self.forks.end()
+
+    def _run(self, command: Sequence[str], place: Path, strike: str = "") -> int:
+        """Run `tfm` to its end. Returns its exit code."""
+        self._start(command, place, strike)
+        return self.forks.end()
+
+    def _kill(self, process: int) -> list[int]:
+        """Kill the process that was started last. Returns the processes that it had started."""
+        os.kill(process, signal.SIGSTOP)  # so that it starts none while we look
+        numbers = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+        started = [number for number in numbers if state_of(number)[0] == process]
+        os.kill(process, signal.SIGKILL)
+        self.forks.end()
+        return started
 
     def fill_disk(self, command: Sequence[str], whole: Path, data: Path) -> tuple[int, Found]:
         """Run a command on a disk that is too small, and enlarge it until it ends. Returns also how often it was full.
@@ -203,8 +236,9 @@ class Torture:
         found, size, n_full = Found(), 60, 0
         with small_disk(self.place(), size) as place:
             (place / "data").symlink_to(data)
-            while run(command, place):
-                line, _ = last_line(place), (place / "log").write_text("", encoding="utf-8")
+            while self._run(command, place):
+                line = ((place / "log").read_text(encoding="utf-8", errors="replace").splitlines() or [""])[-1]
+                (place / "log").write_text("", encoding="utf-8")
                 if not FULL.fullmatch(line) or ".unfinished" in line:
                     found.failures.append(f"on a disk of {size} KiB: {line}")
                 n_full, size = n_full + 1, size + 24
@@ -212,6 +246,26 @@ class Torture:
             found.ended = 1
             found.different = differences(place, whole)
         return n_full, found
+
+
+def state_of(process: int) -> tuple[int, str]:
+    """Returns the parent of a process and its state; (0, "Z") if it has ended."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return 0, "Z"
+    state, parent, *_ = stat.rpartition(")")[2].split()
+    return int(parent), state
+
+
+def is_left(process: int, *, within_s: float = 60.0) -> bool:
+    """Whether a process that nobody ends is still there after some time: its start may take it."""
+    until = time.monotonic() + within_s
+    while state_of(process)[1] != "Z":
+        if time.monotonic() > until:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -294,6 +348,7 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
             print(f"a disk that is too small: tfm train, {n_full} times full, one line each; in the end {verdict}")
         except PermissionError:
             print("a disk that is too small: left out, because it cannot be mounted here")
+    victim.forks.close()
     return failures
 
 

@@ -66,6 +66,7 @@ except SystemExit as ended:  # what Python does at its end, without taking apart
     os._exit(ended.code)
 """
 MODULES = (
+    "transformer_cli.datasets.make_dataset",
     "transformer_cli.training.trainer",
     "transformer_cli.evaluation.evaluate",
     "transformer_cli.inspection.plots",

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from transformer_cli.errors import Interrupted, TfmError
 from transformer_cli.system.progress import LineHandler
@@ -55,25 +54,16 @@ def as_program(main: Callable[[], None]) -> None:
 
 
 def alternate(ways: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
-    """Returns the median seconds of each way, as they take turns."""
-    return take_turns([partial(_timed, way) for way in ways], rounds=rounds)
-
-
-def take_turns(ways: Sequence[Callable[[], float]], *, rounds: int) -> list[float]:
-    """Returns the median of the seconds that each way returns. Taking turns, a slow minute of the machine hits all."""
+    """Returns the median seconds of each way, as they take turns, so that a slow minute of the machine hits all."""
     seconds: list[list[float]] = [[] for _ in ways]
     for number in range(1, rounds + 1):
         for way, found in zip(ways, seconds, strict=True):
             time.sleep(PAUSE_S)
-            found.append(way())
+            started = time.perf_counter()
+            way()
+            found.append(time.perf_counter() - started)
         say(f"  round {number} of {rounds}: {' '.join(f'{found[-1]:.2f}' for found in seconds)} s")
     return [statistics.median(found) for found in seconds]
-
-
-def _timed(way: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    way()
-    return time.perf_counter() - started
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -53,7 +53,7 @@ def test_a_later_target_token_leaves_earlier_logits_bit_identical(model: Transfo
 def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) -> None:
     source, target = padded(SOURCES), torch.tensor([[SOS, 8, 4, 6, 5, 9]] * len(SOURCES))
     cache = model.start(source)
-    steps = [model.read(target[:, position], cache) for position in range(target.shape[1])]
+    steps = [model.next_logits(target[:, position], cache) for position in range(target.shape[1])]
     assert_close(torch.stack(steps, dim=1), model(source, target))
 
 
@@ -68,15 +68,15 @@ def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: 
         ([2, 0, 0, 3, 3], [5, 6, 7, 8, 9]),
         ([1, 4, 3, 4], [4, 11, 4, 11]),
     ]:
-        assert_close(model.read(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
+        assert_close(model.next_logits(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
         cache.select(torch.tensor(rows))
         tokens = torch.cat((tokens[rows], torch.tensor(newest)[:, None]), dim=1)
         of_sentence = of_sentence[rows]
     assert of_sentence.tolist() == [0, 1, 1, 1]
-    assert_close(model.read(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
+    assert_close(model.next_logits(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
     cache.select(torch.tensor([1, 2, 3]))
     tokens = torch.cat((tokens, torch.tensor([[4], [5], [6], [7]])), dim=1)
     whole, step = AttentionRecord(), AttentionRecord()
-    assert_close(model.read(tokens[1:, -1], cache, step), model(source[[1, 1, 1]], tokens[1:])[:, -1])
+    assert_close(model.next_logits(tokens[1:, -1], cache, step), model(source[[1, 1, 1]], tokens[1:])[:, -1])
     model(source[[1, 1, 1]], tokens[1:], whole)
     assert_close(cache.by_hypothesis(step.cross[0].weights), whole.cross[-1].weights[:, :, -1:])

@@ -17,6 +17,7 @@ from transformer_cli.decoding.decoder import TransformerDecoder
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Rules
 from transformer_cli.evaluation.losses import corpus_losses, sentence_losses
+from transformer_cli.model import loss
 from transformer_cli.model.attention import MultiHeadAttention, Projections, attention
 from transformer_cli.model.dropout import keep_mask
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
@@ -90,10 +91,11 @@ def test_edit_of_the_models_code_is_felt_in_every_use(
     monkeypatch: pytest.MonkeyPatch, before: dict[str, Any], function: FunctionType, old: str, new: str
 ) -> None:
     source = dedent(inspect.getsource(function))
-    assert old in source
+    assert old in source, "the code has changed: let EDITS change what stands there now"
     found: dict[str, Any] = {}
     exec(source.replace(old, new), function.__globals__, found)
     monkeypatch.setattr(function, "__code__", found[function.__name__].__code__)
+    monkeypatch.setattr(loss, "check_gradient", lambda label_smoothing: None)  # which would refuse some of them
     felt = {name for name, use in USES.items() if not same(use(), before[name])}
     uses = {*USES}
     if function in (token_losses, cross_entropy):
@@ -101,6 +103,17 @@ def test_edit_of_the_models_code_is_felt_in_every_use(
     if function is keep_mask:
         uses = {"training"}
     assert felt == uses
+
+
+def test_edit_of_the_objective_alone_is_refused_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    edited = dedent(inspect.getsource(cross_entropy)).replace("objective = nll.sum()", "objective = nll.square().sum()")
+    found: dict[str, Any] = {}
+    exec(edited, cross_entropy.__globals__, found)
+    monkeypatch.setattr(cross_entropy, "__code__", found["cross_entropy"].__code__)
+    loss.check_gradient.cache_clear()
+    with pytest.raises(AssertionError, match="change both"):
+        trained()
+    assert validated() > 0
 
 
 def same(one: Any, other: Any) -> bool:

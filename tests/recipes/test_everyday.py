@@ -15,7 +15,7 @@ from transformer_cli.runs.run import find_run
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
     *("bleu_tokens", "chrf", "chrf_signature", "seconds", "bleu_interval", "chrf_interval"),
-    *("further", "terms", "terms_kept"),
+    *("further", "terms", "terms_kept", "brevity_penalty", "length_ratio", "precisions"),
 }
 INSPECTION_KEYS = {
     *("source", "translation", "source_tokens", "source_ids", "target_tokens", "target_ids"),
@@ -143,19 +143,17 @@ def test_train_with_a_file_in_place_of_runs_is_one_line(tfm: Tfm, corpus: Path, 
 # What stands in files: notes, warnings, and which run is the newest
 
 
-@pytest.mark.parametrize(
-    ("command", "library"), [(("translate", "Hallo"), "spacy"), (("inspect", "Hund", "--json"), "sentencepiece")]
-)
+@pytest.mark.parametrize("command", [("translate", "Hallo"), ("inspect", "Hund", "--json")])
 def test_translate_says_that_the_tokeniser_has_another_version(
-    tfm: Tfm, workspace: Path, command: tuple[str, ...], library: str
+    tfm: Tfm, workspace: Path, command: tuple[str, ...]
 ) -> None:
     assert "cut its training text" not in tfm(*command, cwd=workspace)[2]
-    made_by = {"library": library, "version": "0.0.18"}
+    made_by = {"library": "spacy", "version": "0.0.18"}
     edit_sealed(workspace / "runs/tiny/run.json", lambda value: value.update(tokenizer=made_by))
     code, _, err = tfm(*command, cwd=workspace)
     assert code == 0
-    assert err.startswith(f"warning: runs/tiny: {library} 0.0.18 cut its training text, and ")
-    assert f"`pip install {library}==0.0.18` if that matters\n" in err
+    assert err.startswith("warning: runs/tiny: spacy 0.0.18 cut its training text, and ")
+    assert err.endswith("`pip install spacy==0.0.18` if that matters\n")
 
 
 def test_run_config_edited_is_followed_where_it_may_change(tfm: Tfm, refused: Refused, workspace: Path) -> None:

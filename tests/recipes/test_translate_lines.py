@@ -25,6 +25,7 @@ def test_translate_arguments_file_and_standard_input_give_a_line_for_each(
     code, out, err = from_stdin = tfm("translate", stdin=TEXT, cwd=project)
     assert (code, out.split("\n")[:4], out.count("\n"), err) == (0, [DOG, "", CAT, ""], 5, "")
     assert tfm("translate", *SENTENCES, cwd=project) == from_stdin
+    assert tfm("translate", cwd=project) == (0, "", "")  # of no line
     assert tfm("translate", "--input", tmp_path / "sentences", cwd=project) == from_stdin
 
 
@@ -41,10 +42,6 @@ def test_translate_and_evaluate_read_a_pipe(tfm: Tfm, project: Path, tmp_path: P
         writer.start()
         assert tfm(*command, cwd=project) == answer
         writer.join()
-
-
-def test_translate_no_line_gives_no_line(tfm: Tfm, project: Path) -> None:
-    assert tfm("translate", stdin=b"", cwd=project) == (0, "", "")
 
 
 HELD = ("held", "terms", "missing_numbers")

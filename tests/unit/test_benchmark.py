@@ -1,21 +1,18 @@
 """scripts/benchmark.py: what it counts, and that each kind of section still runs. No figure is judged."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import benchmark
-from measure import commands, figures, marian, training, work
+from measure import commands, figures, training, work
 from measure.figures import Figure
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.model.transformer import Transformer
-
-HAS_MARIAN = find_spec("pymarian") is not None
 
 
 def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark() -> None:
@@ -56,7 +53,7 @@ def test_benchmark_runs_each_kind_of_section(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "busy", "train", "memory", *["marian"] * HAS_MARIAN]
+    sections = ["greedy", "ctranslate2", "busy", "train", "memory"]
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(figures, "PAUSE_S", 0.0)
     monkeypatch.setattr(work, "MATRIX", 32)
@@ -65,7 +62,6 @@ def test_benchmark_runs_each_kind_of_section(
         benchmark, "training_memory", lambda name, data: commands.training_memory(name, data, "--config", tiny)
     )
     monkeypatch.setattr(commands, "STEPS", 3)
-    monkeypatch.setattr(marian, "SECONDS", 0.01)
     benchmark.main(["--json", *(word for section in sections for word in ("--only", section))])
     found = json.loads(capsys.readouterr().out)
     assert found["not_measured"] == {}

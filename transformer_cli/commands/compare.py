@@ -1,24 +1,22 @@
 """`tfm compare`: several runs, or files of translations → which is better, and whether that is more than chance."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from transformer_cli.commands import options
-from transformer_cli.system.terminal import counted, table
+from transformer_cli.commands.tables import Column, Form, spread, write_table
+from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example
     from transformer_cli.evaluation.statistics import PairedScore, RecipeScore
 
-HEADS = {  # of the columns beside the names, by what is judged
-    "weights": ("score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"),
-    "recipes": ("runs", "mean ± SD", "difference (95 %)", "p (Welch)"),
-}
 CAUTION = """\
 This judges these translations: two sets of weights, not two recipes. The same
 recipe with another seed gives other weights. To judge recipes, name several
@@ -40,11 +38,17 @@ def compare(
     examples: int | None = None,
     beam_size: int | None = None,
     device: str = "auto",
+    form: Form = "text",
     as_json: bool = False,
 ) -> None:
     """Tell which system is better, and whether that may be chance."""
-    recipes = [_runs_of(argument) for argument in systems]
-    are_single = all(len(runs) == 1 for runs in recipes)
+    recipes: dict[str, list[str]] = {}
+    for argument in systems:
+        label, runs = _runs_of(argument)
+        if label in recipes:
+            raise typer.BadParameter(f"{label} is named twice; give each its own name, as in NAME={label}")
+        recipes[label] = runs
+    are_single = all(len(runs) == 1 for runs in recipes.values())
     if len(recipes) < 2 and are_single:
         raise typer.BadParameter("name at least two runs or files, such as: tfm compare A B")
     if input_file and not reference:
@@ -55,17 +59,22 @@ def compare(
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
     further = options.further_metrics(metrics)
-    options.check_text(input_file, *(reference or ()), *(Path(each) for each in systems if Path(each).is_file()))
+    options.check_text(
+        input_file,
+        *(reference or ()),
+        *(Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()),
+    )
     from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
 
     conditions = Conditions(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
     found: Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]
     if are_single:
-        found = compare(systems, conditions, examples=options.EXAMPLES if examples is None else examples)
+        single = {label: runs[0] for label, runs in recipes.items()}
+        found = compare(single, conditions, examples=options.EXAMPLES if examples is None else examples)
     else:
         found = compare_recipes(recipes, conditions)
-    if not as_json:
-        print(comparisons_as_table(found))
+    if not as_json and form != "json":
+        print(comparisons_as_table(found, form))
         return
     records = [asdict(each) for each in found]
     for record in records if not are_single else ():
@@ -73,55 +82,79 @@ def compare(
     print(json.dumps({"comparisons": records}))  # ASCII: a folder's name may hold bytes that no encoding can print
 
 
-def _runs_of(argument: str) -> list[str]:
-    """Split an argument at its commas, unless it is itself the name of a run, a folder or a file."""
+def _runs_of(argument: str) -> tuple[str, list[str]]:
+    """Returns what a system or a recipe is called, and its runs: "NAME=a-s*,b" has a name, patterns and commas.
+
+    What is itself the name of a run, a folder or a file is one name.
+    """
     if Path(argument).exists() or Path("runs", argument).exists():
-        return [argument]
-    return [name for name in argument.split(",") if name] or [argument]
+        return argument, [argument]
+    label, _, names = argument.rpartition("=")
+    parts = [name for name in names.split(",") if name] or [argument]
+    return label or names, [name for part in parts for name in options.matching(part)]
 
 
-def comparisons_as_table(comparisons: "Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]") -> str:
+def comparisons_as_table(
+    comparisons: "Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]", form: Form = "text"
+) -> str:
     """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most.
 
-    Of recipes, it has the mean scores with the spread of their runs.
+    Of recipes, it has the mean scores with the spread of their runs. As text, each metric has a table of its own; in
+    other forms they stand side by side.
     """
     from transformer_cli.evaluation.metrics import FURTHER_METRICS
 
     parts = []
     for comparison in comparisons:
-        parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
-        for metric in comparison.signatures:
-            heads = [FURTHER_METRICS.get(metric, metric), *HEADS[comparison.judges], "search"]
-            rows = [[each.name, *_cells(each.scores[metric]), each.search or ""] for each in comparison.systems]
-            if not any(each.search for each in comparison.systems):
-                heads, rows = heads[:-1], [row[:-1] for row in rows]
-            parts.append(table([heads, *rows]))
-        signatures = [(FURTHER_METRICS.get(name, name), found) for name, found in comparison.signatures.items()]
-        parts.append("\n".join(f"{name} {each}" for name, found in signatures for each in found))
-        for system in comparison.systems:
-            parts += [_example(each, comparison.systems[0].name, system.name) for each in system.examples]
-        parts.append(_verdicts(system.verdict for system in comparison.systems))
+        systems, called = comparison.systems, {by: FURTHER_METRICS.get(by, by) for by in comparison.signatures}
+        names, searches = [each.name for each in systems], [each.search for each in systems]
+        tables = {called[by]: _columns(comparison, by) for by in called}
+        differs = len({*searches} - {None}) > 1
+        search = [Column("search", searches)] if differs else []
+        title = f"{comparison.split}: {counted(comparison.sentences, 'sentence')}"
+        title += "" if differs else "".join(f", {each}" for each in dict.fromkeys(filter(None, searches)))
+        signed = "\n".join(f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found)
+        said = _verdicts(system.verdict for system in systems)
+        if form == "text":
+            parts += [title, *(write_table([Column(metric, names), *each, *search]) for metric, each in tables.items())]
+            parts += [signed, *(_example(one, names[0], each.name) for each in systems for one in each.examples), said]
+        else:
+            of_text = [Column("text", [comparison.split] * len(names))] if len(comparisons) > 1 else []
+            wide = [replace(one, head=f"{metric} {one.head}") for metric, each in tables.items() for one in each]
+            columns = [Column("system", names), *of_text, *wide, *search]
+            parts.append(write_table(columns, form, f"{title}\n{signed}\n{said}"))
     is_alone = len(comparisons[0].systems) == 1  # such a recipe is not judged
-    return "\n\n".join(filter(None, [*parts, "" if is_alone else CAUTIONS[comparisons[0].judges]]))
+    return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].judges]]))
 
 
-def _cells(found: "PairedScore | RecipeScore") -> list[str]:
-    """Returns a row of a table, below its HEADS."""
-    from transformer_cli.evaluation.metrics import score_with_interval
-    from transformer_cli.evaluation.statistics import PairedScore
+def _columns(comparison: "Comparison[PairedScore] | Comparison[RecipeScore]", metric: str) -> list[Column]:
+    """Returns what was found by a metric: scores, differences from the first system, and whether they may be chance."""
+    found: list[Any] = [each.scores[metric] for each in comparison.systems]
+    differences = [each.difference for each in found]
 
-    if isinstance(found, PairedScore):
-        score, paired = score_with_interval(found.score, found.interval), found.difference
-        if paired is None:
-            return [score, "", "", ""]
-        return [score, f"{paired.points:+.2f}", _p(paired.p_bootstrap), _p(paired.p_randomization)]
-    scores = " ".join(f"{each:.2f}" for each in found.scores)
-    spread = f"{found.mean:.2f} ± {found.standard_deviation:.2f}"
-    difference = found.difference
-    if difference is None:
-        return [scores, spread, "", ""]
-    half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
-    return [scores, spread, f"{difference.points:+.2f}{half}", _p(difference.p)]
+    def of_difference(head: str, name: str, written: Callable[[Any], str]) -> Column:
+        values = [None if each is None else getattr(each, name) for each in differences]
+        unknown = [each is not None and value is None for each, value in zip(differences, values, strict=True)]
+        return Column(head, [math.nan if none else value for none, value in zip(unknown, values, strict=True)], written)
+
+    if comparison.judges == "weights":
+        return [
+            Column("score ± 95 %", [(each.score, each.interval.half_width) for each in found], spread),
+            of_difference("difference", "points", "{:+.2f}".format),
+            of_difference("p (bootstrap)", "p_bootstrap", _p),
+            of_difference("p (randomisation)", "p_randomization", _p),
+        ]
+    halves = [each and (each.points, each.half_width) for each in differences]
+    return [
+        Column("runs", [each.scores for each in found], lambda scores: " ".join(f"{each:.1f}" for each in scores)),
+        Column("mean ± SD", [(each.mean, each.standard_deviation) for each in found], spread),
+        Column("difference (95 %)", halves, lambda pair: f"{'+' * (pair[0] >= 0)}{spread(pair)}"),
+        of_difference("p (Welch)", "p", _p),
+    ]
+
+
+def _p(p: float) -> str:
+    return "–" if math.isnan(p) else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
 def _verdicts(verdicts: Iterable[str | None]) -> str:
@@ -144,7 +177,3 @@ def _example(example: "Example", first: str, second: str) -> str:
     before, after = example.chrf
     lines = [f"  {name.ljust(width)}  {text}".rstrip() for name, text in rows if text is not None]
     return "\n".join([f"line {example.line}: chrF {before:.1f} → {after:.1f}", *lines])
-
-
-def _p(p: float | None) -> str:
-    return "–" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"

@@ -1,24 +1,25 @@
-"""`tfm evaluate`: a run → its losses and scores on a split, or on two files."""
+"""`tfm evaluate`: runs → their losses and scores on splits, or on files."""
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from transformer_cli.commands import completion, options
+from transformer_cli.commands.tables import Column, Form, spread, write_table
 from transformer_cli.system.files import STANDARD
-from transformer_cli.system.terminal import table
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result
+    from transformer_cli.evaluation.metrics import Interval
 
 
 def evaluate(
-    named: str | None = None,
+    named: list[str] | None = None,
     split: list[str] | None = None,
     input_file: Path | None = None,
     reference: list[Path] | None = None,
@@ -32,9 +33,11 @@ def evaluate(
     output_tokens: Path | None = None,
     lowercase: bool = False,
     metrics: str = "bleu,chrf",
+    details: bool = False,
+    form: Form = "text",
     as_json: bool = False,
 ) -> None:
-    """Print loss, perplexity, BLEU and chrF of a run. Several runs are judged together, as an ensemble."""
+    """Print loss, perplexity, BLEU and chrF of runs, each by itself. Several --run are judged as an ensemble."""
     if (input_file is None) != (not reference):
         raise typer.BadParameter("--input and --reference need each other")
     if input_file and split:
@@ -42,26 +45,27 @@ def evaluate(
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
     options.refuse_repeated(input_file, reference or ())
-    if named in completion.splits() and named not in completion.runs():
-        raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
+    if meant := set(named or ()) & set(completion.splits()) - set(completion.runs()):
+        raise typer.BadParameter(f"there is no run {min(meant)}; did you mean --split {min(meant)}?")
     further = options.further_metrics(metrics)
     options.refuse_unwritable(output, output_tokens, read=[input_file, glossary, *(reference or ())])
     options.check_text(input_file, *(reference or ()))
     folders = options.find_runs(named, run)
+    groups = [[folder] for folder in folders] if named else [folders]
+    if len(groups) > 1 and (output or output_tokens):
+        raise typer.BadParameter("--output and --output-tokens keep the translations of one run; name one")
     from transformer_cli.config.load import translation_settings
     from transformer_cli.documents.glossary import read_glossary
-    from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
+    from transformer_cli.evaluation.evaluate import Judged, evaluate  # imports torch, so only when there are runs
     from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    first, *others = map(Run.open, folders)
-    first = first.into(to)
-    chosen = {
-        "glossary": read_glossary(glossary, first.config.data),
-        **({} if beam_size is None else {"beam_size": beam_size}),
-    }
-    judged = list(
-        evaluate(
+    judged, by_run = list[Judged](), dict[str, Any]()
+    for group in groups:
+        first, *others = map(Run.open, group)
+        first = first.into(to)
+        chosen = options.chosen(glossary=read_glossary(glossary, first.config.data), beam_size=beam_size)
+        found = evaluate(
             first,
             others=others,
             splits=split or (),
@@ -71,9 +75,11 @@ def evaluate(
             lowercase=lowercase,
             metrics=further,
         )
-    )
-    results = [each.result for each in judged]
-    text = results_as_json(folders, results) if as_json else results_as_table(results)
+        judged += found
+        by_run[str(group[0])] = [each.result for each in found]
+    is_json = as_json or form == "json"
+    ensemble = [str(folder) for folder in folders[1:]] if not named else []
+    text = results_as_json(by_run, ensemble) if is_json else results_as_table(by_run, form, details=details)
     print(text, file=sys.stderr if STANDARD in (output, output_tokens) else sys.stdout)
     translations = [translation for each in judged for translation in each.translations]
     for path, lines in (
@@ -88,36 +94,59 @@ def evaluate(
                 write_text(path, text)
 
 
-def results_as_json(folders: Sequence[Path], results: Sequence["Result"]) -> str:
-    """Returns the run's folder, those of the other runs of an ensemble, and the fields of each split's Result.
+def results_as_json(by_run: Mapping[str, Sequence["Result"]], ensemble: Sequence[str] = ()) -> str:
+    """Returns each run's folder, those of the other runs of an ensemble, and the fields of each split's Result.
 
     It is escaped to ASCII: a folder's name may hold bytes that no encoding can print.
     """
-    run, *others = map(str, folders)
-    ensemble = {"others": others} if others else {}
-    return json.dumps({"run": run, **ensemble, "results": [asdict(result) for result in results]})
+    others = {"others": ensemble} if ensemble else {}
+    runs = [{"run": run, **others, "results": [*map(asdict, results)]} for run, results in by_run.items()]
+    return json.dumps(runs[0] if len(runs) == 1 else {"runs": runs})
 
 
-def results_as_table(results: Sequence["Result"]) -> str:
-    """Returns losses and scores, one line per split, and the signatures of the scores."""
+def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "text", *, details: bool = False) -> str:
+    """Returns losses and scores, one line per run and split, and the signatures of the scores.
+
+    details: also what BLEU is made of.
+    """
     from transformer_cli.evaluation.losses import perplexity_text
-    from transformer_cli.evaluation.metrics import FURTHER_METRICS, score_with_interval
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS
 
-    rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF"]]
-    rows[0] += [*(FURTHER_METRICS[name] for name in results[0].further), "seconds"]
-    for result in results:
-        losses = (f"{result.loss:.3f}", perplexity_text(result.ppl), f"{result.loss_batch_mean:.3f}")
-        bleu = score_with_interval(result.bleu, result.bleu_interval)
-        chrf = score_with_interval(result.chrf, result.chrf_interval)
-        rows.append([result.split, f"{result.sentences:,}", *losses, bleu, f"{result.bleu_tokens:.2f}", chrf])
-        rows[-1] += [*(f"{found.score:.2f}" for found in result.further.values()), f"{result.seconds:.1f}"]
-    note = "± half of the 95 % bootstrap interval\n" if any(result.bleu_interval for result in results) else ""
-    note += "".join(
-        f"{each.split}: {each.terms_kept:,} of {each.terms:,} terms of the glossary are in the translations\n"
+    found = [(run, each) for run, results in by_run.items() for each in results]
+    results = [each for _, each in found]
+
+    def column(head: str, name: str, written: Callable[[Any], str] = str) -> Column:
+        return Column(head, [getattr(each, name) for each in results], written)
+
+    def scores(head: str, found: Iterable[tuple[float, "Interval | None"]]) -> Column:
+        return Column(head, [(score, interval and interval.half_width) for score, interval in found], spread)
+
+    columns = [
+        *([Column("run", [run for run, _ in found])] if len(by_run) > 1 else []),
+        column("split", "split"),
+        column("sentences", "sentences", "{:,}".format),
+        column("loss", "loss", "{:.3f}".format),
+        column("PPL", "ppl", perplexity_text),
+        column("loss (batch mean)", "loss_batch_mean", "{:.3f}".format),
+        scores("BLEU", ((each.bleu, each.bleu_interval) for each in results)),
+        column("BLEU (tokens)", "bleu_tokens", "{:.2f}".format),
+        scores("chrF", ((each.chrf, each.chrf_interval) for each in results)),
+    ]
+    for name in results[0].further:
+        found_by = [each.further[name] for each in results]
+        columns.append(scores(FURTHER_METRICS[name], ((each.score, each.interval) for each in found_by)))
+    if details:
+        columns += [column("brevity penalty", "brevity_penalty", "{:.3f}".format)]
+        columns += [column("length ratio", "length_ratio", "{:.3f}".format)]
+        columns += [column("precisions", "precisions", lambda each: "/".join(f"{value:.1f}" for value in each))]
+    columns.append(column("seconds", "seconds", "{:.1f}".format))
+    notes = ["± half of the 95 % bootstrap interval"] if any(each.bleu_interval for each in results) else []
+    notes += [
+        f"{each.split}: {each.terms_kept:,} of {each.terms:,} terms of the glossary are in the translations"
         for each in results
         if each.terms
-    )
-    return f"{table(rows)}\n{note}\n{_signatures(results)}"
+    ]
+    return write_table(columns, form, "\n".join([*notes, "", _signatures(results)]))
 
 
 def _signatures(results: Sequence["Result"]) -> str:
@@ -131,4 +160,4 @@ def _signatures(results: Sequence["Result"]) -> str:
         of_splits.setdefault("\n".join(signatures), []).append(each.split)
     if len(of_splits) == 1:
         return next(iter(of_splits))
-    return "\n\n".join(f"{', '.join(splits)}:\n{text}" for text, splits in of_splits.items())
+    return "\n\n".join(f"{', '.join(dict.fromkeys(splits))}:\n{text}" for text, splits in of_splits.items())

@@ -1,5 +1,7 @@
 """What several commands share: one table of all options, the runs that they name, files to read and to write."""
 
+import fnmatch
+import glob
 import inspect
 import logging
 import os
@@ -13,7 +15,7 @@ from typing import Any
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.system.files import STANDARD, is_stream
 
 log = logging.getLogger(__name__)
@@ -48,9 +50,11 @@ TABLE = {  # by the groups of the help
         Row("files", "[FILE]...", "Training text: TMX, TSV, CSV or JSON lines, or files of one side each, such as a.de "
             "and a.en.", default=False),
         Row("systems", "A B [C …]", "Runs (names or folders), or files of translations. The others are compared with "
-            "the first. A1,A2 B1,B2 compares recipes: several runs of each; A1,A2 alone gives the mean and spread of "
-            "one.", default=False),
+            "the first. A1,A2 B1,B2 or 'a-s*' 'b-s*' compares recipes: several runs of each; one alone gives its mean "
+            "and spread. NAME=… names any of them.", default=False),
         Row("named", "[RUN]...", "The same as --run.", default=False, of="curves serve"),
+        Row("named", "[RUN]...", "Runs, each judged by itself; 'rate3-s*' is all whose names begin so.", "the newest",
+            of="evaluate"),
         Row("named", "[RUN]", "The same as --run.", default=False),
         Row("base", "[NAME|FILE]", "A config that comes with tfm, or a YAML file.", "the built-in settings"),
         Row("folder", "FOLDER", "A folder as Marian wrote it (.npz, with .spm or .yml), or as Hugging Face has it "
@@ -70,6 +74,8 @@ TABLE = {  # by the groups of the help
         Row("target", "--target CODE", "The language of the target.", "as the files say", of="import"),
         Row("target", "--target CODE", "The language of the target."),
         Row("to", "--to CODE", "Of a model of several targets, the language to translate into."),
+        Row("columns", "--columns A,B", "The columns of the table: names of its heads, or keys of settings, such as "
+            "model.d_model.", "the usual ones", "runs"),
         Row("columns", "--columns A,B", "The columns of source and target: names, or numbers from 1."),
         Row("split", "--split SPLIT", "valid, train or a test set of the (first) run's dataset. Repeatable.",
             "every test set"),
@@ -121,6 +127,9 @@ TABLE = {  # by the groups of the help
         Row("keep_unk", "--keep-unk", "Keep <unk>, in whose place the source word attended to most is written."),
         Row("lowercase", "--lowercase", "Score without case. Lower-cased runs are scored so anyway."),
         Row("metrics", "--metrics NAME,…", "Scores to print: chrf++ and ter, too."),
+        Row("details", "--details", "Print brevity penalty, length ratio and n-gram precisions of BLEU, too."),
+        Row("sort", "--sort HEAD", "The column by which runs are sorted, the best or the newest first.", "saved"),
+        Row("form", "--format", "How tables are printed. LaTeX needs the package booktabs."),
         Row("examples", "--examples N", "How many of the sentences that changed most are shown.", str(EXAMPLES),
             bounds=(0, None)),
         Row("kind", "--kind", "Self-attention of one stack, or attention between the two. Repeatable.", "all"),
@@ -150,6 +159,10 @@ TABLE = {  # by the groups of the help
             "TFM_MULTI30K_DIR."),
         Row("begin_from", "--from RUN", "Begin with the weights of this run, and take the settings from it that must "
             "be equal."),
+        Row("watch", "--watch FILE", "With --from: text that is not to be forgotten, as pairs, or a split of the "
+            "dataset. Its loss is shown, and a share of the start's weights is kept. Repeatable."),
+        Row("along", "--along FILE", "With --from: pairs that make up half of each epoch, or sentences that the start "
+            "translates. Repeatable."),
         Row("fresh", "--fresh", "Move an existing run of this name aside and begin a new one."),
         Row("list_names", "--list -l", "List the configs that come with tfm."),
         Row("model", "--model FILE", "The file with the weights, where FOLDER has several."),
@@ -178,7 +191,9 @@ COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by th
 def row_of(command: str, name: str) -> tuple[str, Row]:
     """Returns the group and the row of a command's parameter."""
     rows = [(group, row) for group, rows in TABLE.items() for row in rows if row.name == name]
-    return next((group, row) for of in (command, "") for group, row in rows if of in (row.of.split() or [""]))
+    found = [(group, row) for of in (command, "") for group, row in rows if of in (row.of.split() or [""])]
+    assert found, f"the parameter {name} of {command} has no row in commands/options.py::TABLE"
+    return found[0]
 
 
 def with_rows(function: Callable[..., None], command: str) -> Callable[..., None]:
@@ -223,11 +238,27 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
     if argument and option:
         raise typer.BadParameter("a run is named as an argument and by --run; use one of the two")
     given = argument or option
-    folders = [find_run(each) for each in ([given] if given is None or isinstance(given, str) else given)]
+    names = [given] if isinstance(given, str) else given
+    folders = [find_run(name) for each in names for name in matching(each)] if names else [find_run(None)]
     for number, folder in enumerate(folders):
         if any(folder.samefile(other) for other in folders[:number]):
             raise typer.BadParameter(f"{folder} is named twice; name each run once")
     return folders
+
+
+def matching(name: str) -> list[str]:
+    """Returns the runs whose names match a pattern such as 'rate3-s*', in order; other names as they are.
+
+    Raises CheckpointError if none does.
+    """
+    from transformer_cli.runs.run import known_runs
+
+    if not set("*?[") & set(name) or Path(name).exists():
+        return [name]
+    known = known_runs(Path("runs"))
+    if found := fnmatch.filter(known, name) or sorted(glob.glob(name)):
+        return found
+    raise CheckpointError(f"{name}: no run has such a name; runs/ has {', '.join(known) or 'none'}")
 
 
 def chosen(**options: Any) -> dict[str, Any]:

@@ -3,83 +3,107 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
+from transformer_cli.commands.tables import Column, Form, write_table
 from transformer_cli.compute.memory import in_words
-from transformer_cli.system.terminal import on_one_line, table
+from transformer_cli.config.yamltext import as_line
+from transformer_cli.system.terminal import on_one_line
 
 if TYPE_CHECKING:
     from transformer_cli.runs.listing import ListedRun
 
 RUNS = Path("runs")
 UNKNOWN = "–"
-IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.steps")
+IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.steps", "training.seed")
+MOST_FIRST = ("saved", "bleu", "epochs", "params", "size")  # where runs are sorted by them
 
 
-def runs(as_json: bool = False) -> None:
+def runs(columns: str | None = None, sort: str | None = None, form: Form = "text", as_json: bool = False) -> None:
     """List the runs under runs/, and how good they are. It also shows their text, and how far each has been trained."""
-    from transformer_cli.runs.listing import list_runs
+    from transformer_cli.runs.listing import differing_settings, list_runs
 
     found = list_runs(RUNS)
-    if as_json:  # escaped to ASCII: a name may hold any bytes
-        print(json.dumps({"folder": str(RUNS), "runs": [asdict(run) for run in found]}))
+    if sort and found:
+        values = _column(sort, found).values
+        told = [row for row, value in enumerate(values) if value is not None]
+        told.sort(key=lambda row: values[row], reverse=sort.lower() in MOST_FIRST)
+        found = [found[row] for row in dict.fromkeys((*told, *range(len(found))))]  # what has no value comes last
+    if as_json or form == "json":  # escaped to ASCII: a name may hold any bytes
+        keys = differing_settings([run.settings for run in found if run.settings])
+        shown = [replace(run, settings=run.settings and {key: run.settings.get(key) for key in keys}) for run in found]
+        print(json.dumps({"folder": str(RUNS), "runs": [asdict(run) for run in shown]}))
     elif found:
-        print(runs_as_table(found))
+        print(runs_as_table(found, form, columns.split(",") if columns else ()))
 
 
-def runs_as_table(runs: Sequence["ListedRun"]) -> str:
+def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequence[str] = ()) -> str:
     """Returns a line for each run, and below the table what its columns do not say. There is at least one run.
 
-    If not all are of one text, a column tells which text BLEU is of; if some are scored without case, "lc" marks them.
-    The last columns are settings in which the runs differ.
+    wanted: heads or keys of settings, for the columns beside the names. By default columns tell which text BLEU is of,
+    and which is scored without case (lc), where that differs; the last ones are the seed, and settings in which the
+    runs differ.
     """
-    from transformer_cli.runs.listing import in_short
+    from transformer_cli.runs.listing import differing_settings, in_short
 
     texts = {run.evaluation.text for run in runs if run.evaluation}
-    heads = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", *(["of"] if len(texts) > 1 else []), "size"]
     cases = {_is_lowercase(run) for run in runs if run.evaluation}
     told = in_short([run.settings or {} for run in runs], without=IN_COLUMNS)
     keys = list(dict.fromkeys(key for cells in told for key in cells))
-    rows = [[*heads, *keys]]
-    for run, cells in zip(runs, told, strict=True):
-        row = _row(run, with_text=len(texts) > 1, with_case=len(cases) > 1)
-        rows.append([*row, *(cells.get(key, UNKNOWN) for key in keys)])
-    total = f", {in_words(sum(run.bytes for run in runs))} in all" if len(runs) > 1 else ""
-    notes = [f"loss: the lowest on the validation text; size: on disk{total}"]
+    heads = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", *(["of"] if len(texts) > 1 else [])]
+    heads += [*(["case"] if len(cases) > 1 else []), "seed"]
+    chosen = [_column(head.strip(), runs) for head in (["run", *wanted] if wanted else heads)]
+    if not wanted:
+        chosen += [Column(key, [cells.get(key, UNKNOWN) for cells in told]) for key in keys]
+    total = f"; on disk: {in_words(sum(run.bytes for run in runs))}"
+    notes = [f"loss: the lowest on the validation text{total}"]
     if texts:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
         lc = "; lc: scored without case" if len(cases) > 1 else ""
-        notes.append(f"BLEU: the last that `tfm evaluate` found{of}{lc}")
-    n_more = len({key for run in runs for key in run.settings or ()} - set(IN_COLUMNS)) - len(keys)
+        notes.append(f"BLEU: the last that `tfm evaluate` or `tfm compare` found{of}{lc}")
+    n_more = len(set(differing_settings([run.settings for run in runs if run.settings])) - set(IN_COLUMNS)) - len(keys)
     if n_more:
         notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
     if any(run.newest for run in runs):
         notes.append("* the newest, which commands use that are given no run")
     remarks = [on_one_line(line) for line in (*(line for run in runs for line in _remarks(run)), *_twins(runs))]
-    return "\n".join([table(rows), "", *notes, *([""] if remarks else []), *remarks])
+    return write_table(chosen, form, "\n".join(["", *notes, *([""] if remarks else []), *remarks]))
 
 
 def _is_lowercase(run: "ListedRun") -> bool:
     return bool(run.evaluation and "case:lc" in run.evaluation.bleu_signature)
 
 
-def _row(run: "ListedRun", *, with_text: bool, with_case: bool) -> list[str]:
-    date = run.saved or run.begun
-    evaluation = run.evaluation
-    return [
-        f"{run.name}{' *' if run.newest else ''}",
-        f"{datetime.fromisoformat(date).astimezone():%Y-%m-%d}" if date else UNKNOWN,
-        f"{run.corpus} {run.source}→{run.target}" if run.corpus else UNKNOWN,
-        _count(run.parameters) if run.parameters is not None else UNKNOWN,
-        _length(run),
-        f"{run.best_valid_loss:.3f}" if run.best_valid_loss is not None else UNKNOWN,
-        f"{evaluation.bleu:.2f}{' lc' if with_case and _is_lowercase(run) else ''}" if evaluation else UNKNOWN,
-        *([evaluation.text if evaluation else ""] if with_text else []),
-        in_words(run.bytes),
-    ]
+def _column(head: str, runs: Sequence["ListedRun"]) -> Column:
+    """Returns a column by its head, in any case, or by the key of a setting or its end, such as training.seed or seed.
+
+    Raises BadParameter for what is neither.
+    """
+    dates = [run.saved or run.begun for run in runs]
+    evaluations = [run.evaluation for run in runs]
+    known = {
+        "run": Column("run", [f"{run.name}{' *' if run.newest else ''}" for run in runs]),
+        "saved": Column("saved", dates, lambda date: f"{datetime.fromisoformat(date).astimezone():%Y-%m-%d}"),
+        "corpus": Column("corpus", [f"{run.corpus} {run.source}→{run.target}" if run.corpus else None for run in runs]),
+        "params": Column("params", [run.parameters for run in runs], _count),
+        "epochs": Column("epochs", [_length(run) for run in runs]),
+        "loss": Column("loss", [run.best_valid_loss for run in runs], "{:.3f}".format),
+        "bleu": Column("BLEU", [each and each.bleu for each in evaluations], "{:.2f}".format),
+        "of": Column("of", [each.text if each else "" for each in evaluations]),
+        "case": Column("case", ["lc" if _is_lowercase(run) else "" for run in runs]),
+        "size": Column("size", [run.bytes for run in runs], in_words),
+    }
+    keys = dict.fromkeys(key for run in runs for key in run.settings or ())
+    of_key = next((key for key in keys if head in (key, key.rpartition(".")[2])), None)
+    if keys and head.lower() not in known and of_key is None:
+        raise typer.BadParameter(f"no column {head}; there are {', '.join(known)}, and the keys of settings")
+    values = [(run.settings or {}).get(of_key or "") for run in runs]
+    return replace(known.get(head.lower()) or Column(head, values, as_line), unknown=UNKNOWN)
 
 
 def _length(run: "ListedRun") -> str:

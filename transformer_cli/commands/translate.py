@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
-    text_format: Literal["text", "html", "docx", "xliff", "po"] | None = None,
+    text_format: Literal["text", "html", "docx", "xliff", "po", "srt"] | None = None,
     to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",

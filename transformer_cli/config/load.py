@@ -20,6 +20,7 @@ from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.checked import decoded
 from transformer_cli.system.files import is_stream, open_to_read
 
+OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
 
@@ -41,8 +42,8 @@ def load_config(
     path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it. "-" is
     standard input.
 
-    Relative paths under data.files and model.vectors are resolved against the YAML file's folder (in overrides, and in
-    a pipe: against the current folder), and become absolute.
+    Relative paths under data.files, model.vectors, training.watch and training.along are resolved against the YAML
+    file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
     Raises ConfigError, in one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
@@ -129,6 +130,11 @@ def translation_settings(
             given.append(_put(tree, f"decoding.{name}", value, _flag(name, value)))
     last = given[-1][1] if given else "--set"  # where the values do not fit together
     decoding = validated(tree, last, given=given).decoding
+    for key, flag in () if decoding.sample else given:
+        if key[-1] in OF_SAMPLES and getattr(decoding, key[-1]) != getattr(now, key[-1]):
+            raise ConfigError(
+                f"{flag}: nothing is drawn at random without decoding.sample=true; add it, or leave this out"
+            )
     try:
         return TranslationSettings.model_validate({**further, **dict(decoding)})
     except ValidationError as error:
@@ -209,6 +215,10 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         parent = tree.get(section)
         if isinstance(parent, dict) and isinstance(parent.get(key), dict):
             parent[key] = {name: _each_path(value, change) for name, value in parent[key].items()}
+    training = tree.get("training")
+    for key in ("watch", "along") if isinstance(training, dict) else ():
+        if training and key in training:
+            training[key] = _each_path(training[key], absolute_if_file)
 
 
 def _each_path(value: Any, change: Callable[[str], str]) -> Any:

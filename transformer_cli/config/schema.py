@@ -404,12 +404,22 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """share of each target's probability spread over the vocabulary (section 5.4)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """largest norm that the whole gradient may have (null: no clipping)"""
+    validate_by: Annotated[Literal["loss", "bleu", "chrf"], Decides.FREE] = "loss"
+    """what says which validation is the best: its loss, or BLEU or chrF of greedy translations, which take longer"""
     patience: Annotated[Positive | None, Decides.FREE] = None
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
     initialize_from: Annotated[Place | None, Decides.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
+    watch: Annotated[tuple[Place, ...], Field(strict=False), Decides.PLACE] = ()
+    """with initialize_from, text that is not to be forgotten: files of pairs, or the name of a split of the dataset"""
+    along: Annotated[tuple[Place, ...], Field(strict=False), Decides.PLACE] = ()
+    """with initialize_from, text that makes up half of each epoch, likewise; a file of source sentences is translated
+    by the start"""
+    start_share: Fraction | None = None
+    """with watch, the share of the start's weights in those that training ends with (null: the one with which the
+    losses of both texts have the lowest sum)"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
     a matrix that another part shares with one of them"""
@@ -443,6 +453,11 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     def _schedule_fits(self) -> "TrainingConfig":
         if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
+        for key in ("watch", "along"):
+            if getattr(self, key) and self.initialize_from is None:
+                raise ValueError(f"{key}: it is about a run that is trained further; name that with initialize_from")
+        if self.start_share is not None and not self.watch:
+            raise ValueError(f"start_share: {self.start_share} needs text to judge it by; name some with watch")
         unit, number = self.end
         each = self.validate_every if unit == "steps" else None if self.validate_every else 1
         if self.average is not None and each is not None and self.average > (validations := -(-number // each)):

@@ -22,12 +22,13 @@ from typing import Any, BinaryIO
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.corpora import multi30k
 from transformer_cli.corpora.cleaning import RULES, cleaned, fingerprint, shaped_by, without
-from transformer_cli.corpora.formats import LeaveOut, read_texts, require_files
+from transformer_cli.corpora.formats import TABLE, LeaveOut, format_of, read_texts, require_files
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
 from transformer_cli.system.files import sha256
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.codec import SIDES
+from transformer_cli.text.forms import JSON
 from transformer_cli.text.lines import TOO_LONG, Pairs, Place, Placed, is_too_long
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
@@ -77,6 +78,11 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     require_files((f"data.files.{name}", path) for name, path in data.texts)
     sums = {name: sha256(path) for name, path in data.texts}
     texts = {split: text if isinstance(text, tuple) else (text,) for split, text in data.files.items()}
+    whole = [text for split in texts.values() for text in split if isinstance(text, Path)]
+    if data.columns and not any(format_of(text, data) in (TABLE, JSON) for text in whole):
+        raise DataError(
+            f"data.columns (--columns {','.join(data.columns)}): no file is a table or JSON lines; leave it out"
+        )
     return Corpus(sums, {split: partial(read_texts, text, data) for split, text in texts.items()}, shaped_by(data))
 
 

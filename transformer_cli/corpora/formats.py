@@ -47,6 +47,7 @@ ROLES = (  # what a side is called where its language is not
     ("source", "src", "original", "quelle", "ausgangstext", "fuente", "origen"),
     ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "zieltext", "cible", "destino"),
 )
+SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by their regions
 N_ROWS = 100  # of a table without a heading, by which it is known whether its columns hold text
 CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
 WITHOUT = "a unit without one of the languages"
@@ -162,7 +163,7 @@ def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
     parts = re.split(r"([._-])", unpacked_name(path).removesuffix(".txt"))
     side, rest = None, list(parts)
     by_language = [[_rank(part, language) for language in (data.source, data.target)] for part in parts]
-    by_role = [[int(part.lower() in roles) for roles in ROLES] for part in parts]
+    by_role = [[float(part.lower() in roles) for roles in ROLES] for part in parts]
     for ranks in (by_language, by_role):
         place = max((place for place, each in enumerate(ranks) if any(each)), default=None)
         if place is None:
@@ -453,11 +454,28 @@ def _likeness(name: str, language: str, roles: Sequence[str]) -> float:
 
 
 @lru_cache(1_000)
-def _rank(code: str, language: str) -> int:
-    """Returns how well a code or a name means a language: 2 if it is its code, 1 if it means it otherwise, 0 if not."""
-    if code.strip().lower().replace("_", "-") == language.lower().replace("_", "-"):
+def _rank(code: str, language: str) -> float:
+    """Returns how well a code or a name means a language: 2 if it is its code, 0 if it means another one.
+
+    Another region or another script is another language: neither zh-CN nor zh-Hans is zh-TW, but zh and zh-Hant are,
+    and zh-Hant-TW is best (1.5, others 1).
+    """
+    both = code.strip().lower().replace("_", "-"), language.lower().replace("_", "-")
+    if both[0] == both[1]:
         return 2
-    return int(language_named(code) == language_named(language))
+    if language_named(code) != language_named(language):
+        return 0
+    one, other = map(_script_and_region, both)
+    shared = [one[kind] == other[kind] for kind in one.keys() & other.keys()]
+    return float(all(shared)) * (1.5 if shared else 1)
+
+
+def _script_and_region(code: str) -> dict[str, str]:
+    """Returns what a code says beside the language; of Chinese, a region also says the script."""
+    main, *further = code.split("-")
+    found = {"script" if len(each) == 4 else "region": each for each in further if 2 <= len(each) <= 4}
+    script = SCRIPTS_OF_CHINESE.get(found.get("region", "")) if main in ("zh", "zho", "chi") else None
+    return {**({"script": script} if script else {}), **found}
 
 
 def _columns(wanted: Sequence[str], names: Sequence[str], place: Place) -> tuple[int, int]:

@@ -36,16 +36,17 @@ from transformer_cli.system.checked import write_sums
 from transformer_cli.system.files import new_folder, sweep, write_json
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES, Codecs, codec_sums
-from transformer_cli.text.forms import form_of
+from transformer_cli.text.forms import CUT, form_of
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
+from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import SPACY_VERSION
 
 BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
 LOOKED_AT = 1_000  # lines of each side of each split
 MOST = 0.5  # the share of lines that makes one kind of text of it
-FEW = 0.1  # the share of lines with signs of subwords, of which other text has hardly any
-CUT = re.compile(r"@@ |▁\w")
+FEW = 0.1  # the share of lines with signs of subwords, or of unknown tokens, of which other text has hardly any
 MANY_TIMES = 4  # the unknown words of training
+BYTE = re.compile("<0x[0-9A-F]{2}>")  # of a character that has no subword
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +137,8 @@ def _write_dataset(
     }
     warn_of_overlap(manifest)
     warn_of_text(folder, manifest)
+    if codec_dir:
+        warn_of_codecs(folder, codecs, data)
     write_json(folder / "manifest.json", manifest)
     write_sums(folder)
     return manifest
@@ -192,23 +195,20 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         for side, lines in zip(SIDES, zip(*islice(gathered(folder, split), LOOKED_AT), strict=True), strict=True)
     }
     formats: dict[str, list[str]] = {}
+    cut: list[str] = []
     for (split, side), lines in texts.items():
         found = Counter(form_of(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
         name, n = found.most_common(1)[0]
-        if name and n >= MOST * len(lines):
+        if found[CUT] > FEW * len(lines):
+            cut.append(f"{split}, {side}")
+        elif name and n >= MOST * len(lines):
             formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
     for name, where in formats.items():
         log.warning(
             "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
         )
-    cut = [
-        f"{split}, {side}"
-        for (split, side), lines in texts.items()
-        if sum(CUT.search(line) is not None for line in lines) > FEW * len(lines)
-    ]
     if cut:
-        what = "text that is cut into subwords already (%s): give it as it was before, since tfm cuts it itself"
-        log.warning(what, "; ".join(cut))
+        log.warning("%s already (%s): give it as it was before, since tfm cuts it itself", CUT, "; ".join(cut))
     same = [
         split
         for split in manifest["splits"]
@@ -236,6 +236,17 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
             if rates[split] > max(0.05, MANY_TIMES * rates["train"]):
                 what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%: is it text of the same kind?"
                 log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
+
+
+def warn_of_codecs(folder: Path, codecs: Codecs, data: DataConfig) -> None:
+    """Warn of training text that codecs of another run, which data.codec names, know little of."""
+    texts = zip(*islice(gathered(folder, "train"), LOOKED_AT), strict=True)
+    for side, codec, lines in zip(SIDES, (codecs.source, codecs.target), texts, strict=True):
+        tokens = [each for read in map(codec.encode, lines) for each in zip(read.ids, read.tokens, strict=True)]
+        n_unknown = sum(index == UNK or BYTE.fullmatch(token) is not None for index, token in tokens)
+        if n_unknown > FEW * len(tokens):
+            what = "train, %s: %.0f %% of the tokens are unknown to the codec of %s: is it text of the same kind?"
+            log.warning(what, side, 100 * n_unknown / len(tokens), data.codec)
 
 
 def _shared(parts: set[str], others: set[str]) -> float:

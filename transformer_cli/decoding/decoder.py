@@ -211,7 +211,7 @@ class TransformerDecoder:
 def _read(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Tensor]:
     """Returns a model's logits, (rows, vocabulary), and its last layer's attention, (rows, heads, source)."""
     record = AttentionRecord()
-    logits = model.read(tokens, cache, record)
+    logits = model.next_logits(tokens, cache, record)
     return logits, cache.by_hypothesis(record.cross[0].weights)[:, :, 0]
 
 

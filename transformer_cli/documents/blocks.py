@@ -130,9 +130,13 @@ class Builder:
         self._raw.extend(markup)
         self._add(markup, name)
 
+    def has_open(self, name: str) -> bool:
+        """Whether an element of this name is open."""
+        return any(self._elements[index].name == name for index, _, _ in self._open[1:])
+
     def close(self, name: str, markup: str) -> None:
         """End the innermost element of this name, and those in it. One with content, but no letter becomes a point."""
-        if all(self._elements[index].name != name for index, _, _ in self._open[1:]):
+        if not self.has_open(name):
             self.point(markup)
             return
         self._raw.append(markup)
@@ -224,7 +228,7 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
     """
     if len(block.elements) == 1:  # as in most blocks
         return [(0, len(text))]
-    if len(text) == len(block.text) and text.lower() == block.text.lower():  # a name, or what was copied
+    if _is_copy(block, text):
         return [(each.start, max(each.start, each.end)) for each in block.elements]
     of_source, of_text = ([match.span() for match in _SPACES.finditer(each)] for each in (block.text, text))
     runs, edges, placing = _runs(block, links), word_edges(text), Placing(block.text, text, links)
@@ -325,6 +329,7 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
         if each.parent >= 0 and is_own[each.parent]:
             places[index] = (each.start, each.end)
     written: list[list[str]] = [[] for _ in places]
+    is_copy = _is_copy(block, text)
     for index in reversed(range(len(places))):
         each, inside, is_behind_point = block.elements[index], list[str](), False
         if each.is_seam:
@@ -341,12 +346,18 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
                 beside = text[start - 1 : start] if start else "", text[start : start + 1]
                 held = element.held if element.is_point else Held(element.start, "", " ", " ")
                 left, right = spaces(held, block.text, *beside)
-                left = "" if is_behind_point and place == start else left
+                left = "" if (is_behind_point and place == start) or (is_copy and not held.before) else left
+                right = "" if is_copy and not held.after else right
             inside += [Words(here[place:start]), left, *written[child], right]
             place, is_behind_point = max(start, places[child][1]), is_point
         inside.append(Words(here[place:end]))
         written[index] = [*written_parts(each.opening), *inside, each.closing]
     return written[0]
+
+
+def _is_copy(block: Block, text: str) -> bool:
+    """Whether a translation is its source, perhaps in other capitals, such as a name: then no place changes."""
+    return len(text) == len(block.text) and text.lower() == block.text.lower()
 
 
 def _has_word(block: Block, element: Element) -> bool:

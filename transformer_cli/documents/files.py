@@ -12,6 +12,7 @@ from pathlib import Path
 from transformer_cli.documents.catalogue import open_catalogue
 from transformer_cli.documents.markup import parse_html
 from transformer_cli.documents.opened import Languages, Opened, decoded
+from transformer_cli.documents.subtitles import open_subtitles
 from transformer_cli.documents.word import open_word
 from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
@@ -68,6 +69,7 @@ FORMATS = {
         ("a translation file (XLIFF)",), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff
     ),
     "po": FileFormat(("a message catalogue (PO)",), (".po", ".pot"), open_catalogue),
+    "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), open_subtitles),
 }
 
 

@@ -287,7 +287,8 @@ def token_spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> 
     found: list[Span | None] = []
     place = 0
     for token in tokens:
-        word = token.strip().lower() if folds else token.strip()
+        word = unicodedata.normalize("NFKC", token.strip())
+        word = word.lower() if folds else word
         start = text.find(word, place, place + len(word) + NEAR) if word else -1
         found.append((places[start], places[start + len(word)]) if start >= 0 else None)
         place = place if start < 0 else start + len(word)
@@ -334,6 +335,7 @@ def _as_read(text: str, held: Sequence[Span]) -> tuple[str, Sequence[int]]:
         if characters and len(composed := unicodedata.normalize("NFC", characters[-1] + char)) == 1:
             characters[-1] = composed
         elif not is_ignored(char):
-            characters.append(char)
-            places.append(place)
+            form = unicodedata.normalize("NFKC", char)  # as what is unknown is read
+            characters += form
+            places += [place] * len(form)
     return "".join(characters), [*places, len(text)]

@@ -145,15 +145,16 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> None:
         else:
             marks.append((name * (kind == "start"), name * (kind == "end"), each.raw, ""))
     pairs = nested([each[:2] for each in marks], ("g", "mrk"))
-    for index, (opens, closes, raw, text) in enumerate(marks):
+    is_crossed = len(pairs) < sum(bool(opens or closes) for opens, closes, *_ in marks)
+    for opens, closes, raw, text in marks:
         if text:
             build.text(raw, text)
-        elif opens and index in pairs:
-            build.open(opens, raw)
-        elif closes and index in pairs:
-            build.close(closes, raw)
-        elif opens or closes:  # those that cross stay in their order
+        elif is_crossed:  # all stay in their order
             build.seam(raw)
+        elif opens:
+            build.open(opens, raw)
+        elif closes:
+            build.close(closes, raw)
         else:
             build.point(raw)
 

@@ -178,7 +178,7 @@ def compare(
     appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
     names, given = _named(systems)
-    further, opened = further_metrics(conditions.metrics), [_open(each, conditions.runs_dir) for each in given]
+    further, opened = further_metrics(conditions.metrics), _open_all(given, conditions.runs_dir)
     comparisons = []
     for written in _translate_all(names, opened, conditions):
         text, lines, lowercase = written.text, written.systems, written.lowercase
@@ -218,11 +218,8 @@ def compare_recipes(
     if few := next((runs for runs, _ in of_recipes if len(runs) < 2), None):
         what = "one run has no spread; name at least two runs of each recipe, or one of each"
         raise DataError(f"{''.join(few) or 'a recipe without a run'}: {what}")
-    runs_dir, further = conditions.runs_dir, further_metrics(conditions.metrics)
-    places = [(runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
-    if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
-        raise DataError(f"{twice}: named twice; the runs must be different ones")
-    opened = [_open(each, runs_dir) for _, given in of_recipes for each in given]
+    given = [each for _, runs in of_recipes for each in runs]
+    further, opened = further_metrics(conditions.metrics), _open_all(given, conditions.runs_dir)
     _check_recipes([runs for runs, _ in of_recipes], dict(zip(names, map(_run_of, opened), strict=True)))
     comparisons = []
     for written in _translate_all(names, opened, conditions):
@@ -318,6 +315,8 @@ def _translate_all(names: Sequence[str], systems: Sequence[Opened], conditions: 
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
+    if conditions.beam_size and not runs:
+        raise DataError("--beam-size is about runs, and all of these are files; leave it out")
     lowered = [name for name, run in runs if run.config.data.lowercased]
     if lowered and len(lowered) < len(names):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowered)))
@@ -340,7 +339,7 @@ def _translate_all(names: Sequence[str], systems: Sequence[Opened], conditions: 
     language = conditions.language or next((run.config.data.into for _, run in runs), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system, strict=True):
-            warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}")
+            warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
     return [
         Outputs(text, lines, by, language, conditions.lowercase or bool(lowered))
         for text, lines in zip(texts, zip(*written, strict=True), strict=True)
@@ -371,6 +370,15 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
             if key not in BY_CHANCE:
                 each = ", ".join(f"{name} {as_line(found[key])}" for name, found in settings.items())
                 log.warning("%s differs within a recipe: %s; so their spread is not of chance alone", key, each)
+
+
+def _open_all(systems: Sequence[AnyRun], runs_dir: Path) -> list[Opened]:
+    """Returns runs, and the paths of files. Raises DataError for what is named twice, by one name or by two."""
+    named = [each for each in systems if isinstance(each, str | Path)]
+    places = [(runs_dir / each if (runs_dir / each).is_dir() else Path(each)).resolve() for each in named]
+    if twice := next((each for each, place in zip(named, places, strict=True) if places.count(place) > 1), None):
+        raise DataError(f"{twice}: named twice; name different runs or files")
+    return [_open(each, runs_dir) for each in systems]
 
 
 def _open(system: AnyRun, runs_dir: Path) -> Opened:

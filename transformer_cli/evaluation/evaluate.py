@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from transformer_cli.evaluation.metrics import (
     bleu_of_tokens,
     further_metrics,
     score_text,
+    text_metrics,
     warn_of_form,
 )
 from transformer_cli.runs.provenance import append_result, text_sum
@@ -43,6 +44,9 @@ from transformer_cli.text.lines import out_of_step, read_lines
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translation import Translation
 from transformer_cli.translator import AnyRun, Translator
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +142,7 @@ def evaluate(
     opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
     if files or lists:
         texts = [read_text(*map(Path, files)) if files else text_of(lists or ())]
+        _warn_of_training_text(opened.config.data, texts[0], data_dir)
     else:
         texts = read_splits(opened.config.data, as_list(splits), data_dir)
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
@@ -151,6 +156,21 @@ def evaluate(
             how = {**what_translates(translator), "files": [str(path) for path in files] if files else None}
             keep(opened, {**how, **asdict(found[-1].result)}, text, translator.engine.device)
     return found
+
+
+def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> float:
+    """Returns BLEU or chrF of a model in training, from 0 to 100, on the whole validation split. by: "bleu" or "chrf".
+
+    It is what `tfm evaluate --split valid` finds by greedy search in float32. The model is left in evaluation mode.
+    """
+    from transformer_cli.decoding.decoder import TransformerEngine  # an exported run is evaluated without torch
+
+    translator = Translator.of_engine(run, TransformerEngine([model.eval()])).with_options(on_error="truncate")
+    greedy = translator.with_options(beam_size=1, sample=False, no_repeat_ngram=0, precision="float32")
+    data, texts = run.config.data, greedy.translate(dataset.text("valid", "source"))
+    metrics = text_metrics(language=data.into, lowercase=data.lowercased)
+    metric = metrics[next(name for name in METRICS if name.lower() == by)]
+    return float(metric.corpus_score(texts, [dataset.text("valid", "target")]).score)
 
 
 def say_other_code(translator: Translator) -> None:
@@ -175,6 +195,19 @@ def keep(run: Run, result: Mapping[str, Any], text: ParallelText, device: str) -
     names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
     sums = dict(zip(names, map(text_sum, (text.sources, *text.references)), strict=True))
     append_result(run.folder, result, device=device, lanes=run.config.training.lanes, sums=sums)
+
+
+def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
+    """Warn of lines of a file that stood in a run's training text, if its dataset is there, in any case or spacing."""
+    try:
+        trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
+    except DataError:
+        return
+    lines = ["".join(line.split()).casefold() for line in text.sources if line.strip()]
+    seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
+    if n_seen := sum(line in seen for line in lines):
+        what = "stood in the training text; a model can learn them by heart, so scores here say less about new text"
+        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", counted(len(lines), "line"), what)
 
 
 def judge(
@@ -207,7 +240,7 @@ def judge(
     else:
         tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
-    warn_of_form(texts, wanted[0], text.name)
+    warn_of_form(texts, wanted[0], text.name, data.into)
     further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
     bleu, chrf = (further.pop(name) for name in METRICS)
     assert isinstance(bleu, BleuScore)

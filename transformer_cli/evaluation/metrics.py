@@ -37,11 +37,6 @@ class Interval:
     """half of the distance between the interval's ends"""
 
 
-def score_with_interval(score: float, interval: Interval | None) -> str:
-    """Returns a score as tables show it: with half of its interval's width, if it has one."""
-    return f"{score:.2f} ± {interval.half_width:.2f}" if interval else f"{score:.2f}"
-
-
 @dataclass(frozen=True)
 class TextScore:
     """What one metric finds of plain text against raw references."""
@@ -110,11 +105,14 @@ def further_metrics(names: str | Iterable[str]) -> list[str]:
     return [name for name in wanted if name in FURTHER_METRICS]
 
 
-def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str) -> None:
-    """Warn of what makes scores mean less: accents written in two ways, and text that was cut into tokens.
+def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str, language: str = "en") -> None:
+    """Warn of what makes scores mean less: accents written in two ways, text that was cut into tokens, short lines.
 
-    texts: what is scored, line by line; name: what it is called.
+    texts: what is scored, line by line; name: what it is called; language: that of the text.
     """
+    tokenized = text_metrics(language=language, lowercase=False)["BLEU"].tokenizer
+    if not any(len(tokenized(line).split()) > 3 for line in texts):
+        log.warning("%s: no line has four tokens, so BLEU, which counts four in a row, is 0; look at chrF", name)
     differing = [
         number
         for number, pair in enumerate(zip(texts, references, strict=True), start=1)
@@ -154,7 +152,7 @@ def text_metrics(
     """Returns sacreBLEU's metrics of plain text by name: METRICS, and those of FURTHER_METRICS that are asked for.
 
     references: those that every system will be scored against, if they are known already; read only once. TER ignores
-    case by itself, as sacreBLEU's command line does.
+    case by itself, as sacreBLEU's command line does; of Chinese and Japanese it counts characters, not words.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -166,10 +164,11 @@ def text_metrics(
     )  # `warn_of_form` warns instead
     metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
     for name in further_metrics(further):
-        is_ter = name == "ter"
-        metrics[name] = (
-            TER(references=references) if is_ter else CHRF(word_order=2, lowercase=lowercase, references=references)
-        )
+        if name == "ter":
+            is_asian = main_code(language) in ("zh", "yue", "ja")  # of which sacreBLEU knows the characters
+            metrics[name] = TER(normalized=is_asian, asian_support=is_asian, references=references)
+        else:
+            metrics[name] = CHRF(word_order=2, lowercase=lowercase, references=references)
     return metrics
 
 

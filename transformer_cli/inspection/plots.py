@@ -136,7 +136,7 @@ def draw_curves(histories: Mapping[str, History]) -> Figure:
     if any(len({entry["epoch"] for entry in history}) < len(history) for history in histories.values()):
         by = "step"
     with drawing(histories):
-        legend = []
+        legend, has_watched = [], False
         figure = Figure(dpi=DPI, layout="constrained")
         loss, perplexity, rate = figure.subplots(1, 3)
         for index, (run, history) in enumerate(histories.items()):
@@ -146,11 +146,16 @@ def draw_curves(histories: Mapping[str, History]) -> Figure:
                 "markersize": 4.5,
             }
             places = [entry[by] for entry in history]
-            curves = ((loss, "train_loss"), (loss, "valid_loss"), (perplexity, "valid_ppl"), (rate, "learning_rate"))
+            losses = ((loss, key) for key in ("train_loss", "valid_loss", "watch_loss"))
+            curves = (*losses, (perplexity, "valid_ppl"), (rate, "learning_rate"))
             for axes, key in curves:
                 # a line of training has hollow markers, since of a single epoch there is no line
                 form: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if key == "train_loss" else {}
-                values = [float(entry[key]) for entry in history]
+                values = np.array([entry.get(key) for entry in history], dtype=float)  # NaN where there is none
+                if key == "watch_loss":
+                    if np.isnan(values).all():
+                        continue
+                    form, has_watched = {"linestyle": "--", "fillstyle": "none"}, True
                 axes.plot(places, values, **look, **form, markevery=-(-len(places) // 12))
             best = min(history, key=lambda entry: float(entry["valid_loss"]))
             loss.plot(best[by], best["valid_loss"], color=look["color"], **RING)
@@ -159,6 +164,7 @@ def draw_curves(histories: Mapping[str, History]) -> Figure:
             legend.append(Line2D([], [], label=label, **look))
         legend += [Line2D([], [], linestyle=":", label="training", color="0.4")]
         legend += [Line2D([], [], label="validation", color="0.4")]
+        legend += [Line2D([], [], linestyle="--", label="watched", color="0.4")] * has_watched
         legend += [Line2D([], [], label="best validation loss", color="0.4", **RING)]
         for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
             axes.set_title(title, loc="left", weight="bold")

@@ -1,7 +1,7 @@
 """The layers of both stacks: attention and feed-forward, each in a residual connection with LayerNorm (3.1, 3.3).
 
-Knows vectors. Knows neither tokens nor masks nor how many layers there are: who may attend to what is in the `Attend`
-that a layer is given.
+Knows vectors. Knows neither tokens nor masks nor how many layers there are: the `Attend` that a layer is given says
+who may attend to what.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,10 @@ ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x·W_1 + b_1)·W_2 + b_2, at each position alone (eq. 2), with dropout after the activation."""
+    """FFN(x) = max(0, x·W_1 + b_1)·W_2 + b_2 (eq. 2), at each position alone, with dropout after the activation.
+
+    By default the activation is the paper's, max(0, …).
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -34,7 +37,8 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """What surrounds a sublayer: LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4).
 
-    With norm: pre it is x + Dropout(Sublayer(LayerNorm(x))) instead.
+    With norm: pre it is x + Dropout(Sublayer(LayerNorm(x))) instead. It is used twice for each sublayer: `before` gives
+    what that reads, and the call adds what it returned.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -47,9 +51,9 @@ class Residual(nn.Module):
         """Returns what the sublayer reads of x (…, d_model)."""
         return self.norm(x) if self.norm_first else x
 
-    def forward(self, x: Tensor, found: Tensor) -> Tensor:
-        """Returns x (…, d_model) with what the sublayer found, which is shaped like x."""
-        x = x + self.dropout(found)
+    def forward(self, x: Tensor, of_sublayer: Tensor) -> Tensor:
+        """Returns x (…, d_model) with what the sublayer returned, which is shaped like x."""
+        x = x + self.dropout(of_sublayer)
         return x if self.norm_first else self.norm(x)
 
 
@@ -65,7 +69,7 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """x (…, source, d_model). Returns a tensor shaped like x."""
         first, second = self.residuals
-        x = first(x, self.self_attention(first.before(x), None, attend))
+        x = first(x, self.self_attention(first.before(x), memory=None, attend=attend))
         return second(x, self.feed_forward(second.before(x)))
 
 
@@ -85,7 +89,7 @@ class DecoderLayer(nn.Module):
         memory: `cross_attention.keys_values` of the encoder's output, each (…, heads, source, depth).
         """
         first, second, third = self.residuals
-        x = first(x, self.self_attention(first.before(x), None, attend_to_target))
+        x = first(x, self.self_attention(first.before(x), memory=None, attend=attend_to_target))
         x = second(x, self.cross_attention(second.before(x), memory, attend_to_source))
         return third(x, self.feed_forward(third.before(x)))
 

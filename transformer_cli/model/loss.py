@@ -1,11 +1,12 @@
 """Cross-entropy of the target tokens without padding (section 5.4): sums and counts, never means of means.
 
-What training, validation, scores and evaluations call. Knows ids and the model; does not know the batches of an epoch
-or the optimiser.
+Training minimises `objective`; all that is printed and kept, validation and `tfm score` included, is `nll`. Knows ids
+and the model; does not know the batches of an epoch or the optimiser.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -40,16 +41,17 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
     is_label = labels != model.pad_id  # nothing is predicted where padding would come, nor read there
     device = model.output.weight.device
     read, written = Packed(source, model.source_mask(source), device), Packed(given, is_label, device)
-    hidden = model.decode(written, model.decoder.keys_values(model.encode(read)), read)  # (tokens, d_model)
-    gold = moved(labels[is_label], device)  # (tokens,)
-    objective, nll = losses_in_chunks(hidden, model.output, gold, label_smoothing=label_smoothing)
+    # (tokens, d_model); in bfloat16 on the CPU followed by a few rows that have no label (see `Packed`)
+    hidden = model.decode(written, model.decoder.keys_values(model.encode(read)), read)
+    labels = moved(labels[is_label], device)  # (tokens,)
+    objective, nll = losses_in_chunks(hidden, model.output, labels, label_smoothing=label_smoothing)
     return TokenLosses(objective, nll)
 
 
 def cross_entropy(
     logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0, unwritable_ids: Sequence[int] = ()
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the objective, -log p of each label, and the objective's gradient for the logits, in their memory.
+    """Returns the objective, -log p of each label, and the objective's gradient for the logits, which it overwrites.
 
     The objective is (1-ε)·(-log p of the label) + ε·(the mean of -log p over all words), summed, where p is the softmax
     of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,).
@@ -60,14 +62,35 @@ def cross_entropy(
     nll = -log_p.gather(1, labels)[:, 0]
     objective = nll.sum()
     if label_smoothing:
-        log_p[:, unwritable_ids] = 0.0
+        log_p[:, unwritable_ids] = 0.0  # instead of -inf
         objective = (1 - label_smoothing) * objective - label_smoothing / n_words * log_p.sum()
-    gradient = log_p.exp_()  # the softmax, less what was wanted: 1-ε of the label, and ε shared by all words
+    # The derivative of the objective, by hand: p - (1-ε) at the label - ε/n. Who changes one has to change the other.
+    gradient = log_p.exp_()
     gradient.scatter_add_(1, labels, torch.full_like(labels, label_smoothing - 1, dtype=logits.dtype))
     if label_smoothing:
         gradient -= label_smoothing / n_words
         gradient[:, unwritable_ids] = 0.0
     return objective, nll, gradient
+
+
+@cache
+def check_gradient(label_smoothing: float) -> None:
+    """Raises AssertionError if the gradient that `cross_entropy` returns is not that of its objective.
+
+    It is compared with quotients of differences, once in a process: an edit of one alone would change nothing that is
+    learned, and nobody would be told.
+    """
+    logits, labels, little = torch.arange(12.0, dtype=torch.float64).sin().view(2, 6), torch.tensor([1, 4]), 1e-6
+
+    def objective(logits: Tensor) -> float:
+        return float(cross_entropy(logits, labels, label_smoothing=label_smoothing)[0])
+
+    gradient = cross_entropy(logits.clone(), labels, label_smoothing=label_smoothing)[2].flatten()
+    steps = little * torch.eye(12, dtype=torch.float64).view(12, 2, 6)
+    quotients = [(objective(logits + step) - objective(logits - step)) / (2 * little) for step in steps]
+    assert torch.allclose(gradient, gradient.new_tensor(quotients), atol=1e-6), (
+        "model/loss.py: the gradient that cross_entropy returns is not that of its objective; change both"
+    )
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:
@@ -86,10 +109,13 @@ def losses_in_chunks(
 ) -> tuple[Tensor, Tensor]:
     """Returns objective and nll of `cross_entropy` for output(hidden), never with all logits in memory.
 
-    hidden (tokens, d_model), labels int64 (tokens,). Rows of hidden behind the last label are left out. Under autocast,
-    products are computed in its type; sums, losses and the gradients of the weights are float32.
+    hidden (tokens, d_model), labels int64 (tokens,). hidden may have more rows than there are labels: those have no
+    loss, and the gradient 0. Under autocast, products are computed in its type; sums, losses and the gradients of the
+    weights are float32.
     """
     needs_gradient = torch.is_grad_enabled()
+    if needs_gradient:
+        check_gradient(label_smoothing)
     return _InChunks.apply(hidden, labels, output, label_smoothing, needs_gradient, *output.parameters())
 
 
@@ -112,7 +138,7 @@ class _InChunks(torch.autograd.Function):
         for start in range(0, len(hidden), size):
             chunk = slice(start, start + size)
             with torch.set_grad_enabled(needs_gradient):
-                x = hidden[chunk].detach().requires_grad_(needs_gradient)
+                x = hidden[chunk].detach().requires_grad_(needs_gradient)  # a graph of its own, freed with the chunk
                 logits = output(x)  # (chunk, vocabulary)
             of_chunk = labels[chunk]
             objective, nll, gradient = cross_entropy(

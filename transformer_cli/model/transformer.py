@@ -33,8 +33,7 @@ class Transformer(nn.Module):
         target_vocabulary: int,
         pad_id: int,
     ) -> None:
-        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both vocabularies, which that of
-        <sos> follows."""
+        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both; <sos> has the next one."""
         super().__init__()
         self.config = config
         self.pad_id = pad_id
@@ -42,7 +41,8 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(config, target_vocabulary)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self.output = Output(config.d_model, target_vocabulary, () if config.start_token else (pad_id, pad_id + 1))
+        unwritable_ids = () if config.start_token else (pad_id, pad_id + 1)
+        self.output = Output(config.d_model, target_vocabulary, unwritable_ids)
         if config.tie_embeddings == "all":
             assert source_vocabulary == target_vocabulary, "one matrix needs one vocabulary"
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
@@ -61,7 +61,9 @@ class Transformer(nn.Module):
         Returns (batch, target, vocabulary); softmax turns them into probabilities.
         """
         read, written = Padded(source, self.source_mask(source)), Padded(target, target != self.pad_id)
-        return self.output(self.decode(written, self.decoder.keys_values(self.encode(read, record)), read, record))
+        encoded = self.encode(read, record)
+        decoded = self.decode(written, self.decoder.keys_values(encoded), read, record)
+        return self.output(decoded)
 
     def encode(self, source: Layout, record: AttentionRecord | None = None) -> Tensor:
         """Returns the encoder's output, (…, source, d_model). source: its ids are (…, source)."""
@@ -89,7 +91,7 @@ class Transformer(nn.Module):
         read = Padded(source, self.source_mask(source))
         return Cache(self.decoder.keys_values(self.encode(read)), read)
 
-    def read(self, tokens: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
+    def next_logits(self, tokens: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
         """Returns logits for each hypothesis's next token, (hypotheses, vocabulary).
 
         tokens int64 (hypotheses,): the newest token of each; the cache remembers those before. The result equals the
@@ -97,7 +99,7 @@ class Transformer(nn.Module):
         record: gets the last layer's attention to the source, (sentences, heads, beam, source), as its only entry;
         `cache.by_hypothesis` turns that into (hypotheses, heads, 1, source).
         """
-        cache.advance(tokens)
+        cache.advance(tokens)  # then it is the layout of the newest tokens
         return self.output(self.decode(cache, cache.memories, cache.source, record)[:, 0])
 
     def source_mask(self, source: Tensor) -> Tensor:
@@ -184,14 +186,14 @@ class Decoder(nn.Module):
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Returns how many trainable numbers there are. A tied matrix counts once; rows that are held are included."""
+    """Returns how many trainable numbers there are. A tied matrix counts once; frozen rows of it are included."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def _positions(config: ModelConfig) -> nn.Module:
     if config.positions != "learned":
-        found = {"sinusoidal": frequencies, "marian": marian_frequencies}[config.positions]
-        return SinusoidalPositions(found(config.d_model))
+        frequencies_of = {"sinusoidal": frequencies, "marian": marian_frequencies}[config.positions]
+        return SinusoidalPositions(frequencies_of(config.d_model))
     assert config.max_length is not None  # the config ensures it
     return LearnedPositions(config.max_length, config.d_model)
 

@@ -11,7 +11,7 @@ checkpoints/validation-0010/        the weights of each of the last 5 validation
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
     model.safetensors average.json witnesses.json SHA256SUMS
 
-`best` names the checkpoint with the lowest validation loss: of one step, or that of averaged weights. The one owner of
+`best` names the checkpoint of the best validation: of one step, or that of averaged weights. The one owner of
 safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.
 """
 
@@ -45,12 +45,21 @@ from transformer_cli.runs.run import (
     told_as_damage,
     write_latest,
 )
-from transformer_cli.runs.state import WITNESSES, Average, TrainingState, first_lines, load_average, load_state
+from transformer_cli.runs.state import (
+    WITNESSES,
+    Average,
+    TrainingState,
+    error_of,
+    first_lines,
+    load_average,
+    load_state,
+)
 from transformer_cli.system.checked import check_file, sum_of, write_sums
 from transformer_cli.system.files import delete, new_folder, write_json
 
 WEIGHTS = "model.safetensors"
 FROZEN_ROWS = "frozen_rows."
+START = 0  # the number under which the weights are kept with which training began
 VALIDATION = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
@@ -191,10 +200,15 @@ def save_validated(run: Run, model: Transformer, number: int) -> None:
         _save_weights(run, model, folder)
 
 
+def load_validated(run: Run, number: int) -> Transformer:
+    """Returns the model with the weights of a validation that were kept, on the CPU. Raises CheckpointError."""
+    return load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}")
+
+
 def forget_validated(run: Run, *, before: int) -> None:
     """Delete the weights of earlier validations."""
     for folder in (run.folder / "checkpoints").glob("validation-*"):
-        if (found := VALIDATION.fullmatch(folder.name)) and int(found[1]) < before:
+        if (found := VALIDATION.fullmatch(folder.name)) and START < int(found[1]) < before:
             with suppress(OSError):  # on NFS another process may read it; the next validation tries again
                 delete(folder)
 
@@ -204,7 +218,7 @@ def load_mean(run: Run, numbers: range) -> Transformer:
 
     Raises CheckpointError if the weights of one are gone.
     """
-    models = (load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}") for number in numbers)
+    models = (load_validated(run, number) for number in numbers)
     mean = next(models)
     total = {name: parameter.detach().double() for name, parameter in mean.named_parameters()}
     for model in models:
@@ -240,14 +254,15 @@ def _settle_best(run: Run, state: TrainingState) -> None:
     With its first one `latest` names the run, which others can use now.
     """
     had_best = run.has_checkpoint("best")
-    loss = math.inf if state.best_valid_loss is None else state.best_valid_loss
+    error = math.inf if state.best_error is None else state.best_error
     averaged = load_average(run, "best")
-    if averaged and averaged.valid_loss <= loss:
-        loss = averaged.valid_loss
+    if averaged and error_of(averaged.valid_loss, averaged.valid_score) <= error:
+        error = error_of(averaged.valid_loss, averaged.valid_score)
     elif state.is_best:
         run.point("best", run.checkpoint("last").name)
     average = load_average(run)
-    if average and average.valid_loss < loss:
+    is_chosen = average and average.start_share is not None and average.step == state.step
+    if average and (is_chosen or error_of(average.valid_loss, average.valid_score) < error):
         run.point("best", run.checkpoint("average").name)
     if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
         write_latest(run.folder)

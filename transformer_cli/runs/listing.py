@@ -9,7 +9,7 @@ import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from transformer_cli.runs.run import (
     told_as_damage,
     training_lock,
 )
-from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
+from transformer_cli.runs.state import TrainingState, best_of, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.checked import check_files
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
@@ -81,7 +81,7 @@ class ListedRun:
     resume: str | None = None
     """the command that trains an unfinished run on"""
     settings: Mapping[str, Any] | None = None
-    """by their dotted keys, those in which the runs of the folder differ"""
+    """by their dotted keys; JSON has those in which the runs of the folder differ"""
     provenance: Mapping[str, Any] | None = None
     """by what it was begun, as run.json says it"""
     bytes: int = 0
@@ -105,11 +105,6 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
         if folders:
             log.warning("%s", error)
     found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
-    differing = differing_settings([run.settings for run in found if run.settings])
-    found = [
-        replace(run, settings={key: run.settings.get(key) for key in differing}) if run.settings else run
-        for run in found
-    ]
     return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
 
 
@@ -196,7 +191,7 @@ def _check_files(run: Run, pointer: str) -> None:
 
 def _best_loss(run: Run, state: TrainingState) -> float:
     average = load_average(run, "best")
-    return average.valid_loss if average else min(each.valid_loss for each in read_validations(run, state))
+    return average.valid_loss if average else best_of(read_validations(run, state)).valid_loss
 
 
 def _date(path: Path) -> str | None:

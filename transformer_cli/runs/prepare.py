@@ -19,8 +19,10 @@ from transformer_cli.text.subwords import smallest_size
 
 BASE = "demo"  # the config whose model a new translator has, unless another one is named
 LONGEST_TAUGHT = 1_000  # characters of a side that a model without a last position is taught: some 250 pieces
+TEACHING = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}  # beside these, what a run has learned is soon lost
 MANY_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
 PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
+PAIRS_TAUGHT = 100_000  # the same for a run that is taught
 
 
 @checked
@@ -62,7 +64,7 @@ def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
 
 
 def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
-    """Returns the settings that a run which begins with the weights of `run` must share with it, as a tree.
+    """Returns the settings that a run which begins with the weights of `run` must share with it, and its pace: a tree.
 
     run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
     """
@@ -73,7 +75,7 @@ def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
         "data": {**data, "codec": run, "lowercase": config.data.lowercased, "to": config.data.to, **longest},
         "model": config.model.model_dump(mode="json", exclude={"vectors"}),
         "decoding": config.decoding.model_dump(mode="json"),
-        "training": {"initialize_from": run},
+        "training": {"initialize_from": run, **TEACHING},
     }
 
 
@@ -134,6 +136,7 @@ def config_for(
     if like:
         of_run = Run.open(find_run(like, runs_dir)).config.data.held_out
         shares = {split: max(share, getattr(of_run, split)) for split, share in shares.items()}
+        given["training.epochs"] = max(3, min(30, PAIRS_TAUGHT // max(1, n_pairs))), "FILE"
     elif base is None:
         given["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs))), "FILE"
         size = max(500, min(config.data.subwords.size, n_pairs // 2))

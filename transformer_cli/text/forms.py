@@ -6,6 +6,7 @@ from pathlib import Path
 from transformer_cli.errors import DataError
 
 HTML, TMX, TBX, JSON = "an HTML document", "a translation memory (TMX)", "a term base (TBX)", "JSON"
+CUT = "text that is cut into subwords"
 XML = (HTML, TBX, "a translation file (XLIFF)", "XML")
 
 _NO_TEXT = {  # how files begin that are no text, and what to do instead; several are ZIP archives
@@ -47,6 +48,7 @@ _FORMS = {
         "a message catalogue (PO)": r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
         JSON: r"[\[{]\s*[\[{\"]",
         "a table (TSV)": r"\S[^\t\n]*\t[^\S\t\n]*\S",
+        CUT: r"(?=\S)[^\n]*?(?:@@ |\xe2\x96\x81\w)",  # ▁
     }.items()
 }
 

@@ -24,6 +24,7 @@ from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES
+from transformer_cli.training.beside import keep_beside, read_beside
 from transformer_cli.training.pretrained import Initial, no_frozen_rows, read_initial
 
 log = logging.getLogger(__name__)
@@ -73,12 +74,14 @@ def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTr
     if config.data.fingerprint is not None:  # else it was found by its text
         _refuse_other_text(dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`")
     initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
+    beside = read_beside(config, dataset, folder.parent)
     if fresh and folder.exists():
         log.info("moved the old run to %s", _move_aside(folder))
     data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
     precision = choose_precision(config.training.precision, here.device)
     lanes = choose_lanes(config.training.lanes, here.world)
     run = Run.create(folder, _resolved(config, data, precision, lanes), dataset, device=device_name(here.device))
+    keep_beside(run, beside)
     return new_run(run, dataset, initial)
 
 
@@ -194,6 +197,7 @@ def _check_settings(run: Run, config: Config) -> None:
     Whether files have another text is seen later, by their content.
     """
     ignore = [*keys_that_decide(Config, Decides.FREE), *_moved_vectors(run.config, config)]
+    ignore.remove("training.validate_by")  # what is best so far is so by this
     if run.config.data.files and config.data.files:
         ignore += [
             key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")

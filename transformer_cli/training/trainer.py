@@ -16,10 +16,11 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from transformer_cli.compute.devices import choose_device, describe
@@ -28,22 +29,27 @@ from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
-from transformer_cli.evaluation.losses import corpus_losses, perplexity_text, say_other_losses, witnesses_of
-from transformer_cli.model.transformer import count_parameters
+from transformer_cli.evaluation.evaluate import greedy_score
+from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity_text, say_other_losses, witnesses_of
+from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import (
+    START,
     forget_validated,
     keep_average,
     load_mean,
+    load_validated,
+    load_weights,
     save,
     save_validated,
     set_moments,
 )
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Average, Validation, is_averaged
+from transformer_cli.runs.state import Average, Validation, error_of, is_averaged, load_average
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lengths import Rows
+from transformer_cli.training.beside import drawn, encoded_beside, joined, mixed
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
@@ -58,6 +64,8 @@ from transformer_cli.training.record import (
     write_events,
 )
 
+AS_LONG = 3  # times as long a step takes as a validation of as many tokens: forward, and twice that backward
+SHARES = (0.0, 0.25, 0.5, 0.75)  # of the start's weights, which are tried where text is watched
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
 log = logging.getLogger(__name__)
@@ -114,8 +122,15 @@ class Trainer:
         self.world = world
         self.training = run.config.training
         with world.all_or_none():
-            self.train_sentences = usable_sentences(dataset, "train", run.config.model.max_length)
-            self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
+            beside, longest = encoded_beside(run), run.config.model.max_length
+            self.train_sentences = usable_sentences(dataset.split("train"), "train", longest)
+            self.valid_sentences = usable_sentences(dataset.split("valid"), "valid", longest)
+            self.watched = usable_sentences(beside["watch"], "watch", longest) if "watch" in beside else None
+            self.along: Rows = np.arange(0)
+            if "along" in beside:
+                own, more = self.train_sentences, usable_sentences(beside["along"], "along", longest)
+                self.along = len(own.split) + more.rows
+                self.train_sentences = Sentences(joined(own.split, more.split), own.rows)
         self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.frozen_rows.values())
@@ -195,11 +210,13 @@ class Trainer:
             if state.patience_is_spent(training):
                 n_worse = counted(state.validations_since_best, "validation")
                 log.info("no better loss in %s (patience): stopping", n_worse)
-            if training.average:
+            if training.average or self.watched:
                 if self._agreed()[0]:  # everything has been saved
                     raise self.stop.interrupted()
-                self._average_weights(training.average)
+                self._average_weights()
         log.info(best_as_line(self.run, self.validations))
+        if self.run.config.data.tokens == "subwords":
+            log.info("for single sentences, `tfm export %s` saves seconds: it starts without PyTorch", self.run.folder)
 
     # Steps
 
@@ -207,7 +224,11 @@ class Trainer:
         """Returns the batches of the epoch that the state is in, in order."""
         sentences, epoch = self.train_sentences, self.state.epoch
         if self._planned[0] != epoch:
-            self._planned = (epoch, plan_epoch(sentences.split, sentences.rows, self.training, epoch))
+            rows = sentences.rows
+            if len(self.along):
+                more = drawn(self.along, len(rows), seed=self.training.seed, epoch=epoch)
+                rows = np.concatenate((rows, more))
+            self._planned = (epoch, plan_epoch(sentences.split, rows, self.training, epoch))
         return self._planned[1]
 
     def _take_step(self) -> None:
@@ -291,27 +312,43 @@ class Trainer:
 
     def _validate_and_save(self) -> None:
         """Validate, record, end the epoch if it has come to its end, save, and show the result."""
-        # the history names the rate of the last step, which a run that was resumed here has not taken itself
-        first_of_last_step = (self._steps_in(self.state.batch) - 1) * self.training.accumulate
-        self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
+        if self.state.step:  # the history names its rate; a run that was resumed here has not taken it itself
+            first_of_last_step = (self._steps_in(self.state.batch) - 1) * self.training.accumulate
+            self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
         self._close_bar()
         found = self._validate()
         writes, average = self.world.is_first, self.training.average
         self.validations.append(found)
         if writes:
             self.run.write_history([asdict(each) for each in self.validations])
-        self.state.count_validation(found.valid_loss, is_best=found.best)
+        self.state.count_validation(found)
         if self.state.batch == len(self.plan()):
             self._end_epoch()
         if writes and average:
             save_validated(self.run, self.learner.model, self.state.validations)
+        if writes and self.watched and not self.state.step:
+            save_validated(self.run, self.learner.model, START)
         self._save()
         if writes and average:
             forget_validated(self.run, before=self.state.validations - average + 1)
         log.info(as_line(found, self.training))
+        if not self.state.step:
+            log.info("about %s until the end, by the time of this validation", self._how_long(found))
         if writes:
             draw_curves(self.run, self.validations)
             write_events(self.run, self.validations)
+
+    def _how_long(self, found: Validation) -> str:
+        """Returns how long training will take, as far as a validation of the start tells, in words."""
+        unit, number = self.training.end
+        plan = self.plan()
+        steps = self._steps_in(len(plan))
+        epochs = number if unit == "epochs" else number / steps
+        validated = sum(each.target_tokens([each.rows]) for each in (self.valid_sentences, self.watched) if each)
+        trained = epochs * self.train_sentences.target_tokens(plan)
+        validations = epochs * steps / (self.training.validate_every or steps)
+        minutes = found.valid_seconds * (AS_LONG * trained / validated + validations) / 60
+        return f"{minutes / 60:.1f} hours" if minutes > 120 else counted(math.ceil(minutes), "minute")
 
     def _validate(self) -> Validation:
         """Validate the model as it is. All processes return the same.
@@ -320,54 +357,92 @@ class Trainer:
         """
         started, state, running = time.monotonic(), self.state, self.state.running
         note(f"epoch {state.epoch}, step {state.step:,}: validating")
-        valid = corpus_losses(self.learner.model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
+        valid, watched = self._losses_of(self.learner.model)
         with self.world.all_or_none():  # all processes find the same
-            if not running.steps:
+            if state.step and not running.steps:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
                 raise diverged(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
+        score = self._score(self.learner.model)
+        error, best_error = error_of(valid.loss, score), state.best_error
         return Validation(
-            epoch=state.epoch,
+            epoch=state.epoch if state.step else 0,
             step=state.step,
-            train_loss=running.nll / running.target_tokens,
+            train_loss=running.nll / running.target_tokens if running.steps else None,
             valid_loss=valid.loss,
-            train_loss_batch_mean=running.batch_means / running.steps,
+            train_loss_batch_mean=running.batch_means / running.steps if running.steps else None,
             valid_loss_batch_mean=valid.loss_batch_mean,
             valid_ppl=valid.ppl,
-            learning_rate=self.learner.learning_rate,
+            learning_rate=self.learner.learning_rate if running.steps else 0.0,
             target_tokens=running.target_tokens,
             train_seconds=round(running.seconds, 3),
             valid_seconds=round(time.monotonic() - started, 3),
             skipped_steps=running.skipped_steps,
-            best=state.best_valid_loss is None or valid.loss < state.best_valid_loss,
+            best=best_error is None or error < best_error,
             target_tokens_per_second=round(running.target_tokens / max(running.seconds, 0.001), 1),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            watch_loss=watched.loss if watched else None,
+            valid_score=score,
         )
 
-    def _average_weights(self, count: int) -> None:
-        """Validate the mean of the last validations' weights and save it (6.1), as the best checkpoint if it is better.
+    def _score(self, model: Transformer) -> float | None:
+        """Returns the score that training.validate_by asks for, which the first process finds; None for the loss."""
+        if self.training.validate_by == "loss":
+            return None
+        score = greedy_score(self.run, model, self.dataset, self.training.validate_by) if self.world.is_first else 0.0
+        return self.world.all_gather(score)[0][0]
 
-        Does nothing if this has been done. Raises CheckpointError if some of these weights are gone.
+    def _losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:
+        """Returns the losses of the validation text, and of the text that is watched, if any is."""
+        valid, *watched = (
+            corpus_losses(model, each.split, each.rows, self.world)
+            for each in (self.valid_sentences, self.watched)
+            if each is not None
+        )
+        return valid, watched[0] if watched else None
+
+    def _average_weights(self) -> None:
+        """Make, of the weights so far, those that training ends with, and save them (6.1).
+
+        They are the mean of the last validations' weights, if the config asks for it, and the best checkpoint if they
+        are better. With text that is watched, they are the mean of these, or else of the best weights, and of the
+        start, with the share that fits both texts best, and the best checkpoint in any case. Does nothing if this has
+        been done. Raises CheckpointError if some of these weights are gone.
         """
-        last = self.state.validations
+        last, count = self.state.validations, self.training.average or 0
         numbers = range(max(1, last - count + 1), last + 1)  # patience may have ended a run early
-        epochs = [each.epoch for each in self.validations[-count:]]
+        epochs = [each.epoch for each in self.validations[-count:]] if count else []
         if self.world.is_first:
-            forget_validated(self.run, before=numbers[0])  # a kill may have come before
+            forget_validated(self.run, before=numbers[0] if count else last + 1)  # a kill may have come before
         with self.world.all_or_none():
-            is_made = is_averaged(self.run, self.state)
-            if not is_made:
-                model = load_mean(self.run, numbers).to(self.learner.device)
-        if is_made:
-            return
-        found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
-        average = Average(epochs, self.state.step, found.loss, found.loss_batch_mean, found.ppl)
+            if is_averaged(self.run, self.state):
+                return
+            best = "last" if load_average(self.run, "best") else "best"
+            taught = load_mean(self.run, numbers) if count else load_weights(self.run, self.run.checkpoint(best))
+        given, chosen = self.training.start_share, None
+        shares = (SHARES if given is None else (given,)) if self.watched else SHARES[:1]
+        for share in shares:
+            with self.world.all_or_none():
+                model = mixed(taught, load_validated(self.run, START), share) if self.watched else taught
+            valid, watched = self._losses_of(model.to(self.learner.device))
+            if watched:
+                what = f"{share:>4.0%} of the start's weights"
+                log.info("%s  valid %.3f  watched %.3f", what, valid.loss, watched.loss)
+            score = valid.loss + (watched.loss if watched else 0.0)
+            if chosen is None or score < chosen[0]:
+                mine, loss = (share, watched.loss) if watched else (None, None)
+                made = Average(epochs, self.state.step, valid.loss, valid.loss_batch_mean, valid.ppl, mine, loss)
+                chosen = score, model, made
+        assert chosen, shares
+        _, model, made = chosen
+        made = replace(made, valid_score=self._score(model))
         kept = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
-        is_best = self.world.is_first and keep_average(self.run, model, average, self.state, kept)
+        is_best = self.world.is_first and keep_average(self.run, model, made, self.state, kept)
         self.world.barrier()  # see `_save`
-        score = f"{found.loss:.3f} (PPL {perplexity_text(found.ppl, 2)}){'  best' if is_best else ''}"
-        log.info("mean of the last %d validations' weights  valid %s", len(numbers), score)
+        if not self.watched:
+            found = f"{made.valid_loss:.3f} (PPL {perplexity_text(made.valid_ppl, 2)}){'  best' if is_best else ''}"
+            log.info("mean of the last %d validations' weights  valid %s", len(numbers), found)
 
     # Saving, and stopping
 
@@ -416,17 +491,16 @@ class Sentences:
         return sum(int(target_tokens(self.split, rows).sum()) for rows in batches)
 
 
-def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sentences:
+def usable_sentences(split: EncodedSplit, name: str, max_length: int | None) -> Sentences:
     """Returns the pairs of a split that fit in max_length positions; a warning counts the others.
 
     Raises DataError if no pair fits.
     """
-    split = dataset.split(name)
     rows = split.rows_within(max_length)
     if n_long := len(split) - len(rows):
         log.warning("%s: left out %s longer than max_length %s", name, counted(n_long, "pair"), max_length)
     if not len(rows):
-        raise DataError(f"{dataset.folder}: no pair of {name} fits in model.max_length {max_length}")
+        raise DataError(f"no pair of {name} fits in model.max_length {max_length}; shorten its sentences")
     return Sentences(split, rows)
 
 

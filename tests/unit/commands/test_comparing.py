@@ -1,5 +1,6 @@
 """`tfm compare`: single systems, several runs of each recipe, and what is printed of them."""
 
+import csv
 import json
 import shutil
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pytest
 
 from kinds import Tfm
 from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, comparisons_as_table
+from transformer_cli.commands.tables import Column, Form, spread, write_table
 from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.compare import Comparison, Example, System
 from transformer_cli.evaluation.metrics import Interval
@@ -95,13 +97,12 @@ def test_compare_name_with_a_comma_is_one_name(tfm: Tfm, files: Path) -> None:
     assert out.endswith(f"{CAUTION}\n")
 
 
-def test_compare_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path) -> None:
-    code, out, _ = tfm(
-        "compare", "tiny", "runs/tiny", "--split", "valid", "--split", "test", "--device", "cpu", cwd=project
-    )
+def test_compare_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(project / "runs/tiny", tmp_path / "copy")
+    code, out, _ = tfm("compare", "tiny", copy, "--split", "valid", "--split", "test", "--device", "cpu", cwd=project)
     assert code == 0
-    assert "valid: 40 sentences\n" in out
-    assert "runs/tiny and tiny have equal scores: 30 sentences show no difference at all\n" in out
+    assert "valid: 40 sentences, greedy\n" in out
+    assert f"{copy} and tiny have equal scores: 30 sentences show no difference at all\n" in out
 
 
 @pytest.fixture
@@ -168,13 +169,13 @@ def test_compare_table_of_recipes_has_means_and_the_spread_of_runs() -> None:
     assert comparisons_as_table([found]).split("\n") == [
         "test: 30 sentences",
         "",
-        "BLEU          runs     mean ± SD  difference (95 %)  p (Welch)",
-        "a1,a2  35.00 36.00  35.50 ± 0.71",
-        "b1,b2  35.00 36.00  35.50 ± 0.71       +1.00 ± 0.25     0.0213",
+        "BLEU        runs     mean ± SD  difference (95 %)  p (Welch)",
+        "a1,a2  35.0 36.0  35.50 ± 0.71",
+        "b1,b2  35.0 36.0  35.50 ± 0.71       +1.00 ± 0.25     0.0213",
         "",
-        "chrF          runs     mean ± SD  difference (95 %)  p (Welch)",
-        "a1,a2  35.00 36.00  35.50 ± 0.71",
-        "b1,b2  35.00 36.00  35.50 ± 0.71              -1.00          –",
+        "chrF        runs     mean ± SD  difference (95 %)  p (Welch)",
+        "a1,a2  35.0 36.0  35.50 ± 0.71",
+        "b1,b2  35.0 36.0  35.50 ± 0.71              -1.00          –",
         "",
         "BLEU sig-b",
         "chrF sig-c",
@@ -183,3 +184,62 @@ def test_compare_table_of_recipes_has_means_and_the_spread_of_runs() -> None:
         "",
         *RECIPE_CAUTION.split("\n"),
     ]
+
+
+def test_compare_patterns_and_names_make_recipes_in_every_form(tfm: Tfm, files: Path) -> None:
+    for name in "abcd":
+        (files / name).rename(files / f"{'one' if name in 'ab' else 'two'}-s{name}")
+    words = ("compare", "first=one-s*", "two-s*", "--reference", "r", "--format")
+    code, out, err = tfm(*words, "csv", cwd=files)
+    assert (code, err) == (0, "")
+    heads, *rows = csv.reader(out.splitlines())
+    assert heads[:5] == ["system", "BLEU runs", "BLEU mean", "BLEU mean ± SD", "BLEU difference (95 %)"]
+    assert [row[0] for row in rows] == ["first", "two-s*"]
+    assert float(rows[1][4]) == pytest.approx(float(rows[1][2]) - float(rows[0][2]))
+    code, out, _ = tfm(*words, "latex", cwd=files)
+    assert out.startswith("\\begin{tabular}{lrrrrrrrr}\n\\toprule\nsystem & BLEU runs & BLEU mean $\\pm$ SD & ")
+    assert "\\end{tabular}\n% r: 30 sentences\n% BLEU nrefs:1" in out
+    code, out, _ = tfm(*words, "markdown", cwd=files)
+    assert out.startswith("| system | BLEU runs | BLEU mean ± SD |")
+    assert "\n| two-s* | " in out
+    assert json.loads(tfm(*words, "json", cwd=files)[1])["comparisons"][0]["recipes"][0]["name"] == "first"
+    code, _, err = tfm("compare", "x=r", "x=r", "--reference", "r", cwd=files)
+    assert (code, "x is named twice; give each its own name" in err) == (2, True)
+    code, _, err = tfm("compare", "none-*", "r", "--reference", "r", cwd=files)
+    assert (code, "none-*: no run has such a name; runs/ has none" in err) == (1, True)
+
+
+def test_compare_five_seeds_fit_80_columns() -> None:
+    score = RecipeScore([23.45] * 5, 23.45, 0.41, None)
+    other = replace(score, difference=RecipeDifference(57.17, 25.59, 0.0218))
+    recipes = [System("base", score, score, search="greedy"), System("rate3", other, other, search="greedy")]
+    text = comparisons_as_table([Comparison("test", 1000, "recipes", {"BLEU": ["b"], "chrF": ["c"]}, recipes)])
+    assert max(map(len, text.split("\n\n")[1].splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        ("text", ["a|b         score   n", "x&y_  1.00 ± 0.50   –", "z            2.00  -4", "note"]),
+        (
+            "markdown",
+            ["| a\\|b | score | n |", "|---|--:|--:|", "| x&y_ | 1.00 ± 0.50 | – |", "| z | 2.00 | -4 |", "", "note"],
+        ),
+        (
+            "latex",
+            [
+                *("\\begin{tabular}{lrr}", "\\toprule", "a|b & score & n \\\\", "\\midrule"),
+                *("x\\&y\\_ & 1.00 $\\pm$ 0.50 & -- \\\\", "z & 2.00 & $-$4 \\\\"),
+                *("\\bottomrule", "\\end{tabular}", "% note"),
+            ],
+        ),
+        ("csv", ["a|b,score,score ±,n", "x&y_,1.0,0.5,", "z,2.0,,-4"]),
+    ],
+)
+def test_write_table_in_each_form(form: Form, lines: list[str]) -> None:
+    columns = [
+        Column("a|b", ["x&y_", "z"]),
+        Column("score", [(1.0, 0.5), (2.0, None)], spread),
+        Column("n", [None, -4], unknown="–"),
+    ]
+    assert write_table(columns, form, "note").split("\n") == lines

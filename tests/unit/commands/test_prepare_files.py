@@ -12,6 +12,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import FilePair
 from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.runs.run import Run
+from transformer_cli.translator import Translator
 
 LANGUAGES = ("--source", "de", "--target", "en")
 SMALL = ("model.d_model=32", "model.d_ff=32", "model.num_encoder_layers=1", "training.epochs=1", "training.lanes=1")
@@ -144,6 +145,7 @@ def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files:
         (["memory.tsv", *LANGUAGES, "--columns", "1, 4"], ": line 1 has 2 columns, but column 4 is wanted; mend"),
         (["train.de", *LANGUAGES], "train.de: the same text in en is not given; name it too"),
         (["m\udcfcller.tsv", *LANGUAGES], "m\\xfcller.tsv: its name has bytes that are not UTF-8; rename it"),
+        (["train.de", "train.en", *LANGUAGES, "--columns", "5,9"], "no file is a table or JSON lines; leave it out"),
         (["--columns", "1,2"], "--columns 1,2 is about FILEs; name them, or use --set"),
     ],
 )  # fmt: skip
@@ -156,6 +158,19 @@ def test_prepare_files_mistakes_are_one_line(tfm: Tfm, files: Path, arguments: l
 
 
 # More text for a run
+
+
+def test_prepare_like_a_run_that_knows_few_of_the_words_warns(
+    tfm: Tfm, files: Path, tiny: Run, by_subwords: Translator
+) -> None:
+    text = [f"Он читает {'а' * n} книг\tHe reads {'a' * n} books" for n in range(1, 60)]
+    (files / "ru.tsv").write_text("\n".join(text), encoding="utf-8")
+    for run in (tiny.folder, by_subwords.run.folder):
+        like = ("--like", run, "--name", run.parents[1].name, *sets("data.clean=[]", "data.held_out.valid=0.1"))
+        code, _, err = tfm("prepare", "ru.tsv", *like, cwd=files)
+        said = [line for line in err.split("\n") if "train, source: " in line]
+        assert code == 0, err
+        assert said[0].endswith(f"of the tokens are unknown to the codec of {run}: is it text of the same kind?")
 
 
 def test_prepare_like_and_train_from_take_what_must_be_equal(tfm: Tfm, files: Path, project: Path, tiny: Run) -> None:

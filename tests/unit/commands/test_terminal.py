@@ -134,7 +134,7 @@ def test_escape_codes_of_a_text_are_shown_on_a_terminal(
     assert "5 \\x1b 6\n" in seen
     ours = ("\r", "\n", "\x1b[K")  # notes come and go
     assert re.sub("|".join(map(re.escape, ours)), "", seen).isprintable()
-    assert "\r\x1b[Ktfm: error: runs/no\\x1b[31m\\nrun: " in seen
+    assert "\r\x1b[Ktfm: error: no\\x1b[31m\\nrun: " in seen
 
 
 DOG = "the old dog sings in the park.\n"
@@ -159,17 +159,6 @@ def test_conversation_answers_each_line_offers_earlier_ones_and_keeps_no_file(
     assert not (tmp_path / "state").exists()
 
 
-def test_a_signal_other_than_ctrl_c_ends_a_conversation(
-    converse: Callable[..., int], forks: Forks, screen: Screen
-) -> None:
-    pid = converse()
-    screen.seen(until="de> ")
-    time.sleep(0.3)  # until readline waits for a key: what arrives while it draws is heard with the next key
-    os.kill(pid, signal.SIGTERM)
-    screen.seen(until="tfm: stopped by SIGTERM\n")
-    assert forks.end() == 128 + signal.SIGTERM
-
-
 def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
     converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
 ) -> None:
@@ -182,7 +171,11 @@ def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
     assert forks.end() == 0
 
 
-def test_note_stands_until_something_else_is_said(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_note_stands_on_a_terminal_until_something_else_is_said(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal.note("loading")
+    assert capsys.readouterr() == ("", "")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
     terminal.note("loading")
@@ -191,18 +184,6 @@ def test_note_stands_until_something_else_is_said(screen: Screen, monkeypatch: p
     sys.stderr.write("done\n")
     terminal.forget_note()
     assert screen.seen() == "\r\x1b[Ktranslating …\r\x1b[Kdone\n"
-
-
-def test_note_is_shown_only_where_it_can_be_erased(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    terminal.note("loading")
-    assert capsys.readouterr() == ("", "")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
-    terminal.note("loading")
-    sys.stderr.write("done\n")
-    assert screen.seen() == "done\n"
 
 
 def test_table_columns_are_as_wide_as_they_look() -> None:

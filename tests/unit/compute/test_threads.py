@@ -37,16 +37,6 @@ def test_side_by_side_shares_threads_and_nobody_else_notices(workers: int, share
     assert _numbers_elsewhere() == (5, 5)
 
 
-def test_side_by_side_may_live_inside_another() -> None:
-    with SideBySide(2) as one:
-        (other, *_) = one.run(lambda _: SideBySide(4), [None])
-        with other:
-            assert _numbers_of_workers(one) == {2}
-            assert _numbers_of_workers(other) == {1}
-            assert _numbers_elsewhere() == (4, 4)
-        assert _numbers_of_workers(one) == {2}
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_side_by_side_results_come_in_order_and_items_as_needed(workers: int) -> None:
     taken = []

@@ -239,6 +239,8 @@ def test_settings_say_once_what_they_shape() -> None:
         "model.vectors.source",
         "model.vectors.target",
         "training.initialize_from",
+        "training.watch",
+        "training.along",
     }
     resumed = (
         "epochs",
@@ -387,6 +389,13 @@ CLASH = "decoding: sample: true draws tokens at random, but a beam of 5 "
         ({"beam_size": 5}, ["decoding.sample=true"], {}, f"--set decoding.sample=true: {CLASH}"),
         ({"sample": True}, ["decoding.top_k=3", "decoding.beam_size=5"], {}, f"--set decoding.beam_size=5: {CLASH}"),
         ({"sample": True}, ["decoding.top_k=3"], {"beam_size": 5}, f"--beam-size 5: {CLASH}"),
+        (
+            {},
+            ["decoding.top_k=3"],
+            {},
+            "--set decoding.top_k=3: nothing is drawn at random without decoding.sample=true",
+        ),
+        ({}, [], {"seed": 3}, "seed=3: nothing is drawn at random without decoding.sample=true; add it, or leave"),
         ({}, ["decoding.top_k=3"], {"beam_size": 0}, "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
     ],
 )

@@ -121,6 +121,31 @@ def test_read_text_columns_of_words_or_without_spaces_are_text(read: Read, row: 
     assert len(read(f"{row}\n" * 9)) == 9
 
 
+@pytest.mark.parametrize(
+    ("target", "codes", "taken"),
+    [
+        ("zh-TW", "zh-CN zh-Hans", None),
+        ("zh-TW", "zh-CN zh-Hant zh", "zh-Hant"),
+        ("zh-TW", "zh zho-Hant-TW", "zho-Hant-TW"),
+        ("sr-Cyrl", "sr-Latn sr-Cyrl-RS", "sr-Cyrl-RS"),
+        ("sr-Latn", "sr_Cyrl", None),
+        ("pt-PT", "pt-BR por", "por"),
+        ("pt-BR", "pt-PT", None),
+        ("pt", "pt-BR", "pt-BR"),
+        ("en-GB", "eng_Latn", "eng_Latn"),
+    ],
+)
+def test_read_text_another_region_or_script_is_not_taken(
+    read: Read, target: str, codes: str, taken: str | None
+) -> None:
+    content = json.dumps({"de": "a", **{code: code for code in codes.split()}}) + "\n"
+    if taken:
+        assert read(content, target=target) == [("a", taken, "line 1")]
+    else:
+        with pytest.raises(DataError, match=f"no keys de and {target}, or source and target; it has de, {codes[:5]}"):
+            read(content, target=target)
+
+
 def test_read_text_heading_of_other_languages_is_refused(read: Read) -> None:
     with pytest.raises(DataError, match=r"line 1 looks like a heading \(German, French\), but not of de and en; name"):
         read("German\tFrench\nb\tc\n")

@@ -132,14 +132,6 @@ def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(
         make(f"data.fingerprint={pinned}")
 
 
-@pytest.fixture
-def codec_dir(make: Make, tmp_path: Path) -> Path:
-    """A folder with codecs that were learned in lower case, as a run keeps them."""
-    folder = tmp_path / "a run"
-    Dataset.open(make("data.lowercase=true").folder).codecs.save(folder)
-    return folder
-
-
 @pytest.mark.parametrize("tokens", ["subwords", "words"])
 def test_prepare_like_encodes_with_the_codecs_of_the_run(
     make: Make, config: Callable[..., Config], tokens: str, tmp_path: Path
@@ -166,9 +158,9 @@ def test_prepare_like_encodes_with_the_codecs_of_the_run(
         find_dataset(without, tmp_path / "data")
 
 
-def test_find_dataset_pinned_needs_no_run(
-    make: Make, config: Callable[..., Config], codec_dir: Path, tmp_path: Path
-) -> None:
+def test_find_dataset_pinned_needs_no_run(make: Make, config: Callable[..., Config], tmp_path: Path) -> None:
+    codec_dir = tmp_path / "a run"
+    Dataset.open(make("data.lowercase=true").folder).codecs.save(codec_dir)
     made = make("data.lowercase=true", f"data.codec={codec_dir}")
     assert set(made.manifest["codec"]) == {"source.subwords.model", "target.subwords.model"}
     codec_dir.rename(tmp_path / "gone")

@@ -125,14 +125,14 @@ def test_compare_with_a_lower_cased_run_scores_all_without_case(
     cased = altered(tiny, tmp_path / "cased", lowercase=False)
     with caplog.at_level(logging.INFO, "transformer_cli"):
         (comparison,) = compare(
-            ["tiny", cased, "tiny"],
+            ["tiny", cased],
             Conditions(("valid",), device="cpu", data_dir=conditions.data_dir, runs_dir=conditions.runs_dir),
         )
     assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
     assert "case:lc" in comparison.signatures["chrF"][1]
     caplog.clear()
     with caplog.at_level(logging.INFO, "transformer_cli"):
-        compare(["tiny", "tiny"], conditions)
+        compare(["tiny", altered(tiny, tmp_path / "copy")], conditions)
     assert caplog.messages == []
 
 
@@ -157,9 +157,13 @@ def test_compare_run_whose_own_split_is_another_text_is_named(
 def test_compare_sentences_too_long_are_cut_and_counted(
     conditions: Conditions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = (Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])), Path(file_of(tmp_path / "b", ["dog", "dog"])))
-    compare(["tiny", "tiny"], Conditions((), files[0], files[1:], device="cpu", runs_dir=conditions.runs_dir))
-    assert caplog.messages == [f"{conditions.runs_dir / 'tiny'}: a: 1 sentence too long: cut"] * 2
+    files = (
+        Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])),
+        Path(file_of(tmp_path / "b", ["the dog sings here", "dog"])),
+    )
+    names = ["tiny", str(files[1])]
+    compare(names, Conditions((), files[0], files[1:], device="cpu", runs_dir=conditions.runs_dir))
+    assert caplog.messages == [f"{conditions.runs_dir / 'tiny'}: a: 1 sentence too long: cut"]
 
 
 def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[str]) -> None:
@@ -210,7 +214,7 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
     for names, wrong_terms, message in (
         ([short, "nothing"], Conditions(), r"no such run; runs/ has none; and there is no file nothing$"),
         ([short, str(tmp_path)], Conditions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
-        ([short, short], Conditions(), r"^files of translations need a reference: name it with references"),
+        ([short, empty], Conditions(), r"^files of translations need a reference: name it with references"),
         (
             ["tiny", short],
             replace(conditions, sources=Path(short)),
@@ -228,15 +232,17 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
             replace(conditions, references=[Path(short)]),
             "a run needs sentences to translate; name their ",
         ),
-        ([empty, empty], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
+        ([empty, short], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
+        (["tiny", str(tiny.folder)], conditions, "^tiny: named twice; name different runs or files"),
+        ([empty, short], replace(conditions, beam_size=3), "beam.size is about runs, and all of these are files"),
         (["tiny", reversed_run], conditions, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
         with pytest.raises((CheckpointError, DataError), match=message):
             compare(names, wrong_terms)
     for recipes, message in (
         ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
-        ([["a", "b"], ["c", "a"]], "^a: named twice; the runs must be different ones"),
-        ([["a", "b"], ["c", "./a"]], "^a: named twice; the runs must be different ones"),
+        ([["a", "b"], ["c", "a"]], "^a: named twice; name different runs or files"),
+        ([["a", "b"], ["c", "./a"]], "^a: named twice; name different runs or files"),
     ):
         with pytest.raises(DataError, match=message):
             compare_recipes(recipes)

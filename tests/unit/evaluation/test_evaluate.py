@@ -119,3 +119,16 @@ def test_evaluate_files_that_cannot_be_judged_are_one_line(project: Path, tmp_pa
         (tmp_path / "a.en").write_text(references)
         with pytest.raises(DataError, match=f"^{tmp_path}/a.de.*{message}"):
             list(evaluate(project / "runs/tiny", files=(tmp_path / "a.de", tmp_path / "a.en")))
+
+
+def test_evaluate_says_how_many_lines_of_a_file_stood_in_training(
+    project: Path, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for side in ("de", "en"):
+        trained, new = (corpus / f"{split}.{side}" for split in ("train", "test"))
+        lines = [*trained.read_text(encoding="utf-8").splitlines()[:2], new.read_text(encoding="utf-8").splitlines()[0]]
+        (tmp_path / f"own.{side}").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
+    files = (tmp_path / "own.de", tmp_path / "own.en")
+    run = shutil.copytree(project / "runs/tiny", tmp_path / "tiny")
+    list(evaluate(run, files=files, data_dir=project / "data", runs_dir=tmp_path))
+    assert "own.de: 2 of 3 lines stood in the training text" in caplog.text

@@ -41,6 +41,32 @@ def test_score_text_of_languages_without_spaces_has_their_tokeniser(tokeniser: s
         assert tokeniser in bleu.signature.split("|")
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "reference", "score"),
+    [
+        ("zh-TW", "我喜歡狗", "我喜歡貓", 25.0),
+        ("ja", "犬が好き", "猫が好き", 25.0),
+        ("de", "Ein Hund.", "Ein Kind.", 50.0),
+    ],
+)
+def test_score_text_ter_of_languages_without_spaces_counts_characters(
+    language: str, text: str, reference: str, score: float
+) -> None:
+    found = score_text([text], [reference], language=language, lowercase=False, further=["ter"])["ter"]
+    assert found.score == pytest.approx(score)
+    assert ("asian:yes" in found.signature) == (language != "de")
+
+
+def test_warn_of_form_of_lines_without_four_tokens_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_form(["A dog.", "No."], ["A dog.", "No."], "valid")
+    assert caplog.messages == [
+        "valid: no line has four tokens, so BLEU, which counts four in a row, is 0; look at chrF"
+    ]
+    warn_of_form(["A dog.", "No dog here."], ["A dog.", "No."], "valid")
+    warn_of_form(["我喜歡狗"], ["我喜歡狗"], "valid", "zh")
+    assert len(caplog.messages) == 1
+
+
 def test_score_text_intervals_are_sacrebleus() -> None:
     texts, references = (
         [f"the {word} bado sleeps at home." for word in ("old", "young", "big", "small")],

@@ -167,7 +167,7 @@ def test_runs_shows_the_last_evaluation_of_the_run_alone(tfm: Tfm, workspace: Pa
     run = only(workspace / "runs")
     assert run.evaluation is not None
     assert (code, run.evaluation.bleu, run.evaluation.text, run.evaluation_is_current) == (0, bleu, "test", True)
-    assert "`tfm evaluate` found, of test\n" in tfm("runs", cwd=workspace)[1]
+    assert "`tfm evaluate` or `tfm compare` found, of test\n" in tfm("runs", cwd=workspace)[1]
 
 
 def test_runs_says_that_bleu_is_of_earlier_weights(tfm: Tfm, workspace: Path) -> None:
@@ -176,7 +176,7 @@ def test_runs_says_that_bleu_is_of_earlier_weights(tfm: Tfm, workspace: Path) ->
     keep(workspace / "runs/other", split="valid", checkpoint=Run.open(workspace / "runs/other").checkpoint("best").name)
     out = tfm("runs", cwd=workspace)[1]
     heads, *_ = lines = out.splitlines()
-    assert heads.split() == ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", "of", "size"]
+    assert heads.split() == ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", "of", "seed"]
     assert "BLEU of earlier weights: tiny; `tfm evaluate --run tiny` judges its best ones" in lines
     assert not any("earlier weights: other" in line for line in lines)
 
@@ -198,8 +198,8 @@ def test_runs_and_curves_show_the_settings_in_which_runs_differ(
     set_config(other, config.model_copy(update={"training": config.training.model_copy(update=changed)}))
     betas = "[0.123456, 0.…"
     heads, *lines = tfm("runs", cwd=workspace)[1].split("\n\n")[0].splitlines()
-    assert heads.split()[-4:] == ["size", "betas", "seed", "lanes"]
-    assert next(line for line in lines if line.startswith("other")).endswith(f"{betas}     7      –")
+    assert heads.split()[-3:] == ["seed", "betas", "lanes"]
+    assert next(line for line in lines if line.startswith("other")).endswith(f"7  {betas}      –")
     runs = json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]
     assert {run["name"]: run["settings"]["training.seed"] for run in runs} == {"tiny": 0, "other": 7}
     assert list(runs[0]["settings"]) == ["training.betas", "training.seed", "training.lanes"]
@@ -208,6 +208,23 @@ def test_runs_and_curves_show_the_settings_in_which_runs_differ(
     monkeypatch.setattr(plots, "save", lambda figure, path: None)
     assert tfm("curves", "tiny", "other", cwd=workspace)[0] == 0
     assert list(drawn[0])[1] == f"runs/other (betas {betas}, seed 7)"
+
+
+def test_runs_are_sorted_and_have_the_columns_that_are_wanted(tfm: Tfm, workspace: Path) -> None:
+    for name, seed, bleu in (("b", 3, 20.0), ("a", 10, 40.0)):
+        folder = shutil.copytree(workspace / "runs/tiny", workspace / "runs" / name)
+        config = Run.open(folder).config
+        set_config(folder, config.model_copy(update={"training": config.training.model_copy(update={"seed": seed})}))
+        keep(folder, bleu=bleu)
+    (workspace / "runs/tiny/evaluations.jsonl").unlink(missing_ok=True)
+    for how, rows in (
+        (("--columns", "bleu,seed,model.d_ff", "--sort", "bleu"), ["a,40.0,10,64", "b,20.0,3,64", "tiny *,,0,64"]),
+        (("--columns", "seed", "--sort", "seed"), ["tiny *,0", "b,3", "a,10"]),
+    ):
+        code, out, _ = tfm("runs", *how, "--format", "csv", cwd=workspace)
+        assert (code, out.splitlines()[1:]) == (0, rows)
+    code, _, err = tfm("runs", "--columns", "bleu,none", cwd=workspace)
+    assert (code, "no column none; there are run, saved, corpus" in err) == (2, True)
 
 
 def test_runs_says_by_what_a_run_like_another_may_have_other_bits(tfm: Tfm, workspace: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
     single: Translator, monkeypatch: pytest.MonkeyPatch, is_call: bool
 ) -> None:
     n_steps = 0
-    read = Transformer.read
+    next_logits = Transformer.next_logits
     futures: list[Future[Any]] = []
 
     def counted(self: Transformer, *arguments: Any) -> Any:
@@ -169,9 +169,9 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
         n_steps += 1
         if n_steps == 2:
             futures[0].cancel()
-        return read(self, *arguments)
+        return next_logits(self, *arguments)
 
-    monkeypatch.setattr(Transformer, "read", counted)
+    monkeypatch.setattr(Transformer, "next_logits", counted)
     with started() as them, held(them):
         futures.append(
             them.add(Call(lambda check: single.calling(check).translate(LINES)))

@@ -65,32 +65,29 @@ def test_translate_with_closed_standard_error_loses_no_result(forks: Forks, used
 
 
 @pytest.mark.parametrize(
-    ("arguments", "closed", "said"),
+    ("arguments", "number", "stream", "said"),
     [
-        pytest.param(("translate",), 0, "standard input: cannot be read: Bad file descriptor", id="input of translate"),
-        pytest.param(
-            ("translate", SENTENCE), 1, "standard output: cannot be written: Bad file descriptor", id="output"
+        (("translate",), 0, None, "standard input: cannot be read: Bad file descriptor"),
+        (("translate", SENTENCE), 1, None, "standard output: cannot be written: Bad file descriptor"),
+        (
+            ("translate", SENTENCE),
+            1,
+            Path("/dev/full"),
+            "standard output: cannot be written: No space left on device; ",
         ),
     ],
+    ids=["closed input", "closed output", "full output"],
 )
-def test_closed_stream_that_is_needed_is_one_line(
-    forks: Forks, used: Path, arguments: tuple[str, ...], closed: int, said: str
+def test_stream_that_is_needed_and_closed_or_full_is_one_line(
+    forks: Forks, used: Path, arguments: tuple[str, ...], number: int, stream: Path | None, said: str
 ) -> None:
-    paths = (NOTHING, used / "out.txt", used / "err.txt")
-    chosen = tuple(None if number == closed else path for number, path in enumerate(paths))
-    forks.start(*arguments, cwd=used, streams=chosen)  # type: ignore[arg-type]
+    chosen: list[Path | None] = [NOTHING, used / "out.txt", used / "err.txt"]
+    chosen[number] = stream
+    forks.start(*arguments, cwd=used, streams=(chosen[0], chosen[1], chosen[2]))
     code = forks.end()
     err = (used / "err.txt").read_text(encoding="utf-8")
     assert (code, err.count("\n")) == (1, 1), err
     assert err.startswith(f"tfm: error: {said}"), err
-
-
-def test_standard_output_on_a_full_disk_is_one_line(forks: Forks, used: Path) -> None:
-    forks.start("translate", SENTENCE, cwd=used, streams=(NOTHING, Path("/dev/full"), used / "err.txt"))
-    assert forks.end() == 1
-    err = (used / "err.txt").read_text(encoding="utf-8")
-    assert err.startswith("tfm: error: standard output: cannot be written: No space left on device; ")
-    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", [("translate", "--input", "many"), ("--help",)], ids=" ".join)
@@ -162,18 +159,6 @@ def test_output_to_the_name_of_a_stream_is_appended(forks: Forks, used: Path, na
     assert forks.end() == 0, (used / "err.txt").read_text(encoding="utf-8")
     table, *_, last = (used / "out.txt").read_text(encoding="utf-8").splitlines()
     assert (table.split()[:2], f"{last}\n") == (["split", "sentences"], ANSWER)
-
-
-def test_output_to_another_process(forks: Forks, used: Path) -> None:
-    os.mkfifo(used / "pipe")
-    received: list[str] = []
-    reader = threading.Thread(target=lambda: received.extend(read_lines(used / "pipe", 30)))
-    reader.start()
-    substituted = "import os; os.dup2(os.open('pipe', os.O_WRONLY), 63)"  # what the shell does for >(…)
-    code, _, err = forks.run("evaluate", "--split", "test", "--output", "/dev/fd/63", cwd=used, before=substituted)
-    reader.join()
-    assert (code, err) == (0, "")
-    assert len(received) == 30
 
 
 def test_streams_carry_utf_8_whatever_the_locale() -> None:

@@ -37,8 +37,12 @@ def test_initialize_from_begins_with_the_best_weights_of_the_other_run(train_tin
     tuned = train_tiny(runs, *SHORT, "training.initialize_from=base", "training.learning_rate=1e-30")
     base = Run.open(runs / "base")
     assert all(value.equal(weights(base, "best")[name]) for name, value in weights(tuned).items())
-    assert tuned.history()[0]["valid_loss"] == min(line["valid_loss"] for line in base.history())
-    assert tuned.history()[0]["step"] == 2
+    start, first, _ = tuned.history()  # the start is validated, too
+    assert start["valid_loss"] == first["valid_loss"] == min(line["valid_loss"] for line in base.history())
+    assert [(each["epoch"], each["step"], each["train_loss"] is None) for each in (start, first)] == [
+        (0, 0, True),
+        (1, 2, False),
+    ]
 
 
 def test_initialize_from_a_folder_may_have_another_dropout(train_tiny: TrainTiny, runs: Path) -> None:
@@ -51,7 +55,7 @@ def test_initialize_from_a_run_that_is_gone_lets_the_new_one_go_on(train_tiny: T
     train_tiny(runs, *SHORT, "training.initialize_from=base")
     shutil.rmtree(runs / "base")
     more = train_tiny(runs, *SHORT[:1], "training.epochs=3", "training.initialize_from=base")
-    assert len(more.history()) == 3
+    assert len(more.history()) == 4
 
 
 def test_initialize_from_a_model_of_another_shape_names_the_settings(train_tiny: TrainTiny, runs: Path) -> None:

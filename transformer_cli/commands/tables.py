@@ -1,0 +1,86 @@
+"""Tables as commands print them: one function writes them as text, Markdown, LaTeX or CSV. Knows no runs."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from transformer_cli.system.terminal import on_one_line, table
+
+Form = Literal["text", "markdown", "latex", "csv", "json"]  # JSON has what tables leave out, so commands write it
+IN_LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "→": r"$\to$",
+    "<": "$<$",
+    ">": "$>$",
+    "–": "--",
+    "…": r"\dots{}",
+    "√": r"$\surd$",
+    "×": r"$\times$",
+}
+SIGN = re.compile(r"^([+-])(?=\d)")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its head, a value for each row (None: nothing to say), and how a value is written for people.
+
+    A value that is a pair is a number and what stands after its ±.
+    """
+
+    head: str
+    values: Sequence[Any]
+    written: Callable[[Any], str] = str
+    unknown: str = ""
+    """what is written for None"""
+
+    @property
+    def cells(self) -> list[str]:
+        """The values as people read them."""
+        return [self.unknown if value is None else self.written(value) for value in self.values]
+
+    def as_numbers(self) -> "list[tuple[str, Sequence[Any]]]":
+        """Returns the column as programs read it: a pair becomes two columns, the second with a ± in its head."""
+        if not any(isinstance(value, tuple) for value in self.values):
+            return [(self.head, self.values)]
+        pairs = [value if isinstance(value, tuple) else (value, None) for value in self.values]
+        head, _, of = self.head.partition(" ± ")
+        return [(head, [one for one, _ in pairs]), (f"{head} ± {of}".rstrip(), [other for _, other in pairs])]
+
+
+def spread(pair: tuple[float, float | None]) -> str:
+    """Returns a number and what stands after its ±, if anything: 34.44 ± 1.52."""
+    return f"{pair[0]:.2f}" if pair[1] is None else f"{pair[0]:.2f} ± {pair[1]:.2f}"
+
+
+def write_table(columns: Sequence[Column], form: Form = "text", notes: str = "") -> str:
+    """Returns a table, and below it notes: in LaTeX as comments, in CSV not at all."""
+    if form == "csv":
+        heads, values = zip(*(part for column in columns for part in column.as_numbers()), strict=True)
+        content = io.StringIO()
+        csv.writer(content, lineterminator="\n").writerows([heads, *zip(*values, strict=True)])
+        return content.getvalue().removesuffix("\n")
+    rows = [[on_one_line(column.head) for column in columns]]
+    rows += [[*map(on_one_line, row)] for row in zip(*(column.cells for column in columns), strict=True)]
+    if form == "markdown":
+        lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+        lines.insert(1, f"|---|{'--:|' * (len(columns) - 1)}")
+        return "\n".join([*lines, "", *(f"{line}\n" for line in notes.split("\n") if line)]).rstrip("\n")
+    if form == "latex":  # with the package booktabs
+        head, *body = (f"{' & '.join(map(_in_latex, row))} \\\\" for row in rows)
+        frame = [f"\\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule", head, r"\midrule", *body]
+        said = [f"% {line}" for line in notes.split("\n") if line]
+        return "\n".join([*frame, r"\bottomrule", r"\end{tabular}", *said])
+    return "\n".join([table(rows), *([notes] if notes else [])])
+
+
+def _in_latex(cell: str) -> str:
+    """Returns a cell as LaTeX sets it: 34.44 ± 1.52, −4.35, 100 \\%."""
+    escaped = "".join(IN_LATEX.get(character, character) for character in cell)
+    return SIGN.sub(r"$\1$", escaped)

@@ -1,0 +1,136 @@
+"""Text that a run does not learn from alone: what it is not to forget, which is watched, and what goes along.
+
+Both are copied into the run's folder, so a run that is resumed needs neither the files nor the run that it began with.
+Knows no steps.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from transformer_cli.config.schema import Config
+from transformer_cli.corpora.formats import ONE_SIDE, format_of, paired, read_texts, require_files
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Pair, Side, find_dataset
+from transformer_cli.errors import DataError
+from transformer_cli.evaluation.evaluate import ParallelText, judge
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.state import load_average, validations_so_far
+from transformer_cli.system.files import write_text
+from transformer_cli.system.terminal import counted, note
+from transformer_cli.text.codec import SIDES
+from transformer_cli.text.lengths import Rows
+from transformer_cli.text.lines import read_lines
+from transformer_cli.translator import Translator
+
+KINDS = ("watch", "along")
+JUDGED = 300  # lines of each text that are translated at the end
+
+
+def read_beside(config: Config, dataset: Dataset, runs_dir: Path) -> dict[str, list[Pair]]:
+    """Returns the pairs that training.watch and training.along name, as far as they name any.
+
+    Raises DataError for files that cannot be read, or have no pair; otherwise as `Translator.load` does.
+    """
+    found = {}
+    for kind in KINDS:
+        if names := getattr(config.training, kind):
+            pairs = _pairs(kind, names, config, dataset, runs_dir)
+            found[kind] = [pair for pair in pairs if all(map(str.strip, pair))]
+            if not found[kind]:
+                raise DataError(f"training.{kind}: {', '.join(names)}: no pair of sentences; name other text")
+    return found
+
+
+def _pairs(kind: str, names: Sequence[str], config: Config, dataset: Dataset, runs_dir: Path) -> list[Pair]:
+    if len(names) == 1 and names[0] in dataset.manifest["splits"]:
+        return list(zip(*(dataset.text(names[0], side) for side in SIDES), strict=True))
+    paths = [Path(name) for name in names]
+    require_files((f"training.{kind}", path) for path in paths)
+    if kind == "along" and len(paths) == 1 and format_of(paths[0], config.data) == ONE_SIDE:
+        lines = list(read_lines(paths[0]))
+        note(f"{paths[0]}: {counted(len(lines), 'line')} are translated by {config.training.initialize_from}")
+        translator = Translator(Run.open(find_run(config.training.initialize_from, runs_dir)), config.training.device)
+        return list(zip(lines, translator.with_options(on_error="blank").translate(lines), strict=True))
+    texts = read_texts(paired(paths, config.data), config.data, lambda *_: None)
+    return [(source, target) for source, target, _ in texts]
+
+
+def keep_beside(run: Run, beside: Mapping[str, Sequence[Pair]]) -> None:
+    """Write what `read_beside` returned into a run's folder."""
+    for kind, pairs in beside.items():
+        for side, lines in zip(SIDES, zip(*pairs, strict=True), strict=True):
+            write_text(run.folder / f"{kind}.{side}.txt", "".join(f"{line}\n" for line in lines))
+
+
+def kept_text(run: Run, kind: str) -> tuple[list[str], list[str]]:
+    """Returns source and target of a text that was kept. Raises DataError."""
+    source, target = (list(read_lines(run.folder / f"{kind}.{side}.txt")) for side in SIDES)
+    return source, target
+
+
+def encoded_beside(run: Run) -> dict[str, EncodedSplit]:
+    """Returns the texts that a run has beside its dataset, encoded. Raises DataError if one is gone."""
+    codecs = (run.codecs.source, run.codecs.target)
+    return {
+        kind: EncodedSplit(
+            *(
+                Side.of([codec.encode(line).ids for line in lines])
+                for codec, lines in zip(codecs, kept_text(run, kind), strict=True)
+            )
+        )
+        for kind in KINDS
+        if getattr(run.config.training, kind)
+    }
+
+
+def as_table(run: Run, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs")) -> list[tuple[str, ...]]:
+    """Returns the losses of the validation text and of what is watched, by validations, and BLEU of both ends, as rows.
+
+    BLEU is that of the first lines of each text. Raises DataError, and as `Translator.load` does.
+    """
+    dataset = Dataset.open(find_dataset(run.config.data, data_dir))
+    texts = [[dataset.text("valid", side) for side in SIDES], kept_text(run, "watch")]
+    bleu = []
+    for place in (find_run(run.config.training.initialize_from, runs_dir), run.folder):
+        translator = Translator(Run.open(place), run.config.training.device)
+        some = (ParallelText("", source[:JUDGED], [target[:JUDGED]]) for source, target in texts)
+        bleu.append([f"{judge(translator, text).result.bleu:.2f}" for text in some])
+    rows: list[tuple[str, ...]] = [
+        ("after", "loss of valid", "of what is watched", f"BLEU of {JUDGED} lines", "of what is watched")
+    ]
+    for number, each in enumerate(validations_so_far(run)):
+        found = bleu[0] if not number else ["", ""]
+        rows.append((f"step {each.step:,}", f"{each.valid_loss:.3f}", f"{each.watch_loss or 0:.3f}", *found))
+    if made := load_average(run, "best"):
+        name = f"the end: {made.start_share or 0:.0%} of the start"
+        rows.append((name, f"{made.valid_loss:.3f}", f"{made.watch_loss or 0:.3f}", *bleu[1]))
+    return rows
+
+
+def joined(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
+    """Returns a split in memory with the sentences of both, those of `one` first."""
+    return EncodedSplit(
+        *(
+            Side(np.concatenate((a.ids, b.ids)), np.concatenate((a.offsets, a.offsets[-1] + b.offsets[1:])))
+            for a, b in ((one.source, other.source), (one.target, other.target))
+        )
+    )
+
+
+def drawn(rows: Rows, size: int, *, seed: int, epoch: int) -> Rows:
+    """Returns so many of some rows, each as often as the others, or once more; another epoch begins with others.
+
+    For example, 5 of the rows 7 and 8 are 8 7 8 7 8, or 7 8 7 8 7.
+    """
+    return np.resize(np.random.default_rng([seed, epoch]).permutation(rows), size)
+
+
+@torch.no_grad()
+def mixed(taught: Transformer, start: Transformer, share: float) -> Transformer:
+    """Returns `start`, of whose weights this share stays; the rest comes from `taught` (Wortsman et al. 2022)."""
+    for mine, others in zip(start.parameters(), taught.parameters(), strict=True):
+        mine.copy_(others.lerp(mine, share))
+    return start
