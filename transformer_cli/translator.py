@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_cli.config.load import translation_settings
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Wanted, no_check
+from transformer_cli.decoding.interface import BeforeStep, Engine, Hypothesis, Wanted, no_check
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.blocks import Block
 from transformer_cli.documents.files import FORMATS, MISSING, TRANSLATED
@@ -63,11 +63,20 @@ class Translator:
         auto, cpu, cuda or cuda:N. others: runs whose models translate together with the first one's; raises
         ConfigError if their codecs differ, or if one of them is exported.
         """
-        self.runs = [Run.named(each, runs_dir) for each in (run, *others)]
-        for each in self.runs:
+        runs = [Run.named(each, runs_dir) for each in (run, *others)]
+        for each in runs:
             each.say_other_tokenizer()
-        self.run = self.runs[0]
-        self.engine, self.checkpoints = open_engine(self.runs, device)
+        self._begin(runs, *open_engine(runs, device))
+
+    @classmethod
+    def of_engine(cls, run: Run, engine: Engine) -> "Translator":
+        """Returns a translator by what is open already, such as a model in training."""
+        translator = cls.__new__(cls)
+        translator._begin([run], engine, ["in training"])
+        return translator
+
+    def _begin(self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str]) -> None:
+        self.run, self.runs, self.engine, self.checkpoints = runs[0], [*runs], engine, [*checkpoints]
         self.settings = translation_settings(self.run.config.decoding, {})  # as the (first) run's own config says
         language, writes_terms = self.run.config.data.source, self.engine.writes_terms
         self.wording = Wording(self.run.codecs, language, self.max_length, writes_terms, self.settings)

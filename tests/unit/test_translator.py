@@ -264,6 +264,13 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
     assert translator.translate_html("<p>Der alte Hund\nsingt im Park.") == f"<p>{dog}"
 
 
+def test_text_in_styled_letters_keeps_its_elements_at_the_same_words(translator: Translator) -> None:
+    plain = "<p>Der <b>alte</b> Hund <i>singt</i> im Park."
+    assert translator.translate_html(
+        plain.replace("alte", "𝐚𝐥𝐭𝐞").replace("singt", "ｓｉｎｇｔ")
+    ) == translator.translate_html(plain)
+
+
 def test_translation_lacks_numbers_and_terms_that_are_not_in_its_text(translator: Translator) -> None:
     (found,) = translator.translations(["Der Hund {name} singt."])
     assert found.lacks == []

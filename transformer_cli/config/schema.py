@@ -404,6 +404,8 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """share of each target's probability spread over the vocabulary (section 5.4)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """largest norm that the whole gradient may have (null: no clipping)"""
+    validate_by: Annotated[Literal["loss", "bleu", "chrf"], Decides.FREE] = "loss"
+    """what says which validation is the best: its loss, or BLEU or chrF of greedy translations, which take longer"""
     patience: Annotated[Positive | None, Decides.FREE] = None
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from transformer_cli.documents.archive import Archive
 from transformer_cli.documents.blocks import Block, Builder, Document, Words, nested, written_parts
@@ -186,49 +186,91 @@ def _read(to: _Paragraph, token: Token) -> _Kept | None:
 
 
 def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document) -> Iterator[str | Block]:
-    """Yield what stands in a paragraph, between its properties and its end. Its block is added to the document's."""
-    items = _with_fields(paragraph.items)
-    raw = [part for each in items for part in (each.before, *each.raw)] + paragraph.between
+    """Yield what stands in a paragraph, between its properties and its end. Its blocks are added to the document's.
+
+    A tab, or a break that no small letter follows, parts two blocks, unless it is in a link or the like.
+    """
+    items = [*_with_fields(paragraph.items), _Item("".join(map(str, paragraph.between)), [])]
     if not has_letter("".join(each.text for each in items)):
-        yield from raw
+        yield from (part for each in items for part in (each.before, *each.raw))
         return
-    common, looks = _looks(items, paragraph.runs)
-    groups: dict[int, list[int]] = {-1: []}  # the texts of each element of a look, by the first one; -1: of no element
-    build = Builder(partial(_written, paragraph, items, groups, escape))
-    now, group = "", -1
     pairs = nested([(each.opens, each.closes) for each in items], _CONTAINERS)
-    following = [""] * len(items)  # the next characters of text
-    for index in reversed(range(len(items) - 1)):
-        following[index] = items[index + 1].text[:1] or following[index + 1]
-    last = ""  # character of the text so far
+    row = _Row(items, paragraph.runs, *_looks(items, paragraph.runs), pairs, escape)
+    depth, first, last = 0, -1, ""
     for index, each in enumerate(items):
-        look = looks.get(index, paragraph.runs[each.run].look if each.run >= 0 else "")
+        depth += (bool(each.opens) - bool(each.closes)) * (index in pairs)
+        last = each.text or last
+        goes_on = each.name != "w:tab" and row.following(index).islower() and not last.endswith((".", "!", "?", ":"))
+        if each is items[-1] or (each.name in _SPACES and depth == 0 and not goes_on):
+            yield from _cut_between(row, first, index, document)
+            yield from each.raw
+            first, last = index, ""
+
+
+def _cut_between(row: "_Row", first: int, end: int, document: Document) -> Iterator[str | Block]:
+    """Yield what stands between two items of a paragraph, as a block if it has letters."""
+    items, groups = row.items[first + 1 : end], dict[int, list[int]]()
+    groups[-1] = []  # the texts of no element of a look; others have the index of their first one
+    raw = [part for each in items for part in (each.before, *each.raw)] + [row.items[end].before]
+    build = Builder(partial(_written, row, first, end, groups))
+    now, group, last = "", -1, ""  # character of the text so far
+    for index, each in enumerate(items, start=first + 1):
+        look = row.looks.get(index, row.runs[each.run].look if each.run >= 0 else None)
         if group >= 0 and look != now:
             build.close("look", "/")
             group = -1
-        if index in looks:
-            if look != common and group < 0:
-                group, now = index, look
+        if index in row.looks:
+            if look != row.common and group < 0:
+                group, now = index, row.looks[index]
                 build.open("look", f"look {index}")
             elif groups[group][-1:] == [index - 1]:
                 build.seam("|")
             groups.setdefault(group, []).append(index)
             build.text(f"text {index}", each.text)
             last = each.text[-1]
-        elif each.opens and index in pairs:
+        elif each.opens and index in row.pairs:
             build.open(each.opens, str(index))
-        elif each.closes and index in pairs:
+        elif each.closes and index in row.pairs:
             build.close(each.closes, str(index))
         elif each.name in _SPACES:
-            space = " " if last.strip() and following[index].strip() else ""
+            space = " " if last.strip() and row.following(index).strip() else ""
             build.seam(str(index), space)
             last = space or last
         else:
             build.point(str(index))
     build.boundary()
-    if len(build.document.parts) == 1:
+    if len(build.document.blocks) == len(build.document.parts) == 1:
         document.blocks += build.document.blocks
-    yield from build.document.parts if len(build.document.parts) == 1 else raw  # or it is nested too deeply
+        yield from build.document.parts
+    else:  # there is no letter, or it is nested too deeply
+        yield from raw
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A paragraph."""
+
+    items: Sequence[_Item]
+    """the last one is its end"""
+    runs: Sequence[_Run]
+    common: str
+    """the look of most of its characters"""
+    looks: dict[int, str]
+    """of its texts"""
+    pairs: set[int]
+    """the items that open and close something"""
+    escape: Callable[[str], str]
+
+    @cached_property
+    def _following(self) -> list[str]:
+        found = [""] * len(self.items)
+        for index in reversed(range(len(self.items) - 1)):
+            found[index] = self.items[index + 1].text[:1] or found[index + 1]
+        return found
+
+    def following(self, index: int) -> str:
+        """Returns the first character of text behind an item."""
+        return self._following[index]
 
 
 def _looks(items: Sequence[_Item], runs: Sequence[_Run]) -> tuple[str, dict[int, str]]:
@@ -276,14 +318,8 @@ def _with_fields(items: Sequence[_Item]) -> list[_Item]:
     return found
 
 
-def _written(
-    paragraph: _Paragraph,
-    items: Sequence[_Item],
-    groups: dict[int, list[int]],
-    escape: Callable[[str], str],
-    parts: Sequence[str],
-) -> str:
-    """Returns a paragraph with a translation. parts: words, and which item stands where."""
+def _written(row: _Row, first: int, end: int, groups: dict[int, list[int]], parts: Sequence[str]) -> str:
+    """Returns a translation with what stands between two items. parts: words, and which item stands where."""
     kept = {int(part[5:]) for part in parts if not isinstance(part, Words) and part.startswith("text ")}
     left = {key: [index for index in group if index not in kept] or group for key, group in groups.items()}
     used: Counter[int] = Counter()
@@ -306,35 +342,32 @@ def _written(
             found.append((int(part[5:]), None))
         elif part != "|":
             found.append((int(part), None))
-    written, last = list[str](), -1
-    for index, chunk in found:
-        each = items[index]
-        before = each.before if index == last + 1 else _closing(paragraph, items, last) + _opening(paragraph, each)
-        if chunk is None:
-            written += [before, *written_parts(each.raw)]
-        else:
+    written, last = list[str](), first
+    for index, chunk in [*found, (end, None)]:
+        each = row.items[index]
+        before = each.before if index == last + 1 else _closing(row, last) + _opening(row, each)
+        if chunk is not None:
             is_edged = chunk != chunk.strip() and each.text == each.text.strip()
             if is_edged and "xml:space" not in before[before.rfind("<") :]:
                 before = before[:-1] + ' xml:space="preserve">'
-            written += [before, escape(chunk)]
+        written.append(before)
+        written += [row.escape(chunk)] if chunk is not None else written_parts(each.raw) if index != end else []
         last = index
-    is_whole = last == len(items) - 1
-    end = "".join(map(str, paragraph.between)) if is_whole else _closing(paragraph, items, last)
-    return "".join([*written, end])
+    return "".join(written)
 
 
-def _opening(paragraph: _Paragraph, item: _Item) -> str:
+def _opening(row: _Row, item: _Item) -> str:
     if item.run < 0:
         return ""
-    run = paragraph.runs[item.run].opening
+    run = row.runs[item.run].opening
     return run + f'<{_prefix(run)}t xml:space="preserve">' * bool(item.text)
 
 
-def _closing(paragraph: _Paragraph, items: Sequence[_Item], index: int) -> str:
-    if index < 0 or items[index].last_run < 0:
+def _closing(row: _Row, index: int) -> str:
+    if index < 0 or row.items[index].last_run < 0:
         return ""
-    prefix = _prefix(paragraph.runs[items[index].last_run].opening)
-    return f"</{prefix}t>" * bool(items[index].text) + f"</{prefix}r>"
+    prefix = _prefix(row.runs[row.items[index].last_run].opening)
+    return f"</{prefix}t>" * bool(row.items[index].text) + f"</{prefix}r>"
 
 
 def _prefix(run: str) -> str:

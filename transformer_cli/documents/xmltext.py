@@ -8,7 +8,7 @@ from xml.parsers import expat
 
 from transformer_cli.errors import DataError
 
-READ = 1 << 16  # bytes that expat is given at a time
+READ = 1 << 13  # bytes that expat is given at a time
 MOST_TAGS = 3_000_000  # of a document, each of which takes memory
 _LATER = re.compile("&(quot|apos|#39|#34);")
 
@@ -59,7 +59,8 @@ def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
     parser.DefaultHandler = lambda _: add("other")
     parser.XmlDeclHandler = declared
     parser.StartDoctypeDeclHandler = refuse
-    content, last, n_tags, texts = source.encode(), 0, 0, list[Token]()
+    content, last, n_tags = source.encode(), 0, 0
+    raws, texts = list[str](), list[str]()  # of text that goes on
     for place in range(0, len(content) + READ, READ):
         try:
             parser.Parse(content[place : place + READ], place >= len(content))
@@ -71,15 +72,16 @@ def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
         ends = [*(each[0] for each in found[1:]), len(content)]
         n_whole = len(found) if place >= len(content) else len(found) - 1  # where the last one ends is not known yet
         for (start, kind, name, text, attributes), end in zip(found[:n_whole], ends, strict=False):
-            token = Token(kind, name, content[max(start, last) : end].decode(), text, attributes)
+            raw = content[max(start, last) : end].decode()
             last = max(end, last)
             if kind == "text":
-                texts.append(token)
+                raws.append(raw)
+                texts.append(text)
                 continue
-            if texts:
-                yield Token("text", "", "".join(each.raw for each in texts), "".join(each.text for each in texts))
-                texts.clear()
-            yield token
+            if raws:
+                yield Token("text", "", "".join(raws), "".join(texts))
+                raws, texts = [], []
+            yield Token(kind, name, raw, text, attributes)
         del found[:n_whole]
 
 

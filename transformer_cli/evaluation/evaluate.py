@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from transformer_cli.evaluation.metrics import (
     bleu_of_tokens,
     further_metrics,
     score_text,
+    text_metrics,
     warn_of_form,
 )
 from transformer_cli.runs.provenance import append_result, text_sum
@@ -43,6 +44,9 @@ from transformer_cli.text.lines import out_of_step, read_lines
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translation import Translation
 from transformer_cli.translator import AnyRun, Translator
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +156,21 @@ def evaluate(
             how = {**what_translates(translator), "files": [str(path) for path in files] if files else None}
             keep(opened, {**how, **asdict(found[-1].result)}, text, translator.engine.device)
     return found
+
+
+def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> float:
+    """Returns BLEU or chrF of a model in training, from 0 to 100, on the whole validation split. by: "bleu" or "chrf".
+
+    It is what `tfm evaluate --split valid` finds by greedy search in float32. The model is left in evaluation mode.
+    """
+    from transformer_cli.decoding.decoder import TransformerEngine  # an exported run is evaluated without torch
+
+    translator = Translator.of_engine(run, TransformerEngine([model.eval()])).with_options(on_error="truncate")
+    greedy = translator.with_options(beam_size=1, sample=False, no_repeat_ngram=0, precision="float32")
+    data, texts = run.config.data, greedy.translate(dataset.text("valid", "source"))
+    metrics = text_metrics(language=data.into, lowercase=data.lowercased)
+    metric = metrics[next(name for name in METRICS if name.lower() == by)]
+    return float(metric.corpus_score(texts, [dataset.text("valid", "target")]).score)
 
 
 def say_other_code(translator: Translator) -> None:

@@ -37,11 +37,6 @@ class Interval:
     """half of the distance between the interval's ends"""
 
 
-def score_with_interval(score: float, interval: Interval | None) -> str:
-    """Returns a score as tables show it: with half of its interval's width, if it has one."""
-    return f"{score:.2f} ± {interval.half_width:.2f}" if interval else f"{score:.2f}"
-
-
 @dataclass(frozen=True)
 class TextScore:
     """What one metric finds of plain text against raw references."""

@@ -10,9 +10,13 @@ with `training.average: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
     model.safetensors average.json witnesses.json SHA256SUMS
+with `training.watch` likewise
+checkpoints/validation-0000/        the weights with which training began
+checkpoints/average-0004540/        their mean with those that were taught
 
-`best` names the checkpoint with the lowest validation loss: of one step, or that of averaged weights. The one owner of
-safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.
+`best` names the checkpoint of the best validation: of one step, or that of averaged weights, which it names in any case
+where text is watched. The one owner of safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a
+step or a validation is computed.
 """
 
 import json
@@ -45,7 +49,15 @@ from transformer_cli.runs.run import (
     told_as_damage,
     write_latest,
 )
-from transformer_cli.runs.state import WITNESSES, Average, TrainingState, first_lines, load_average, load_state
+from transformer_cli.runs.state import (
+    WITNESSES,
+    Average,
+    TrainingState,
+    error_of,
+    first_lines,
+    load_average,
+    load_state,
+)
 from transformer_cli.system.checked import check_file, sum_of, write_sums
 from transformer_cli.system.files import delete, new_folder, write_json
 
@@ -246,15 +258,15 @@ def _settle_best(run: Run, state: TrainingState) -> None:
     With its first one `latest` names the run, which others can use now.
     """
     had_best = run.has_checkpoint("best")
-    loss = math.inf if state.best_valid_loss is None else state.best_valid_loss
+    error = math.inf if state.best_error is None else state.best_error
     averaged = load_average(run, "best")
-    if averaged and averaged.valid_loss <= loss:
-        loss = averaged.valid_loss
+    if averaged and error_of(averaged.valid_loss, averaged.valid_score) <= error:
+        error = error_of(averaged.valid_loss, averaged.valid_score)
     elif state.is_best:
         run.point("best", run.checkpoint("last").name)
     average = load_average(run)
     is_chosen = average and average.start_share is not None and average.step == state.step
-    if average and (is_chosen or average.valid_loss < loss):
+    if average and (is_chosen or error_of(average.valid_loss, average.valid_score) < error):
         run.point("best", run.checkpoint("average").name)
     if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
         write_latest(run.folder)

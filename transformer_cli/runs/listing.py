@@ -32,7 +32,7 @@ from transformer_cli.runs.run import (
     told_as_damage,
     training_lock,
 )
-from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
+from transformer_cli.runs.state import TrainingState, best_of, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.checked import check_files
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
@@ -191,7 +191,7 @@ def _check_files(run: Run, pointer: str) -> None:
 
 def _best_loss(run: Run, state: TrainingState) -> float:
     average = load_average(run, "best")
-    return average.valid_loss if average else min(each.valid_loss for each in read_validations(run, state))
+    return average.valid_loss if average else best_of(read_validations(run, state)).valid_loss
 
 
 def _date(path: Path) -> str | None:

@@ -4,6 +4,7 @@ Imports no torch, so that a run can be described and verified without it.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,15 @@ class TrainingState:
     validations: int = 0
     """how many there have been"""
     best_valid_loss: float | None = None
+    """of the best one, which is the one of the lowest loss or, by training.validate_by, of the highest score"""
     validations_since_best: int = 0
     running: RunningLoss = field(default_factory=RunningLoss)
     skipped_in_a_row: int = 0
     """how many of the last steps were skipped, because their loss or gradient was not finite"""
     history: str = field(default="", compare=False)
     """the sum of history.jsonl when this was saved"""
+    best_score: float | None = None
+    """of the best validation, if training.validate_by asks for scores"""
 
     @property
     def is_validated(self) -> bool:
@@ -71,11 +75,16 @@ class TrainingState:
         """Whether this state directly follows a validation that was the best so far."""
         return self.best_valid_loss is not None and self.validations_since_best == 0 and self.is_validated
 
-    def count_validation(self, valid_loss: float, *, is_best: bool) -> None:
+    @property
+    def best_error(self) -> float | None:
+        """That of the best validation, as `error_of` defines it; None if there is none."""
+        return None if self.best_valid_loss is None else error_of(self.best_valid_loss, self.best_score)
+
+    def count_validation(self, found: "Validation") -> None:
         """Count a validation, with which a new running loss begins."""
-        if is_best:
-            self.best_valid_loss = valid_loss
-        self.validations_since_best = 0 if is_best else self.validations_since_best + 1
+        if found.best:
+            self.best_valid_loss, self.best_score = found.valid_loss, found.valid_score
+        self.validations_since_best = 0 if found.best else self.validations_since_best + 1
         self.validations, self.running = self.validations + 1, RunningLoss()
 
     def validation_is_due(self, training: TrainingConfig, *, ends_epoch: bool) -> bool:
@@ -99,6 +108,11 @@ class TrainingState:
         return (is_done and self.is_validated) or self.patience_is_spent(training)
 
 
+def error_of(loss: float, score: float | None) -> float:
+    """Returns what is least for the best weights: the loss, or if they have a score, what that lacks of 100."""
+    return loss if score is None else 100.0 - score
+
+
 @dataclass(frozen=True)
 class Average:
     """Weights that were made when training had ended, validated: a mean. Losses are in nats per target token."""
@@ -113,6 +127,8 @@ class Average:
     start_share: float | None = None
     """the share of the weights with which training began, as it was chosen or set; None if no text is watched"""
     watch_loss: float | None = None
+    valid_score: float | None = None
+    """as of a Validation"""
 
 
 @dataclass(frozen=True)
@@ -143,13 +159,15 @@ class Validation:
     skipped_steps: int
     """steps that were skipped because their gradient was not finite"""
     best: bool
-    """whether valid_loss is lower than all earlier ones"""
+    """whether valid_loss is lower than all earlier ones, or valid_score higher, if there is one"""
     target_tokens_per_second: float
     """target_tokens by train_seconds"""
     date: str
     """when the validation ended (UTC, ISO 8601)"""
     watch_loss: float | None = None
     """the same as valid_loss of the text that is watched, if any is"""
+    valid_score: float | None = None
+    """BLEU or chrF of greedy translations of the validation split, if training.validate_by asks for one"""
 
 
 def load_state(run: Run) -> TrainingState:
@@ -206,6 +224,11 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
             f"{path}: damaged: its first {state.validations} lines are not those that were saved; {RESTORE}"
         )
     return [Validation(**json.loads(line)) for line in lines.splitlines()]
+
+
+def best_of(validations: Sequence[Validation]) -> Validation:
+    """Returns the best one, the first of several."""
+    return min(validations, key=lambda each: error_of(each.valid_loss, each.valid_score))
 
 
 def validations_so_far(run: Run) -> list[Validation]:

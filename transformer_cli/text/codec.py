@@ -7,7 +7,7 @@ search: a line's ids are those of its own tokens, without <sos> and <eos>. What 
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -176,24 +176,29 @@ class SubwordCodec(Pieces):
         return Reader(self.characters.__contains__, self.language, self.lowercase, self._cost if knows_case else None)
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
-        reading = self.reader.read(line, held)
-        ids = self.ids(self.headed(reading.text))
-        return Encoded(self.tokens(ids), ids, reading)
+        reading = self._read(line, held)
+        return self._encoded(self.headed(reading.text), reading)
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of many lines, which are cut on several cores."""
-        return self.ids_of_all(self.headed(self.reader.read(line).text) for line in lines)
+        return self.ids_of_all(self.headed(self._read(line).text) for line in lines)
 
     def encode_as_it_is(self, text: str) -> Encoded:
-        ids = self.ids(lower(text, self.language) if self.lowercase else text)
-        return Encoded(self.tokens(ids), ids, Reading(text))
+        return self._encoded(lower(text, self.language) if self.lowercase else text, Reading(text))
 
     def content(self, line: str) -> str:
-        return "".join(self.reader.read(line).text.split())
+        return "".join(self._read(line).text.split())
+
+    def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Reading:
+        return self.reader.read(line, held)
+
+    def _encoded(self, text: str, reading: Reading) -> Encoded:
+        ids = self.ids(text)
+        return Encoded(self.tokens(ids), ids, reading)
 
     def _cost(self, word: str) -> tuple[int, int]:
         ids = self.ids(word)
-        return len(ids), sum(ids)  # SentencePiece has frequent pieces first
+        return len(ids) + len(word) * ids.count(UNK), sum(ids)  # SentencePiece has frequent pieces first
 
 
 @dataclass(frozen=True)
@@ -240,34 +245,29 @@ class ImportedCodec(SubwordCodec):
         knows = lru_cache(CHARACTERS_KEPT)(lambda char: char in of_symbols or self._has_pieces(char))
         return Reader(knows, self.language, False, self._cost)
 
-    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
-        return self._encoded(self._read(line, held))
+    def headed(self, text: str) -> str:
+        text = super().headed(text)
+        if self.targets and text and not self.asks(text):
+            _name_targets(tuple(self.targets))
+        return text
 
-    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        return list(map(self.vocabulary.encode, self._cut([self._read(line).text for line in lines])))
+    def ids(self, line: str) -> list[int]:
+        return self.ids_of_all([line])[0]
 
-    def encode_as_it_is(self, text: str) -> Encoded:
-        return self._encoded(Reading(text))
-
-    def content(self, line: str) -> str:
-        return "".join(self._read(line).text.split())
+    def ids_of_all(self, lines: Iterable[str]) -> list[list[int]]:
+        return list(map(self.vocabulary.encode, self._cut(list(lines))))
 
     def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Reading:
         is_ordinary = not held and all(map(self.reader.knows, set(line))) and not is_in_capitals(line)
         return Reading(line.strip()) if is_ordinary else self.reader.read(line, held)
 
-    def _encoded(self, reading: Reading) -> Encoded:
-        (pieces,) = self._cut([reading.text])
+    def _encoded(self, text: str, reading: Reading) -> Encoded:
+        (pieces,) = self._cut([text])
         return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), reading)
 
-    def _has_pieces(self, text: str) -> bool:
-        (pieces,) = self.pieces_of_all([text])
+    def _has_pieces(self, char: str) -> bool:
+        (pieces,) = self.pieces_of_all([char])
         return UNK not in self.vocabulary.encode(pieces) and not any(piece.startswith("<0x") for piece in pieces)
-
-    def _cost(self, word: str) -> tuple[int, int]:
-        (pieces,) = self.pieces_of_all([word])
-        ids = self.vocabulary.encode(pieces)
-        return len(ids) + len(word) * ids.count(UNK), sum(ids)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return list(map(_shown, self.vocabulary.decode(ids)))
@@ -283,10 +283,7 @@ class ImportedCodec(SubwordCodec):
     def _cut(self, lines: Sequence[str]) -> list[list[str]]:
         if not self.symbols:
             return self.pieces_of_all(lines)
-        headed = [self.headed(line.strip()) for line in lines]
-        if self.targets and not all(map(self.asks, filter(None, headed))):
-            _name_targets(tuple(self.targets))
-        parts = [self._symbol.split(line) for line in headed]  # text, symbol, text, …
+        parts = [self._symbol.split(line.strip()) for line in lines]  # text, symbol, text, …
         texts = iter(self.pieces_of_all([text for line in parts for text in line[::2]]))
         return [
             [piece for number, part in enumerate(line) for piece in ([part] if number % 2 else next(texts))]

@@ -197,6 +197,7 @@ def _check_settings(run: Run, config: Config) -> None:
     Whether files have another text is seen later, by their content.
     """
     ignore = [*keys_that_decide(Config, Decides.FREE), *_moved_vectors(run.config, config)]
+    ignore.remove("training.validate_by")  # what is best so far is so by this
     if run.config.data.files and config.data.files:
         ignore += [
             key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")

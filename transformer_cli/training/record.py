@@ -17,7 +17,7 @@ from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import ConfigError, DistributedError, Interrupted
 from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Validation, load_average
+from transformer_cli.runs.state import Validation, best_of, load_average
 from transformer_cli.system.signals import NUMBERS, Stopped, current_watch, handling
 from transformer_cli.system.terminal import counted, note
 
@@ -31,6 +31,7 @@ def as_line(found: Validation, training: TrainingConfig) -> str:
         f"{_loss('train', found.train_loss)}{_loss('valid', found.valid_loss)}{_loss('watched', found.watch_loss)}"
         f"  {found.train_seconds + found.valid_seconds:.1f} s"
         + (f"  {counted(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
+        + (f"  {training.validate_by} {found.valid_score:.2f}" if found.valid_score is not None else "")
         + ("  best" if found.best else "")
     )
 
@@ -50,7 +51,7 @@ def _progress(found: Validation, training: TrainingConfig) -> str:
 
 def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     """Returns which validation was the best, and where its checkpoint is, as a line for the log."""
-    best = min(validations, key=lambda validation: validation.valid_loss)
+    best = best_of(validations)
     average = load_average(run, "best")
     loss, ppl = (average.valid_loss, average.valid_ppl) if average else (best.valid_loss, best.valid_ppl)
     where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
@@ -59,7 +60,9 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     elif run.config.training.validate_every is None:
         where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
         where += f" of {validations[-1].epoch}"
-    return f"best validation loss {loss:.3f} (PPL {perplexity_text(ppl, 2)}) {where}: {run.checkpoint('best')}"
+    score = average.valid_score if average else best.valid_score
+    by = "" if score is None else f", {run.config.training.validate_by} {score:.2f}"
+    return f"best validation loss {loss:.3f} (PPL {perplexity_text(ppl, 2)}){by} {where}: {run.checkpoint('best')}"
 
 
 def draw_curves(run: Run, validations: Sequence[Validation]) -> None:

@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
+from transformer_cli.evaluation.evaluate import greedy_score
 from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity_text, say_other_losses, witnesses_of
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import (
@@ -43,7 +44,7 @@ from transformer_cli.runs.checkpoints import (
     set_moments,
 )
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Average, Validation, is_averaged, load_average
+from transformer_cli.runs.state import Average, Validation, error_of, is_averaged, load_average
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
@@ -320,7 +321,7 @@ class Trainer:
         self.validations.append(found)
         if writes:
             self.run.write_history([asdict(each) for each in self.validations])
-        self.state.count_validation(found.valid_loss, is_best=found.best)
+        self.state.count_validation(found)
         if self.state.batch == len(self.plan()):
             self._end_epoch()
         if writes and average:
@@ -363,6 +364,8 @@ class Trainer:
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
                 raise diverged(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
+        score = self._score(self.learner.model)
+        error, best_error = error_of(valid.loss, score), state.best_error
         return Validation(
             epoch=state.epoch if state.step else 0,
             step=state.step,
@@ -376,11 +379,19 @@ class Trainer:
             train_seconds=round(running.seconds, 3),
             valid_seconds=round(time.monotonic() - started, 3),
             skipped_steps=running.skipped_steps,
-            best=state.best_valid_loss is None or valid.loss < state.best_valid_loss,
+            best=best_error is None or error < best_error,
             target_tokens_per_second=round(running.target_tokens / max(running.seconds, 0.001), 1),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             watch_loss=watched.loss if watched else None,
+            valid_score=score,
         )
+
+    def _score(self, model: Transformer) -> float | None:
+        """Returns the score that training.validate_by asks for, which the first process finds; None for the loss."""
+        if self.training.validate_by == "loss":
+            return None
+        score = greedy_score(self.run, model, self.dataset, self.training.validate_by) if self.world.is_first else 0.0
+        return self.world.all_gather(score)[0][0]
 
     def _losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:
         """Returns the losses of the validation text, and of the text that is watched, if any is."""
@@ -425,6 +436,7 @@ class Trainer:
                 chosen = score, model, made
         assert chosen, shares
         _, model, made = chosen
+        made = replace(made, valid_score=self._score(model))
         kept = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
         is_best = self.world.is_first and keep_average(self.run, model, made, self.state, kept)
         self.world.barrier()  # see `_save`

@@ -134,7 +134,7 @@ def test_escape_codes_of_a_text_are_shown_on_a_terminal(
     assert "5 \\x1b 6\n" in seen
     ours = ("\r", "\n", "\x1b[K")  # notes come and go
     assert re.sub("|".join(map(re.escape, ours)), "", seen).isprintable()
-    assert "\r\x1b[Ktfm: error: runs/no\\x1b[31m\\nrun: " in seen
+    assert "\r\x1b[Ktfm: error: no\\x1b[31m\\nrun: " in seen
 
 
 DOG = "the old dog sings in the park.\n"

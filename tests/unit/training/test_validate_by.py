@@ -1,0 +1,46 @@
+"""training.validate_by: which validation is the best, by the loss or by what the model writes."""
+
+from pathlib import Path
+
+import pytest
+
+from kinds import TrainTiny
+from outcomes import outcome
+from transformer_cli.config.schema import TranslationSettings
+from transformer_cli.errors import ConfigError
+from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.training import trainer
+
+BLEU = ("training.validate_by=bleu", "training.learning_rate=1e-3")
+
+
+def test_validate_by_bleu_finds_that_of_evaluate_and_resumes_exactly(
+    project: Path, train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "transformer_cli"):
+        whole = train_tiny(tmp_path / "whole", *BLEU, "training.epochs=3")
+    scores = [each["valid_score"] for each in whole.history()]
+    assert [each["best"] for each in whole.history()] == [
+        score > max(scores[:row], default=-1.0) for row, score in enumerate(scores)
+    ]
+    greedy = TranslationSettings(beam_size=1)
+    (judged,) = evaluate(whole, splits="valid", settings=greedy, data_dir=project / "data", is_kept=False)
+    assert judged.result.bleu == pytest.approx(max(scores))
+    assert f"  bleu {scores[0]:.2f}" in caplog.text
+    train_tiny(tmp_path / "parts", *BLEU, "training.epochs=1")
+    again = train_tiny(tmp_path / "parts", *BLEU, "training.epochs=3")
+    assert outcome(again) == outcome(whole)
+
+
+@pytest.mark.parametrize(("by", "best"), [("loss", 3), ("bleu", 1), ("chrf", 1)])
+def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, best: int
+) -> None:
+    scores = iter([30.0, 10.0, 20.0, 25.0])
+    monkeypatch.setattr(trainer, "greedy_score", lambda *given: next(scores))
+    run = train_tiny(tmp_path, f"training.validate_by={by}", "training.epochs=3", "training.average=2")
+    history = run.history()
+    assert run.best_name in (f"step-{history[best - 1]['step']:07d}", *(["average-0000078"] if by == "loss" else []))
+    assert (history[0]["valid_score"] is None) == (by == "loss")
+    with pytest.raises(ConfigError, match=f"begun with other settings .training.validate_by: {by} → "):
+        train_tiny(tmp_path, f"training.validate_by={'chrf' if by == 'bleu' else 'bleu'}", "training.epochs=3")
