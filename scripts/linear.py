@@ -319,6 +319,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.glossary.term_spans": (term_spans, "a |a b |a a |w1 w2 w3 |c"),
     "documents.held.Holder.masked": (of(held.BUILT_IN.masked), PLACEHOLDERS),
     "documents.held.Holder.spans": (of(held.BUILT_IN.spans), PLACEHOLDERS),
+    "documents.held.places_in": (of(lambda text: held.places_in(text, text, spots(text), [])), "a |e\u0301|\xad|ß|ﬂ|…"),
     "documents.held.put_back": (put_back, "a |a|a.|.|犬|. "),
     "documents.held.token_spans": (token_spans, "a |a|é|e\u0301|\xad|."),
     "documents.held.word_edges": (of(held.word_edges), "a|a |犬|\u0301|-"),

@@ -12,8 +12,18 @@ from typing import Any
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.decoding.interface import Hypothesis, Ids, RequiredTerms, Wanted, longest_translation
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import Glossary, Term, forms, linked, replaced, term_spans
-from transformer_cli.documents.held import Holder, Link, Span, has_branches, overlap, put_back, token_spans, word_links
+from transformer_cli.documents.glossary import Glossary, Term, capitalised, forms, linked, replaced, term_spans
+from transformer_cli.documents.held import (
+    Holder,
+    Link,
+    Span,
+    has_branches,
+    overlap,
+    places_in,
+    put_back,
+    token_spans,
+    word_links,
+)
 from transformer_cli.documents.long_lines import NO_TOKENS, REMEDY, Line, LongLines
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
@@ -279,8 +289,11 @@ class Wording:
         links = word_links(source, read.tokens, text, tokens, alignment) if all_held else []
         text, held = put_back(text, source, all_held, links, cased)
         before, after = ends(line.sentence) if read else ("", "")
+        begins = next(filter(str.isalpha, source), "")
+        if begins and not (begins.islower() or target.lowercase):
+            text = capitalised(text, [term for term in terms if source[slice(*term.span)] not in term.translations])
         text = before + text + after
-        of_source = [replace(term, translations=(source[slice(*term.span)],)) for term in terms]
+        of_source = places_in(line.sentence, source, [each.span for each in terms], [one for one, _ in held])
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,
@@ -292,10 +305,7 @@ class Wording:
             ids=found.tokens,
             alignment=alignment,
             held=[(one, _moved(other, len(before))) for one, other in held],
-            terms=[
-                (one or (0, 0), other)
-                for one, other in zip(term_spans(of_source, line.sentence), term_spans(terms, text), strict=True)
-            ],
+            terms=[*zip(of_source, term_spans(terms, text), strict=True)],
             start=line.start,
         )
 

@@ -20,7 +20,7 @@ from transformer_cli.corpora.formats import (
     tag_of,
     units_of,
 )
-from transformer_cli.documents.held import Link, Span, Taken, edge_after, edge_before, word_edges
+from transformer_cli.documents.held import OPENING, Link, Span, Taken, edge_after, edge_before, ends_in_mark, word_edges
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import is_stream
 from transformer_cli.text.forms import TBX, form_of
@@ -31,6 +31,7 @@ from transformer_cli.text.reading import is_word, nfc
 log = logging.getLogger(__name__)
 
 ENDINGS = 3  # letters at most that an inflected form has more than what stands before the *
+_BEGINNING = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING)}\"']{{0,3}}\Z")
 MOST_WORDS = 50  # of an entry, signs included: as many are compared at each word of a text, at most
 
 
@@ -255,8 +256,21 @@ def replaced(
     parts, last = list[str](), 0
     for (start, end), translation in sorted(new.items()):
         parts += [text[last:start], translation]
-        last = end
+        last = end + (text[end : end + 1] != "" and text[end : end + 1] == ends_in_mark(translation))
     return "".join([*parts, text[last:]]), left
+
+
+def capitalised(text: str, terms: Sequence[Term]) -> str:
+    """Returns a text with a capital where a term in small letters stands at the beginning of a sentence."""
+    characters = list(text)
+    for term, place in zip(terms, term_spans(terms, text), strict=True):
+        if (
+            place
+            and any(map(str.islower, term.translations))
+            and _BEGINNING.search(text, max(0, place[0] - 9), place[0])
+        ):
+            characters[place[0]] = text[place[0]].upper()
+    return "".join(characters)
 
 
 def linked(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span]]:

@@ -158,8 +158,10 @@ class Placing:
             return self._behind_words if held.place < len(self._source) else len(self._text)
         after = bisect_left(self._links, ((held.place, 0), (0, 0)))
         if after and (self._source[held.place - 1] != " " or after == len(self._links)):
-            return edge_after(self._edges, self._links[after - 1][1][1])
-        return edge_before(self._edges, self._links[after][1][0]) if self._links else len(self._text)
+            place = edge_after(self._edges, self._links[after - 1][1][1])
+        else:
+            place = edge_before(self._edges, self._links[after][1][0]) if self._links else len(self._text)
+        return min(place, self._behind_words)
 
 
 def put_back(
@@ -182,8 +184,9 @@ def put_back(
         start = length + len(before)
         now += (((one, end), (start + at, start + at + end - one)) for one, end, at in each.spans)
         written += [before, each.text + right]
-        is_in_word = not each.before and not each.after and source[each.place : each.place + 1] == " "  # 10&nbsp;km
-        length, last = start + len(written[-1]), place + (is_in_word and text[place : place + 1] == " ")
+        is_space = html.unescape(each.text).isspace()  # 10&nbsp;km was read as "10 km"
+        is_written = text[place : place + 1] in (" " if is_space else "", ends_in_mark(each.text))
+        length, last = start + len(written[-1]), place + (is_written and place < len(text))
     return "".join([*written, cased(text[last:])]), now
 
 
@@ -200,6 +203,11 @@ def spaces(held: Held, source: str, left: str, right: str) -> tuple[str, str]:
     elif right and not right.isspace() and right not in CLOSING:
         after = held.after
     return before, after
+
+
+def ends_in_mark(text: str) -> str:
+    """Returns the mark of a sentence's end that a text ends in, as "Inc." does, which stands for both; else ""."""
+    return text[-1:] if text[-1:] in ".!?…。！？" else ""
 
 
 def overlap(one: Span, other: Span) -> bool:
@@ -285,6 +293,33 @@ def token_spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> 
         found.append((places[start], places[start + len(word)]) if start >= 0 else None)
         place = place if start < 0 else start + len(word)
     return found
+
+
+def places_in(line: str, read: str, spans: Sequence[Span], held: Sequence[Span]) -> list[Span]:
+    """Returns where spans of what was read of a line stand in the line, as it was given.
+
+    Of both, letters and signs are compared without case, forms and marks, in their order. held: what was not read.
+    """
+
+    def letters(text: str, unread: Sequence[Span] = ()) -> Iterator[tuple[str, int]]:
+        taken = Taken(text, unread)
+        for place, char in enumerate(text):
+            for each in unicodedata.normalize("NFKD", char).casefold() if taken.is_free((place, place + 1)) else "":
+                if not (each.isspace() or is_ignored(each) or unicodedata.category(each)[0] == "M"):
+                    yield each, place
+
+    if not spans:
+        return []
+    left = letters(line, held)
+    found = {place: next((at for other, at in left if other == char), len(line)) for char, place in letters(read)}
+    placed = []
+    for start, end in spans:
+        of_span = [found[place] for place in range(start, end) if place in found]
+        last = max(of_span) + 1 if of_span else 0
+        while 0 < last < len(line) and (is_ignored(line[last]) or unicodedata.category(line[last])[0] == "M"):
+            last += 1
+        placed.append((min(of_span, default=0), min(last, len(line))))
+    return placed
 
 
 def _as_read(text: str, held: Sequence[Span]) -> tuple[str, Sequence[int]]:

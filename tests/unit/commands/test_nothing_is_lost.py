@@ -47,12 +47,15 @@ def test_translate_the_name_of_a_file_warns_of_it(tfm: Tfm, project: Path, tmp_p
 
 
 def test_translate_subtitles_are_warned_of_and_html_is_not(tfm: Tfm, project: Path, tmp_path: Path) -> None:
-    subtitles, page = tmp_path / "a.srt", tmp_path / "a.html"
+    subtitles, page = tmp_path / "b.txt", tmp_path / "a.html"
     subtitles.write_text("1\n00:00:01,000 --> 00:00:02,000\nDer Hund singt.\n", encoding="utf-8")
     page.write_text("<!DOCTYPE html>\n<html><p>Der Hund singt.</p></html>", encoding="utf-8")
     code, out, err = tfm("translate", "-i", subtitles, cwd=project)
     assert (code, out.split("\n")[:2]) == (0, ["1", "00:00:01,000 --> 00:00:02,000"])
-    assert err == f"warning: {subtitles}: subtitles (SRT), as it seems; every line of it is read as a sentence\n"
+    assert err == (
+        f"warning: {subtitles}: subtitles (SRT), as it seems; every line of it is read as a sentence; "
+        "`tfm translate --format srt` translates it as what it is\n"
+    )
     said = f"{page}: 1 text translated\n"
     assert tfm("translate", "-i", page, cwd=project)[2] == said
     assert tfm("translate", "-i", page.rename(tmp_path / "a.txt"), "--format", "html", cwd=project)[2] != ""

@@ -246,6 +246,7 @@ def test_settings_say_once_what_they_shape() -> None:
         "epochs",
         "steps",
         "validate_every",
+        "validate_by",
         "patience",
         "save_minutes",
         "tensorboard",

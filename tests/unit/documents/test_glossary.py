@@ -6,7 +6,7 @@ import pytest
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import Glossary, Term, read_glossary, replaced, term_spans
+from transformer_cli.documents.glossary import Glossary, Term, capitalised, read_glossary, replaced, term_spans
 from transformer_cli.errors import DataError
 from transformer_cli.translator import Translator
 
@@ -98,7 +98,20 @@ def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> 
     terms = [Term((4, 8), ("Rex",)), Term((9, 14), ("runs",))]
     assert replaced("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
     assert replaced("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == ("in NY.", [])
+    assert replaced("of Ltd.", [Term((4, 8), ("Inc.",))], [((4, 8), (3, 6))]) == ("of Inc.", [])  # and no second mark
     assert term_spans([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dog runs. “dog” runs: dog", "Dog runs. “Dog” runs: dog"),
+        ("a dog. iPod dog", "a dog. iPod dog"),
+        ("iPod dog", "iPod dog"),
+    ],
+)
+def test_capitalised_terms_are_those_that_begin_a_sentence(text: str, expected: str) -> None:
+    assert capitalised(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,6 +158,15 @@ def test_a_term_is_searched_for_if_the_model_might_write_it_and_else_put_in(
         each.translations([source]) for each in (translator, translator.with_options(glossary=glossary))
     )
     assert (found.text, found.ids != plain.ids) == (text, is_searched_for)
+
+
+def test_a_term_begins_a_sentence_as_its_source_and_is_where_it_was_given(translator: Translator) -> None:
+    with_term = translator.with_options(glossary={"Hund": "never", "am Park": "x y"})
+    upper, lower, other = with_term.translations(
+        ["Hund läuft.", "ein Hund läuft.", "Ein hund und ein Hu\u00adnd am\u00a0Park."]
+    )
+    assert ("Never" in upper.text, "Never" in lower.text) == (upper.text.startswith("Never"), False)
+    assert [other.source[slice(*source)] for source, _ in other.terms] == ["hund", "Hu\u00adnd", "am\u00a0Park"]
 
 
 @pytest.mark.parametrize("sample", [False, True])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformer_cli.documents.held import Holder, Link, put_back
+from transformer_cli.documents.held import Holder, Link, places_in, put_back
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.reading import Held
 from transformer_cli.translator import Translator
@@ -26,7 +26,7 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
         (Held(3, "X", "", " "), "aX dog red."),  # leans on ein
         (Held(0, "X", "", " "), "X a dog red."),
         (Held(16, "X", " ", ""), "a dog red. X"),
-        (Held(3, "X", "", ""), "aXdog red."),  # instead of a space
+        (Held(3, "&nbsp;", "", ""), "a&nbsp;dog red."),  # instead of a space
     ],
 )
 def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Held, expected: str) -> None:
@@ -38,6 +38,27 @@ def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Held
 def test_put_back_never_within_a_word() -> None:
     links: list[Link] = [((0, 4), (0, 2)), ((5, 9), (2, 5))]  # pieces of one word of the translation
     assert put_back("tools here", "Werk zeug da", [Held(5, "X", " ", " ")], links)[0] == "X tools here"
+
+
+def test_put_back_never_behind_the_last_mark_and_one_mark_stands_for_both() -> None:
+    links: list[Link] = [((0, 3), (5, 6))]  # the article belongs to the full stop
+    assert put_back("a dog.", "ein Hund.", [Held(4, "X", " ", " ")], links)[0] == "a dog X."
+    assert put_back("a dog.", "Hund ein.", [Held(5, "Inc.", " ", " ")], [])[0] == "a dog Inc."
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "expected"),
+    [
+        ("  Hu\u00adnd am\u00a0Strand", "Hund am Strand", ["Hu\u00adnd", "am", "Strand"]),
+        ("Cafe\u0301 {Bar} ２４ ﬂiegt…", "Café 24 fliegt…", ["Cafe\u0301", "２４", "ﬂiegt…"]),
+        ("EIN 😀 HUND", "ein Hund", ["EIN", "HUND"]),
+        ("", "Hund", [""]),
+    ],
+)
+def test_places_in_a_line_are_those_of_what_was_read_of_it(line: str, read: str, expected: list[str]) -> None:
+    spans = [match.span() for match in re.finditer(r"\S+", read)]
+    found = places_in(line, read, spans, Holder().spans(line))
+    assert [line[start:end] for start, end in found] == expected
 
 
 @given(
