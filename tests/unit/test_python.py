@@ -131,6 +131,8 @@ def test_evaluate_lists_as_files(corpus: Path, translator: Translator, project: 
     assert (by_lists.result.bleu, by_lists.result.loss) == (by_files.result.bleu, by_files.result.loss)
     with pytest.raises(DataError, match=r"^lists: 2, 1 lines; give sentences, and as many references in each"):
         evaluate(translator, lists=[["a", "b"], ["c"]])
+    with pytest.raises(DataError, match=r"^.*test\.de: sentences to translate need their references; name their file"):
+        evaluate(translator, files=files[:1])
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,19 @@ systems are judged on the same text.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice, product
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal
 
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, DataError
-from transformer_cli.evaluation.evaluate import ParallelText, keep, read_splits, read_text, what_translates
-from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, text_metrics, warn_of_form
+from transformer_cli.evaluation.evaluate import Keeper, ParallelText, keeper, read_splits, read_text
+from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, warn_of_form
 from transformer_cli.evaluation.statistics import (
     ByMetric,
     Difference,
@@ -25,7 +26,8 @@ from transformer_cli.evaluation.statistics import (
     RecipeScore,
     Score,
     paired_tests,
-    recipe_scores,
+    recipe_tests,
+    split,
     verdicts,
 )
 from transformer_cli.runs.listing import differing_settings
@@ -39,7 +41,6 @@ log = logging.getLogger(__name__)
 
 Opened = Run | Translator | Path
 """a system: one that translates, or the file of its translations"""
-Item = TypeVar("Item")
 
 BY_CHANCE = ("training.seed", "training.device", "training.lanes")  # in which the runs of a recipe may differ
 
@@ -76,42 +77,14 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """A text, what each system wrote for it, and how that is scored."""
-
-    text: ParallelText
-    systems: Sequence[Sequence[str]]
-    runs: Sequence["Written | None"]
-    """by what run each of them was written; None for a file"""
-    language: str
-    lowercase: bool
-
-    @property
-    def searches(self) -> list[str | None]:
-        """How each of them was searched for; None for a file."""
-        return [each.search if each else None for each in self.runs]
-
-    def keep(self, scores: Mapping[str, tuple[Sequence[float], str]]) -> None:
-        """Append each run's scores to its evaluations.jsonl. scores: by metric, those of all, and the signature."""
-        for row, each in enumerate(self.runs):
-            if each:
-                found: dict[str, Any] = {"split": self.text.name, "sentences": len(self.text.references[0])}
-                for name in METRICS:
-                    of_all, signature = scores[name]
-                    found |= {name.lower(): of_all[row], f"{name.lower()}_signature": signature}
-                keep(each.run, {**each.by, **found}, self.text, each.device)
-
-
-@dataclass(frozen=True)
 class Written:
-    """How a run wrote its translations."""
+    """What a system wrote, and how."""
 
-    run: Run
-    search: str
-    """in words"""
-    by: Mapping[str, Any]
-    """as evaluations.jsonl has it"""
-    device: str
+    texts: list[list[str]]
+    """for each text its lines"""
+    search: str | None = None
+    """in words; None for a file, like `keep`"""
+    keep: Keeper | None = None
 
 
 @dataclass(frozen=True)
@@ -178,28 +151,8 @@ def compare(
     appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
     names, given = _named(systems)
-    further, opened = further_metrics(conditions.metrics), _open_all(given, conditions.runs_dir)
-    comparisons = []
-    for written in _translate_all(names, opened, conditions):
-        text, lines, lowercase = written.text, written.systems, written.lowercase
-        note(f"{text.name}: testing whether chance explains the differences")
-        tests = paired_tests(lines, *text.references, language=written.language, lowercase=lowercase, further=further)
-        written.keep({name: ([one.score for one in by.scores], by.signatures[0]) for name, by in tests.items()})
-        n_sentences = len(text.references[0])
-        single = [sentence_chrf(each, *text.references, lowercase=lowercase) if examples else [] for each in lines]
-        comparison = _comparison(
-            text,
-            names,
-            tests,
-            written.searches,
-            judges=[counted(n_sentences, "sentence")] * (len(names) - 1),
-            # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
-            # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
-            least_p=2.0 ** (1 - n_sentences),
-            examples=[_examples(text, lines, single, index)[:examples] for index in range(len(names))],
-        )
-        comparisons.append(comparison)
-    return comparisons
+    groups = [([name], [each]) for name, each in zip(names, given, strict=True)]
+    return _comparisons(names, groups, conditions, paired_tests, examples)
 
 
 @checked
@@ -213,77 +166,82 @@ def compare_recipes(
     """
     of_recipes = [_named(runs) for runs in (recipes.values() if isinstance(recipes, Mapping) else recipes)]
     joined = [*recipes] if isinstance(recipes, Mapping) else [",".join(runs) for runs, _ in of_recipes]
-    sizes = [len(runs) for runs, _ in of_recipes]
-    names = [name for runs, _ in of_recipes for name in runs]
-    if few := next((runs for runs, _ in of_recipes if len(runs) < 2), None):
+    if few := [runs for runs, _ in of_recipes if len(runs) < 2]:
         what = "one run has no spread; name at least two runs of each recipe, or one of each"
-        raise DataError(f"{''.join(few) or 'a recipe without a run'}: {what}")
-    given = [each for _, runs in of_recipes for each in runs]
-    further, opened = further_metrics(conditions.metrics), _open_all(given, conditions.runs_dir)
-    _check_recipes([runs for runs, _ in of_recipes], dict(zip(names, map(_run_of, opened), strict=True)))
-    comparisons = []
-    for written in _translate_all(names, opened, conditions):
-        case, references = written.lowercase, written.text.references
-        metrics = text_metrics(language=written.language, lowercase=case, references=references, further=further)
-        tests, kept = {}, {}
-        for name, metric in metrics.items():
-            scores = [float(metric.corpus_score(lines, None).score) for lines in written.systems]
-            kept[name] = scores, str(metric.get_signature())
-            tests[name] = ByMetric([kept[name][1]], recipe_scores(_split(scores, sizes)))
-        written.keep(kept)
-        judges = [f"{sizes[0]} and {size} runs" for size in sizes[1:]]
-        searches = [" / ".join(dict.fromkeys(filter(None, each))) or None for each in _split(written.searches, sizes)]
-        comparisons.append(_comparison(written.text, joined, tests, searches, judges=judges))
+        raise DataError(f"{''.join(few[0]) or 'a recipe without a run'}: {what}")
+    tests = partial(recipe_tests, sizes=[len(runs) for runs, _ in of_recipes])
+    return _comparisons(joined, of_recipes, conditions, tests)
+
+
+def _comparisons(
+    names: Sequence[str],
+    groups: Sequence[tuple[Sequence[str], Sequence[AnyRun]]],
+    conditions: Conditions,
+    tests: Callable[..., Mapping[str, ByMetric[Score]]],
+    examples: int | None = None,
+) -> list[Comparison[Score]]:
+    """Returns for each text what tests by all metrics say of systems, or of recipes, which have no examples (None).
+
+    names: of what is compared. groups: of each its runs or files, and what these are called. tests: `paired_tests` or
+    `recipe_tests`, which are given the lines of all runs.
+    """
+    members, sizes = [name for called, _ in groups for name in called], [len(called) for called, _ in groups]
+    if not groups:
+        raise DataError("nothing to compare; name at least two runs or files")
+    further = further_metrics(conditions.metrics)
+    systems = _open_all(members, [each for _, given in groups for each in given], conditions.runs_dir)
+    if examples is None:
+        _check_recipes([called for called, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
+    texts, written, language, lowercase = _translate_all(members, systems, conditions)
+    searches = [dict.fromkeys(each.search for each in group if each.search) for group in split(written, sizes)]
+    comparisons: list[Comparison[Score]] = []
+    for text, lines in zip(texts, zip(*(each.texts for each in written), strict=True), strict=True):
+        references, n_sentences = text.references, len(text.references[0])
+        note(f"{text.name}: testing whether chance explains the differences")
+        found = tests(lines, *references, language=language, lowercase=lowercase, further=further)
+        for row, of_run in enumerate(written):
+            result: dict[str, Any] = {"split": text.name, "sentences": n_sentences}
+            for metric in METRICS:
+                of_runs = [score for of_group in found[metric].scores for score in of_group.scores]
+                result |= {metric.lower(): of_runs[row], f"{metric.lower()}_signature": found[metric].signatures[0]}
+            if of_run.keep:
+                of_run.keep(result, text)
+        differences: list[list[Difference | RecipeDifference]] = [
+            [each.difference for each in found[metric].scores if each.difference] for metric in METRICS
+        ]
+        sentences = None if examples is None else counted(n_sentences, "sentence")
+        judges: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
+        # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
+        # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
+        least_p: float = 2.0 ** (1 - n_sentences) if sentences else 0.0
+        said = [None, *verdicts(names, *differences, judges=judges, least_p=least_p)]
+        single = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
+        compared = []
+        for row, name in enumerate(names):
+            scores = {metric: of.scores[row] for metric, of in found.items()}
+            bleu, chrf = (scores.pop(metric) for metric in METRICS)
+            shown = _examples(text, (lines[0], lines[row]), (single[0], single[row]))[:examples] if single else []
+            compared.append(System(name, bleu, chrf, scores, said[row], shown, " / ".join(searches[row]) or None))
+        signatures = {metric: of.signatures for metric, of in found.items()}
+        judged: Literal["weights", "recipes"] = "recipes" if examples is None else "weights"
+        comparisons.append(Comparison(text.name, n_sentences, judged, signatures, compared))
     return comparisons
 
 
-def _comparison(
-    text: ParallelText,
-    names: Sequence[str],
-    tests: Mapping[str, ByMetric[Score]],
-    searches: Sequence[str | None],
-    *,
-    judges: Sequence[str],
-    least_p: float = 0.0,
-    examples: Sequence[list[Example]] | None = None,
-) -> Comparison[Score]:
-    """Returns what tests by all metrics say of systems; of recipes, which have no examples. judges, least_p: see
-    `verdicts`."""
-    differences: list[list[Difference | RecipeDifference]] = [
-        [each.difference for each in tests[metric].scores if each.difference] for metric in METRICS
-    ]
-    said = [None, *verdicts(names, *differences, judges=judges, least_p=least_p)]
-    systems = []
-    for row, name in enumerate(names):
-        scores = {metric: found.scores[row] for metric, found in tests.items()}
-        bleu, chrf = (scores.pop(metric) for metric in METRICS)
-        shown = examples[row] if examples else []
-        systems.append(System(name, bleu, chrf, scores, said[row], shown, searches[row]))
-    signatures = {metric: found.signatures for metric, found in tests.items()}
-    judged: Literal["weights", "recipes"] = "recipes" if examples is None else "weights"
-    return Comparison(text.name, len(text.references[0]), judged, signatures, systems)
-
-
 def _examples(
-    text: ParallelText, systems: Sequence[Sequence[str]], single: Sequence[Sequence[float]], index: int
+    text: ParallelText, systems: tuple[Sequence[str], Sequence[str]], chrf: tuple[Sequence[float], Sequence[float]]
 ) -> list[Example]:
-    """Returns the sentences whose chrF differs between the first system and number `index`, largest difference first.
+    """Returns the sentences whose chrF differs between two systems, the largest difference first.
 
-    single: the chrF of each sentence of each system.
+    chrf: that of each sentence of each system.
     """
-    before, after = single[0], single[index]
-    rows = [row for row in range(len(before)) if before[row] != after[row]]
-    rows.sort(key=lambda row: -abs(after[row] - before[row]))
-    return [
-        Example(
-            row + 1,
-            text.sources[row] if text.sources else None,
-            text.references[0][row],
-            (systems[0][row], systems[index][row]),
-            (before[row], after[row]),
-        )
-        for row in rows
+    pairs = enumerate(zip(zip(*systems, strict=True), zip(*chrf, strict=True), strict=True))
+    found = [
+        Example(row + 1, text.sources[row] if text.sources else None, text.references[0][row], *pair)
+        for row, pair in pairs
+        if len({*pair[1]}) > 1
     ]
+    return sorted(found, key=lambda each: -abs(each.chrf[1] - each.chrf[0]))
 
 
 def _named(systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun]) -> tuple[list[str], list[AnyRun]]:
@@ -295,18 +253,14 @@ def _named(systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun]) -> tuple[l
     return [str(each.folder if isinstance(each, Run) else each) for each in runs], given
 
 
-def _split(values: Sequence[Item], sizes: Sequence[int]) -> list[list[Item]]:
-    """Returns the values of each recipe. For example, a, b, c of sizes 2 and 1 are [a, b] and [c]."""
-    left = iter(values)
-    return [[*islice(left, size)] for size in sizes]
-
-
 def _run_of(system: Opened) -> Run | None:
     return system.run if isinstance(system, Translator) else system if isinstance(system, Run) else None
 
 
-def _translate_all(names: Sequence[str], systems: Sequence[Opened], conditions: Conditions) -> list[Outputs]:
-    """Returns for each text what the systems of these names write: one line for each line of the text.
+def _translate_all(
+    names: Sequence[str], systems: Sequence[Opened], conditions: Conditions
+) -> tuple[list[ParallelText], list[Written], str, bool]:
+    """Returns texts, what the systems of these names write for them, its language, and whether case is ignored.
 
     systems: runs, each with its own decoding settings, or files of translations. Raises CheckpointError or DataError.
     """
@@ -335,15 +289,12 @@ def _translate_all(names: Sequence[str], systems: Sequence[Opened], conditions: 
         raise DataError(f"files hold the translations of one text, but there are {among}; choose one with --split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
     of = {number: _write(systems[number], texts, conditions) for number in files_first}  # what is wrong is told soon
-    written, by = zip(*(of[number] for number in range(len(systems))), strict=True)
+    written = [of[number] for number in range(len(systems))]
     language = conditions.language or next((run.config.data.into for _, run in runs), "en")
     for name, of_system in zip(names, written, strict=True):
-        for each, lines in zip(texts, of_system, strict=True):
+        for each, lines in zip(texts, of_system.texts, strict=True):
             warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
-    return [
-        Outputs(text, lines, by, language, conditions.lowercase or bool(lowered))
-        for text, lines in zip(texts, zip(*written, strict=True), strict=True)
-    ]
+    return texts, written, language, conditions.lowercase or bool(lowered)
 
 
 def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run | None]) -> None:
@@ -372,12 +323,13 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
                 log.warning("%s differs within a recipe: %s; so their spread is not of chance alone", key, each)
 
 
-def _open_all(systems: Sequence[AnyRun], runs_dir: Path) -> list[Opened]:
+def _open_all(names: Sequence[str], systems: Sequence[AnyRun], runs_dir: Path) -> list[Opened]:
     """Returns runs, and the paths of files. Raises DataError for what is named twice, by one name or by two."""
     named = [each for each in systems if isinstance(each, str | Path)]
     places = [(runs_dir / each if (runs_dir / each).is_dir() else Path(each)).resolve() for each in named]
-    if twice := next((each for each, place in zip(named, places, strict=True) if places.count(place) > 1), None):
-        raise DataError(f"{twice}: named twice; name different runs or files")
+    twice = [str(each) for each, place in zip(named, places, strict=True) if places.count(place) > 1]
+    if twice := twice or [name for name in names if names.count(name) > 1]:
+        raise DataError(f"{twice[0]}: named twice; name different runs or files")
     return [_open(each, runs_dir) for each in systems]
 
 
@@ -400,12 +352,10 @@ def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
 
     A warning names a run whose own dataset has other text under the same name: it may have learned from what judges it.
     """
-    if references := conditions.reference_files:
+    if conditions.sources or conditions.reference_files:
         if runs and not conditions.sources:
             raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")
-        return [read_text(Path(conditions.sources) if conditions.sources else None, *references)]
-    if conditions.sources:
-        raise DataError(f"{conditions.sources}: sentences to translate need their references; name their file, too")
+        return [read_text(Path(conditions.sources) if conditions.sources else None, *conditions.reference_files)]
     if not runs:
         raise DataError("files of translations need a reference: name it with --reference")
     texts = read_splits(runs[0].config.data, as_list(conditions.splits), conditions.data_dir)
@@ -418,17 +368,15 @@ def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
     return texts
 
 
-def _write(
-    system: Opened, texts: Sequence[ParallelText], conditions: Conditions
-) -> tuple[list[list[str]], Written | None]:
-    """Returns the lines that a system has for each text, and how it wrote them; None for a file."""
+def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions) -> Written:
+    """Returns the lines that a system has for each text, and how it wrote them."""
     if isinstance(system, Path):
         lines, n_references = list(read_lines(system)), len(texts[0].references[0])
         if len(lines) != n_references:
             where = next(iter(conditions.reference_files), texts[0].name)
             found = f"{system} has {counted(len(lines), 'line')}, {where} has {n_references}"
             raise DataError(f"{found}; line n must translate line n")
-        return [lines], None
+        return Written([lines])
     translator = Translator.of(system, conditions.device).with_options(on_error="truncate", **_beam(conditions))
     written = []
     for text in texts:
@@ -437,8 +385,7 @@ def _write(
             log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, counted(n_long, "sentence"))
         written.append([each.text for each in translations])
     given = [conditions.sources, *conditions.reference_files] if conditions.sources else []
-    how = {**what_translates(translator), "files": [*map(str, given)] or None}
-    return written, Written(translator.run, translator.settings.in_words, how, translator.engine.device)
+    return Written(written, translator.settings.in_words, keeper(translator, given))
 
 
 def _beam(conditions: Conditions) -> dict[str, Any]:

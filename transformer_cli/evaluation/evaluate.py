@@ -5,7 +5,7 @@ References are scored as they were written: they never pass through the vocabula
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,6 +110,10 @@ class ParallelText:
     """one or several, each with a line for each sentence"""
 
 
+Keeper = Callable[[Mapping[str, Any], ParallelText], None]
+"""Keeps a result on a text."""
+
+
 @checked
 def evaluate(
     run: AnyRun | None = None,
@@ -148,13 +152,14 @@ def evaluate(
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
-    say_other_code(translator)
-    found = []
+    if not isinstance(translator.engine, CTranslate2Engine):
+        for each, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
+            say_other_losses(model, each.folder / "checkpoints" / name)
+    found, keep = [], keeper(translator, files or ())
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
         if is_kept:
-            how = {**what_translates(translator), "files": [str(path) for path in files] if files else None}
-            keep(opened, {**how, **asdict(found[-1].result)}, text, translator.engine.device)
+            keep(asdict(found[-1].result), text)
     return found
 
 
@@ -173,28 +178,26 @@ def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> f
     return float(metric.corpus_score(texts, [dataset.text("valid", "target")]).score)
 
 
-def say_other_code(translator: Translator) -> None:
-    """Warn of each run whose model computes something else than when it was saved. An exported one is not asked."""
-    if not isinstance(translator.engine, CTranslate2Engine):
-        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
-            say_other_losses(model, run.folder / "checkpoints" / name)
+def keeper(translator: Translator, files: Iterable[str | Path] = ()) -> Keeper:
+    """Returns what appends a result, and what led to it, to the run's evaluations.jsonl. files: which were translated.
 
-
-def what_translates(translator: Translator) -> dict[str, Any]:
-    """Returns what led to translations, as evaluations.jsonl has it."""
-    return {
+    It does not hold the models.
+    """
+    run, device = translator.run, translator.engine.device
+    how = {
         "checkpoint": translator.checkpoints[0],
         "others": [str(each.folder) for each in translator.runs[1:]],
         "decoding": translator.settings.model_dump(mode="json", include=set(DecodingConfig.model_fields)),
         "precision": translator.engine.precision(translator.settings),
+        "files": [*map(str, files)] or None,
     }
 
+    def keep(result: Mapping[str, Any], text: ParallelText) -> None:
+        names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
+        sums = dict(zip(names, map(text_sum, (text.sources, *text.references)), strict=True))
+        append_result(run.folder, {**how, **result}, device=device, lanes=run.config.training.lanes, sums=sums)
 
-def keep(run: Run, result: Mapping[str, Any], text: ParallelText, device: str) -> None:
-    """Append a result, and what led to it, to the run's evaluations.jsonl. device: on which was translated."""
-    names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
-    sums = dict(zip(names, map(text_sum, (text.sources, *text.references)), strict=True))
-    append_result(run.folder, result, device=device, lanes=run.config.training.lanes, sums=sums)
+    return keep
 
 
 def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
@@ -247,9 +250,7 @@ def judge(
     result = Result(
         split=text.name,
         sentences=len(scored),
-        tokens=losses.tokens,
-        loss=losses.loss,
-        loss_batch_mean=losses.loss_batch_mean,
+        **vars(losses),
         ppl=losses.ppl,
         bleu=bleu.score,
         bleu_interval=bleu.interval,
@@ -298,6 +299,8 @@ def read_text(source: Path | None, *references: Path) -> ParallelText:
     """
     first, *others = (source, *references) if source else references
     lines, *more = (list(read_lines(path)) for path in (first, *others))
+    if source and not references:
+        raise DataError(f"{source}: sentences to translate need their references; name their file, too")
     if not lines:
         raise DataError(f"{first}: empty; name a file with one sentence per line")
     for path, each in zip(others, more, strict=True):

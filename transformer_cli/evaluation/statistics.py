@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import mean, stdev, variance
 from typing import Generic, TypeVar
 
@@ -51,6 +52,11 @@ class PairedScore:
     difference: Difference | None
     """None for the first system"""
 
+    @property
+    def scores(self) -> list[float]:
+        """The score, as a recipe has several."""
+        return [self.score]
+
 
 @dataclass(frozen=True)
 class RecipeDifference:
@@ -75,6 +81,7 @@ class RecipeScore:
     """None for the first recipe"""
 
 
+Item = TypeVar("Item")
 Score = TypeVar("Score", PairedScore, RecipeScore)
 
 
@@ -127,13 +134,33 @@ def paired_tests(
     return found
 
 
-def recipe_scores(recipes: Sequence[list[float]]) -> list[RecipeScore]:
-    """Compare the first recipe with each other one. recipes: for each the scores of at least two runs."""
-    differences = (None, *(welch(scores, recipes[0]) for scores in recipes[1:]))
-    return [
-        RecipeScore(scores, mean(scores), stdev(scores), difference)
-        for scores, difference in zip(recipes, differences, strict=True)
-    ]
+def recipe_tests(
+    systems: Sequence[Sequence[str]],
+    *references: Sequence[str],
+    sizes: Sequence[int],
+    language: str,
+    lowercase: bool,
+    further: Sequence[str] = (),
+) -> dict[str, ByMetric[RecipeScore]]:
+    """Compare the first recipe's runs with each other's. Returns what is found by each metric.
+
+    systems: for each run of each recipe its lines. sizes: how many runs each has, at least two. Other arguments are as
+    in `paired_tests`.
+    """
+    found = {}
+    metrics = text_metrics(language=language, lowercase=lowercase, references=references, further=further)
+    for name, metric in metrics.items():
+        scores = split([float(metric.corpus_score(lines, None).score) for lines in systems], sizes)
+        differences = (None, *(welch(each, scores[0]) for each in scores[1:]))
+        means = [RecipeScore(each, mean(each), stdev(each), of) for each, of in zip(scores, differences, strict=True)]
+        found[name] = ByMetric([str(metric.get_signature())], means)
+    return found
+
+
+def split(values: Sequence[Item], sizes: Sequence[int]) -> list[list[Item]]:
+    """Returns the values of each recipe. For example, a, b, c of sizes 2 and 1 are [a, b] and [c]."""
+    left = iter(values)
+    return [[*islice(left, size)] for size in sizes]
 
 
 def welch(scores: Sequence[float], others: Sequence[float]) -> RecipeDifference:
@@ -182,31 +209,28 @@ def verdicts(
     """
     of_systems = list(zip(*differences, strict=True))
     p_values = [None if each.p is None else max(each.p, least_p) for found in of_systems for each in found]
-    all_sure = significant(p_values)
-    first, said = names[0], []
-    for row, (name, found, judge) in enumerate(zip(names[1:], of_systems, judges, strict=True)):
-        own = slice(row * len(METRICS), (row + 1) * len(METRICS))  # where the system's differences stand among all
-        chances = ["no p-value" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}" for p in p_values[own]]
-        shown = [f"{metric} ({chance})" for metric, chance in zip(METRICS, chances, strict=True)]
-        facts = list(zip(all_sure[own], [each.points for each in found], shown, strict=True))
-        won = [
-            ((name, first) if points > 0 else (first, name), f"{abs(points):.2f} {by}")
-            for is_sure, points, by in facts
-            if is_sure
-        ]
-        if not any(points for _, points, _ in facts):
+    first, facts, said = names[0], iter(zip(p_values, significant(p_values), strict=True)), []
+    for name, found, judge in zip(names[1:], of_systems, judges, strict=True):
+        won, unsure = list[tuple[str, str]](), list[tuple[float, str]]()
+        for metric, each in zip(METRICS, found, strict=True):
+            p, is_sure = next(facts)
+            by = f"{metric} ({'no p-value' if p is None else 'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})"
+            if is_sure:
+                won.append((name if each.points > 0 else first, f"{abs(each.points):.2f} {by}"))
+            else:
+                unsure.append((each.points, by))
+        if not any(each.points for each in found):
             said.append(f"{name} and {first} have equal scores: {judge} show no difference at all")
         elif not won:
-            unsure = ", ".join(f"{points:+.2f} {by}" for _, points, by in facts)
-            said.append(f"{judge} cannot tell {name} and {first} apart: {unsure}")
-        elif len({winner for winner, _ in won}) > 1:
-            (winner, _), by = won[0]
-            others = ", ".join(f"{other} by {by}" for (other, _), by in won[1:])
-            said.append(f"the scores disagree: {winner} is better by {by}, {others}")
+            points = ", ".join(f"{points:+.2f} {by}" for points, by in unsure)
+            said.append(f"{judge} cannot tell {name} and {first} apart: {points}")
+        elif len(dict(won)) > 1:
+            (winner, by), *others = won
+            said.append(f"the scores disagree: {winner} is better by {by}, {', '.join(map(' by '.join, others))}")
         else:
-            (winner, loser), _ = won[0]
-            unknown = [f"; {judge} cannot tell them apart by {by}" for is_sure, _, by in facts if not is_sure]
-            said.append(f"{winner} is better than {loser} by {' and '.join(by for _, by in won)}{''.join(unknown)}")
+            (winner,), loser = dict(won), first if won[0][0] == name else name
+            unknown = "".join(f"; {judge} cannot tell them apart by {by}" for _, by in unsure)
+            said.append(f"{winner} is better than {loser} by {' and '.join(by for _, by in won)}{unknown}")
     return said
 
 

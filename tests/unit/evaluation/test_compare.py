@@ -20,6 +20,7 @@ from transformer_cli.evaluation.metrics import bleu_of_text
 from transformer_cli.evaluation.statistics import PairedScore, welch
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
+from transformer_cli.translator import AnyRun
 
 
 @pytest.fixture(autouse=True)
@@ -232,6 +233,8 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
             replace(conditions, references=[Path(short)]),
             "a run needs sentences to translate; name their ",
         ),
+        ([], conditions, "^nothing to compare; name at least two runs or files"),
+        ([tiny, tiny], conditions, "^.*tiny: named twice; name different runs or files"),
         ([empty, short], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
         (["tiny", str(tiny.folder)], conditions, "^tiny: named twice; name different runs or files"),
         ([empty, short], replace(conditions, beam_size=3), "beam.size is about runs, and all of these are files"),
@@ -239,11 +242,14 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
     ):
         with pytest.raises((CheckpointError, DataError), match=message):
             compare(names, wrong_terms)
-    for recipes, message in (
+    wrong_recipes: list[tuple[list[list[AnyRun]], str]] = [
         ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
+        ([["a", "b"], []], "^a recipe without a run: one run has no spread; name at least two runs of each recipe"),
+        ([[tiny, tiny], ["a", "b"]], "^.*tiny: named twice; name different runs or files"),
         ([["a", "b"], ["c", "a"]], "^a: named twice; name different runs or files"),
         ([["a", "b"], ["c", "./a"]], "^a: named twice; name different runs or files"),
-    ):
+    ]
+    for recipes, message in wrong_recipes:
         with pytest.raises(DataError, match=message):
             compare_recipes(recipes)
 
