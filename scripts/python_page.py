@@ -57,7 +57,7 @@ def _about(name: str) -> str:
 def _call(name: str, function: Any) -> str:
     """Returns how a function is called, on lines that fit."""
     parameters = inspect.signature(function).parameters.values()
-    said = [_parameter(each) for each in parameters if each.name != "self"]
+    said = [_parameter(each) for each in parameters if each.name not in ("self", "cls")]
     keyword = next((row for row, each in enumerate(parameters) if each.kind is each.KEYWORD_ONLY), None)
     if keyword is not None and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
         said.insert(keyword - (len(parameters) - len(said)), "*")
@@ -92,7 +92,7 @@ def _members(public: type) -> Iterator[str]:
             lines.append((f"`{node.target.id}`", says))
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             member = inspect.getattr_static(public, node.name)
-            function = member.__func__ if isinstance(member, staticmethod) else member
+            function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
             is_call = not isinstance(member, property)
             lines.append((f"`{_call(node.name, function) if is_call else node.name}`", ast.get_docstring(node) or ""))
     for name, says in lines:

@@ -64,8 +64,9 @@ def test_evaluate_takes_named_splits_once_and_keeps_what_was_written(
     assert code == 0
     assert [row.split()[:2] for row in out.split("\n")[1:3]] == [["test", "30"], ["valid", "40"]]
     command = ("translate", *search, "--json", "--input")
-    written = [tfm(*command, corpus / f"{split}.de", cwd=project)[1] for split in splits[1:4:2]]
-    found = [json.loads(line) for line in "".join(written).splitlines()]
+    answers = [tfm(*command, corpus / f"{split}.de", cwd=project) for split in splits[1:4:2]]
+    assert [code for code, _, _ in answers] == [0, 0], answers
+    found = [json.loads(line) for _, out, _ in answers for line in out.splitlines()]
     assert texts.read_text(encoding="utf-8") == "".join(f"{each['translation']}\n" for each in found)
     assert tokens.read_text(encoding="utf-8") == "".join(f"{' '.join(each['tokens'])}\n" for each in found)
     assert "<unk>" in tokens.read_text(encoding="utf-8")

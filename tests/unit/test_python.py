@@ -102,8 +102,9 @@ def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, transl
     named: Any = ("tiny", str(here), here, tiny, translator)
     found = [evaluate(each, splits="test", is_kept=False, **folders)[0].result.bleu for each in named]
     assert len(set(found)) == 1
-    (comparison,) = compare(dict(zip("abcde", named, strict=True)), Conditions("test", device="cpu", **folders))
-    assert [(each.name, each.bleu.score) for each in comparison.systems] == [*zip("abcde", found, strict=True)]
+    systems = {"name": "tiny", "run": tiny, "open": translator}
+    (comparison,) = compare(systems, Conditions("test", device="cpu", **folders), examples=0)
+    assert [(each.name, each.bleu.score) for each in comparison.systems] == [(name, found[0]) for name in systems]
     for each in (here, tiny, translator):
         assert inspect_sentence(each, SENTENCE).translation == translator.translate([SENTENCE])[0]
         assert [score.tokens for score in score_pairs(each, [(SENTENCE, "the old dog")])] == [4]

@@ -146,18 +146,6 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
         for each in results
         if each.terms
     ]
-    return write_table(columns, form, "\n".join([*notes, "", _signatures(results)]))
-
-
-def _signatures(results: Sequence["Result"]) -> str:
-    """Returns the signatures of the scores, with the names of the splits if not all have the same ones."""
-    from transformer_cli.evaluation.metrics import FURTHER_METRICS
-
-    of_splits: dict[str, list[str]] = {}
-    for each in results:
-        signatures = [f"BLEU {each.bleu_signature}", f"chrF {each.chrf_signature}"]
-        signatures += [f"{FURTHER_METRICS[name]} {found.signature}" for name, found in each.further.items()]
-        of_splits.setdefault("\n".join(signatures), []).append(each.split)
-    if len(of_splits) == 1:
-        return next(iter(of_splits))
-    return "\n\n".join(f"{', '.join(dict.fromkeys(splits))}:\n{text}" for text, splits in of_splits.items())
+    signatures = [f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}" for each in results]
+    signatures += [f"{FURTHER_METRICS[name]} {of.signature}" for each in results for name, of in each.further.items()]
+    return write_table(columns, form, "\n".join([*notes, "", *dict.fromkeys(signatures)]))

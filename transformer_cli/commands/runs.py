@@ -85,9 +85,9 @@ def _column(head: str, runs: Sequence["ListedRun"]) -> Column:
     Raises BadParameter for what is neither.
     """
     dates = [run.saved or run.begun for run in runs]
-    evaluations = [run.evaluation for run in runs]
+    evaluations, newest = [run.evaluation for run in runs], [run.name for run in runs if run.newest]
     known = {
-        "run": Column("run", [f"{run.name}{' *' if run.newest else ''}" for run in runs]),
+        "run": Column("run", [run.name for run in runs], lambda name: f"{name}{' *' * (name in newest)}"),
         "saved": Column("saved", dates, lambda date: f"{datetime.fromisoformat(date).astimezone():%Y-%m-%d}"),
         "corpus": Column("corpus", [f"{run.corpus} {run.source}→{run.target}" if run.corpus else None for run in runs]),
         "params": Column("params", [run.parameters for run in runs], _count),

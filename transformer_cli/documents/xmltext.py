@@ -9,7 +9,8 @@ from xml.parsers import expat
 from transformer_cli.errors import DataError
 
 READ = 1 << 13  # bytes that expat is given at a time
-MOST_TAGS = 3_000_000  # of a document, each of which takes memory
+MOST_TAGS = 1_500_000  # of a document, with the texts between them, each of which takes memory
+DEEPEST = 200  # elements inside each other
 _LATER = re.compile("&(quot|apos|#39|#34);")
 
 
@@ -59,7 +60,7 @@ def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
     parser.DefaultHandler = lambda _: add("other")
     parser.XmlDeclHandler = declared
     parser.StartDoctypeDeclHandler = refuse
-    content, last, n_tags = source.encode(), 0, 0
+    content, last, n_tags, depth = source.encode(), 0, 0, 0
     raws, texts = list[str](), list[str]()  # of text that goes on
     for place in range(0, len(content) + READ, READ):
         try:
@@ -68,11 +69,14 @@ def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
             raise DataError(f"not whole XML: line {error.lineno}: {expat.ErrorString(error.code)}") from None
         n_tags += len(found)
         if n_tags > MOST_TAGS:
-            raise DataError(f"XML with more than {MOST_TAGS:,} tags; translate its parts")
+            raise DataError(f"XML with more than {MOST_TAGS:,} tags and texts; translate its parts")
         ends = [*(each[0] for each in found[1:]), len(content)]
         n_whole = len(found) if place >= len(content) else len(found) - 1  # where the last one ends is not known yet
         for (start, kind, name, text, attributes), end in zip(found[:n_whole], ends, strict=False):
             raw = content[max(start, last) : end].decode()
+            depth += {"start": 1, "end": -1}.get(kind, 0)
+            if depth > DEEPEST:
+                raise DataError(f"XML with more than {DEEPEST} elements inside each other")
             last = max(end, last)
             if kind == "text":
                 raws.append(raw)

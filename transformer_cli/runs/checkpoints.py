@@ -10,9 +10,13 @@ with `training.average: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
     model.safetensors average.json witnesses.json SHA256SUMS
+with `training.watch` likewise
+checkpoints/validation-0000/        the weights with which training began
+checkpoints/average-0004540/        their mean with those that were taught
 
-`best` names the checkpoint of the best validation: of one step, or that of averaged weights. The one owner of
-safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.
+`best` names the checkpoint of the best validation: of one step, or that of averaged weights, which it names in any case
+where text is watched. The one owner of safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a
+step or a validation is computed.
 """
 
 import json

@@ -2,11 +2,12 @@
 
 runs/multi30k/
     run.json                        an id, the settings that training began with, what cut the text, and the provenance
-    SHA256SUMS                      the sums of run.json and of the codecs' files
+    SHA256SUMS                      the sums of run.json, of the codecs' files and of the text that training keeps
     config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen;
                                     training rewrites it, and so may a user
     source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's (of subwords:
     source.subwords.model target.subwords.model)
+    watch.source.txt along.target.txt … the text that training.watch and training.along named when the run was begun
     history.jsonl curves.png        one line per validation; the same as a picture
     tensorboard/                    the same as an event file, if the config says so
     evaluations.jsonl               what `tfm evaluate` found, one line per split and call (see provenance.py)

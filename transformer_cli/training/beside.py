@@ -18,6 +18,7 @@ from transformer_cli.evaluation.evaluate import ParallelText, judge
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import load_average, validations_so_far
+from transformer_cli.system.checked import read_sums, write_sums
 from transformer_cli.system.files import write_text
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES
@@ -59,10 +60,11 @@ def _pairs(kind: str, names: Sequence[str], config: Config, dataset: Dataset, ru
 
 
 def keep_beside(run: Run, beside: Mapping[str, Sequence[Pair]]) -> None:
-    """Write what `read_beside` returned into a run's folder."""
+    """Write what `read_beside` returned into a run's folder, with its sums."""
     for kind, pairs in beside.items():
         for side, lines in zip(SIDES, zip(*pairs, strict=True), strict=True):
             write_text(run.folder / f"{kind}.{side}.txt", "".join(f"{line}\n" for line in lines))
+    write_sums(run.folder, [*read_sums(run.folder), *(f"{kind}.{side}.txt" for kind in beside for side in SIDES)])
 
 
 def kept_text(run: Run, kind: str) -> tuple[list[str], list[str]]:
@@ -95,7 +97,7 @@ def as_table(run: Run, *, data_dir: Path = Path("data"), runs_dir: Path = Path("
     texts = [[dataset.text("valid", side) for side in SIDES], kept_text(run, "watch")]
     bleu = []
     for place in (find_run(run.config.training.initialize_from, runs_dir), run.folder):
-        translator = Translator(Run.open(place), run.config.training.device)
+        translator = Translator(Run.open(place), run.config.training.device).with_options(**dict(run.config.decoding))
         some = (ParallelText("", source[:JUDGED], [target[:JUDGED]]) for source, target in texts)
         bleu.append([f"{judge(translator, text).result.bleu:.2f}" for text in some])
     rows: list[tuple[str, ...]] = [

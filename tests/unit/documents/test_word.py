@@ -166,8 +166,10 @@ TYPED = types({"d": "document.main"})
         (archive({"[Content_Types].xml": TYPED, "d": '<?xml version="1.0" encoding="x-1"?><a/>'}), "XML in x-1; save"),
         (archive({"[Content_Types].xml": TYPED, "d": b"<a>\xff</a>"}), "byte 4 is not UTF-8"),
         (archive({"[Content_Types].xml": TYPED, "d": bytes(1 << 26) + b"a"}), "d: more than 64 MiB"),
+        (archive({"[Content_Types].xml": TYPED, "d": "<a>" * 300 + "</a>" * 300}), "more than 200 elements inside"),
+        (archive({"[Content_Types].xml": TYPED, "d": f"<a>{'<b/>' * 800_000}</a>"}), "more than 1,500,000 tags"),
     ],
-    ids=range(9),
+    ids=range(11),
 )  # fmt: skip
 def test_word_what_is_no_document_is_refused_in_one_line(content: bytes, said: str) -> None:
     with pytest.raises(DataError, match=said) as error:

@@ -10,7 +10,7 @@ import torch
 
 from kinds import Tfm, TrainTiny
 from transformer_cli.config.load import load_config
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.runs.checkpoints import START, load_named_best, load_validated
 from transformer_cli.runs.prepare import inherited
@@ -99,6 +99,9 @@ def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_t
     ]
     one, other = (load_named_best(run, torch.device("cpu"))[1].state_dict() for run in (straight, resumed))
     assert all(torch.equal(value, other[name]) for name, value in one.items())
+    (resumed.folder / "along.source.txt").write_text("", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"along\.source\.txt"):
+        train_tiny(runs, *TAUGHT, *beside)
 
 
 def test_sentences_that_go_along_are_translated_by_the_start(train_tiny: TrainTiny, runs: Path, tmp_path: Path) -> None:
