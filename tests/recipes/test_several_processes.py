@@ -144,7 +144,8 @@ def test_two_processes_accumulate_average_and_read_vectors_as_one(
         for each in (folder / "runs/tiny", alone.folder)
     ]
     assert [each.pop("epochs") for each in averages] == [[1, 2], [1, 2]]
-    assert averages[0] == pytest.approx(averages[1], rel=1e-5)
+    one, other = ({key: value for key, value in each.items() if value is not None} for each in averages)
+    assert one == pytest.approx(other, rel=1e-5)
     state = load_file(alone.checkpoint("last") / "state.safetensors")
     assert int(state["frozen_rows.target_embedding.tokens.weight"].sum()) == 2
 
