@@ -38,7 +38,8 @@ def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
 
 def outcome(run: Run) -> dict[str, Any]:
     """All that a run leaves, but its times, and the sums of files that have them."""
-    history = [{key: value for key, value in entry.items() if not is_of_time(key)} for entry in run.history()]
+    lines = [entry.items() for entry in run.history()]
+    history = [{key: value for key, value in line if value is not None and not is_of_time(key)} for line in lines]
     files = [file for file in sorted(run.folder.glob("checkpoints/*/*")) if file.name != "SHA256SUMS"]
     sum_of_history = rb'"history": "\w+"'
     saved = {f"{file.parent.name}/{file.name}": re.sub(sum_of_history, b"", file.read_bytes()) for file in files}

@@ -12,12 +12,12 @@ import torture
 
 
 def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Path) -> None:
-    tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=8, seed=2, in_full=False)
+    tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2, in_full=False)
     for table in tables.values():
         assert table.missed == []
         tried = {kind: sum(n for (each, _), n in table.counts.items() if each == kind) for kind in hostile.KINDS}
         assert min(tried.values()) > 0, tried
-        assert sum(n for (_, outcome), n in table.counts.items() if outcome == "refused") > 4
+        assert sum(n for (_, outcome), n in table.counts.items() if outcome == "refused") > 10
         assert all(line.count("\n") == 0 and ";" in line for line in table.said)
 
 

@@ -19,7 +19,13 @@ SETTINGS = ("model.max_length=9", "training.batch_size=65", "model.dropout=0.0",
 # 13 sentences four times; then 13 and one, of which one process has two parts and the other one. The first alone reads
 # the vectors.
 ACCUMULATED = (
-    *(*SETTINGS, "training.batch_size=13", "training.accumulate=4"),
+    *(
+        "model.max_length=9",
+        "model.dropout=0.0",
+        "training.eps=1e-2",
+        "training.batch_size=13",
+        "training.accumulate=4",
+    ),
     *("training.epochs=2", "training.average=2", "model.vectors.freeze=true"),
 )
 # Each process cuts the text anew, and all cut it alike.
@@ -138,7 +144,8 @@ def test_two_processes_accumulate_average_and_read_vectors_as_one(
         for each in (folder / "runs/tiny", alone.folder)
     ]
     assert [each.pop("epochs") for each in averages] == [[1, 2], [1, 2]]
-    assert averages[0] == pytest.approx(averages[1], rel=1e-5)
+    one, other = ({key: value for key, value in each.items() if value is not None} for each in averages)
+    assert one == pytest.approx(other, rel=1e-5)
     state = load_file(alone.checkpoint("last") / "state.safetensors")
     assert int(state["frozen_rows.target_embedding.tokens.weight"].sum()) == 2
 

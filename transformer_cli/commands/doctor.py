@@ -39,8 +39,8 @@ def doctor() -> None:
         from transformer_cli.compute.devices import choose_device, choose_precision, describe, fast_at_bfloat16
 
         device = choose_device("auto")
-    except ModuleNotFoundError:
-        _say("device", "torch is not installed: exported models alone can be used")
+    except (ImportError, OSError) as error:  # it is not installed, or damaged
+        _say("device", f"no torch ({' '.join(str(error).split())}): exported models alone can be used")
         return
     fast = fast_at_bfloat16(device)
     _say("device", describe(device))

@@ -48,7 +48,7 @@ class _Run:
     """its properties, as far as they are seen"""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Item:
     """A text, or what else stands in a paragraph and is kept."""
 

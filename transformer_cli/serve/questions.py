@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
@@ -15,7 +16,7 @@ from urllib.parse import parse_qs
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -95,6 +96,14 @@ class DirectedQuestion(Question):
         description="Words and phrases, and their translations: see docs/translate.md.",
         examples=[{"Hund": "hound"}],
     )
+
+    @field_validator("glossary", mode="before")
+    @classmethod
+    def _of_a_form(cls, value: object) -> object:
+        """A form has no objects, so its field is JSON."""
+        with suppress(ValueError, RecursionError):  # what is no JSON is no object either, which is said
+            return json.loads(value) if isinstance(value, str) else value
+        return value
 
 
 class TranslateQuestion(DirectedQuestion, DetectQuestion):

@@ -61,7 +61,8 @@ def bar(
     notebook the bar is a widget where ipywidgets is installed, and else a line of text, drawn once a second.
     is_silent: there is nothing, and neither where there is only one thing to do.
     """
-    is_notebook = "ipykernel" in sys.modules
+    ipython = sys.modules.get("IPython")
+    is_notebook = ipython is not None and hasattr(ipython.get_ipython(), "kernel")
     is_widget = is_notebook and find_spec("ipywidgets") is not None
     make = import_module("tqdm.notebook" if is_widget else "tqdm").tqdm
     is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain())

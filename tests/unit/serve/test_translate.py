@@ -1,5 +1,6 @@
 """`POST /translate` and `GET /languages`, as LibreTranslate's clients use them."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -199,6 +200,17 @@ def test_codes_of_languages_are_read_as_clients_send_them(served: Running, sourc
         answer.body["translatedText"]
         == served.post("/translate", q=LINES[0], source="de", target="en").body["translatedText"]
     )
+
+
+def test_a_form_has_its_glossary_as_json(served: Running) -> None:
+    asked = {"q": "Der Hund läuft.", "source": "de", "target": "en"}
+    glossary = {"Hund": "Zyx"}
+    in_json = served.post("/translate", **asked, glossary=glossary).body
+    assert served.post_form("/translate", **asked, glossary=json.dumps(glossary)).body == in_json
+    assert "Zyx" in in_json["translatedText"]
+    for wrong in ("Hund", "[1]", "[" * 10_000, '{"a": 1}'):
+        answer = served.post_form("/translate", **asked, glossary=wrong)
+        assert (answer.status, answer.body["error"].partition(": ")[2][:18]) == (400, "glossary parameter")
 
 
 IN_PARTS = b'--b\r\nContent-Disposition: form-data; name="q"%s\r\n\r\nHund\r\n'
