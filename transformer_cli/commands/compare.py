@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example
-    from transformer_cli.evaluation.statistics import PairedScore, RecipeScore
 
 CAUTION = """\
 This judges these translations: two sets of weights, not two recipes. The same
@@ -67,7 +66,7 @@ def compare(
     from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
 
     conditions = Conditions(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
-    found: Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]
+    found: Sequence[Comparison[Any]]
     if are_single:
         single = {label: runs[0] for label, runs in recipes.items()}
         found = compare(single, conditions, examples=options.EXAMPLES if examples is None else examples)
@@ -94,9 +93,7 @@ def _runs_of(argument: str) -> tuple[str, list[str]]:
     return label or names, [name for part in parts for name in options.matching(part)]
 
 
-def comparisons_as_table(
-    comparisons: "Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]", form: Form = "text"
-) -> str:
+def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = "text") -> str:
     """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most.
 
     Of recipes, it has the mean scores with the spread of their runs. As text, each metric has a table of its own; in
@@ -114,7 +111,14 @@ def comparisons_as_table(
         title = f"{comparison.split}: {counted(comparison.sentences, 'sentence')}"
         title += "" if differs else "".join(f", {each}" for each in dict.fromkeys(filter(None, searches)))
         signed = "\n".join(f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found)
-        said = _verdicts(system.verdict for system in systems)
+        verdicts = [each.verdict for each in systems if each.verdict]
+        if len(verdicts) > 1:
+            tests = 2 * len(verdicts)  # by BLEU and by chrF
+            verdicts.append(
+                f"({tests} differences share the level of 0.05, by Holm: the smallest p must be below 0.05 / {tests}, "
+                f"the next one below 0.05 / {tests - 1}, …)"
+            )
+        said = "\n".join(verdicts)
         if form == "text":
             parts += [title, *(write_table([Column(metric, names), *each, *search]) for metric, each in tables.items())]
             parts += [signed, *(_example(one, names[0], each.name) for each in systems for one in each.examples), said]
@@ -127,15 +131,15 @@ def comparisons_as_table(
     return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].judges]]))
 
 
-def _columns(comparison: "Comparison[PairedScore] | Comparison[RecipeScore]", metric: str) -> list[Column]:
+def _columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
     """Returns what was found by a metric: scores, differences from the first system, and whether they may be chance."""
-    found: list[Any] = [each.scores[metric] for each in comparison.systems]
+    found = [each.scores[metric] for each in comparison.systems]
     differences = [each.difference for each in found]
 
     def of_difference(head: str, name: str, written: Callable[[Any], str]) -> Column:
-        values = [None if each is None else getattr(each, name) for each in differences]
-        unknown = [each is not None and value is None for each, value in zip(differences, values, strict=True)]
-        return Column(head, [math.nan if none else value for none, value in zip(unknown, values, strict=True)], written)
+        values = [each and getattr(each, name) for each in differences]  # None: the first system has no difference
+        told = [math.nan if each and value is None else value for each, value in zip(differences, values, strict=True)]
+        return Column(head, told, written)
 
     if comparison.judges == "weights":
         return [
@@ -155,18 +159,6 @@ def _columns(comparison: "Comparison[PairedScore] | Comparison[RecipeScore]", me
 
 def _p(p: float) -> str:
     return "–" if math.isnan(p) else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
-
-
-def _verdicts(verdicts: Iterable[str | None]) -> str:
-    """Returns one line per verdict (the first system has none), and how they share the level of significance."""
-    said = [verdict for verdict in verdicts if verdict]
-    if len(said) > 1:
-        tests = 2 * len(said)  # by BLEU and by chrF
-        said.append(
-            f"({tests} differences share the level of 0.05, by Holm: the smallest p must be below 0.05 / {tests}, "
-            f"the next one below 0.05 / {tests - 1}, …)"
-        )
-    return "\n".join(said)
 
 
 def _example(example: "Example", first: str, second: str) -> str:

@@ -1,6 +1,8 @@
 """`tfm runs`: the folder runs/ → what is in it, and remarks on runs that are not finished."""
 
 import json
+import math
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -31,11 +33,11 @@ def runs(columns: str | None = None, sort: str | None = None, form: Form = "text
     found = list_runs(RUNS)
     if sort and found:
         values = _column(sort, found).values
-        told = [row for row, value in enumerate(values) if value is not None]
-        told.sort(key=lambda row: values[row], reverse=sort.lower() in MOST_FIRST)
+        told = [row for row, value in enumerate(values) if value is not None and not str(value).startswith(UNKNOWN)]
+        told.sort(key=lambda row: _rank(values[row]), reverse=sort.lower() in MOST_FIRST)
         found = [found[row] for row in dict.fromkeys((*told, *range(len(found))))]  # what has no value comes last
     if as_json or form == "json":  # escaped to ASCII: a name may hold any bytes
-        keys = differing_settings([run.settings for run in found if run.settings])
+        keys = differing_settings([run.settings or {} for run in found])
         shown = [replace(run, settings=run.settings and {key: run.settings.get(key) for key in keys}) for run in found]
         print(json.dumps({"folder": str(RUNS), "runs": [asdict(run) for run in shown]}))
     elif found:
@@ -53,7 +55,8 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequ
 
     texts = {run.evaluation.text for run in runs if run.evaluation}
     cases = {_is_lowercase(run) for run in runs if run.evaluation}
-    told = in_short([run.settings or {} for run in runs], without=IN_COLUMNS)
+    settings = [run.settings or {} for run in runs]
+    told = in_short(settings, without=IN_COLUMNS)
     keys = list(dict.fromkeys(key for cells in told for key in cells))
     heads = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", *(["of"] if len(texts) > 1 else [])]
     heads += [*(["case"] if len(cases) > 1 else []), "seed"]
@@ -66,7 +69,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequ
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
         lc = "; lc: scored without case" if len(cases) > 1 else ""
         notes.append(f"BLEU: the last that `tfm evaluate` or `tfm compare` found{of}{lc}")
-    n_more = len(set(differing_settings([run.settings for run in runs if run.settings])) - set(IN_COLUMNS)) - len(keys)
+    n_more = len(set(differing_settings(settings)) - set(IN_COLUMNS)) - len(keys)
     if n_more:
         notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
     if any(run.newest for run in runs):
@@ -106,6 +109,14 @@ def _column(head: str, runs: Sequence["ListedRun"]) -> Column:
     return replace(known.get(head.lower()) or Column(head, values, as_line), unknown=UNKNOWN)
 
 
+def _rank(value: object) -> tuple[float, list[str | int]]:
+    """Returns by what a value is sorted: numbers first, then text, in which 9/10 stands before 10/10, too."""
+    if isinstance(value, int | float):
+        return float(value), []
+    parts = re.split(r"(\d+)", as_line(value).replace(",", ""))
+    return math.inf, [int(part) if part.isdecimal() else part for part in parts]
+
+
 def _length(run: "ListedRun") -> str:
     """Returns how far training has come, and where it ends: 3/10, or 500/2,000 steps."""
     done, end, unit = (run.epochs_done, run.epochs, "") if run.steps is None else (run.steps_done, run.steps, " steps")
@@ -132,12 +143,12 @@ def _twins(runs: Sequence["ListedRun"]) -> Iterator[str]:
     """Yield a line for each run that was trained like one before, but by what may change the bits of its weights."""
     from transformer_cli.runs.provenance import changes
 
-    begun = [run for run in sorted(runs, key=lambda run: run.begun or "") if run.provenance]
-    alike = [(run.settings, (run.provenance or {}).get("sources")) for run in begun]
-    for run, each in zip(begun, alike, strict=True):
-        first = begun[alike.index(each)]
-        if other := changes(first.provenance or {}, run.provenance or {}):
-            yield f"settings and text of {first.name}, perhaps not its bits: {run.name}; {other}"
+    firsts: dict[str, ListedRun] = {}
+    for run in sorted(runs, key=lambda run: run.begun or ""):
+        if run.provenance:
+            first = firsts.setdefault(repr((run.settings, run.provenance.get("sources"))), run)
+            if other := changes(first.provenance or {}, run.provenance):
+                yield f"settings and text of {first.name}, perhaps not its bits: {run.name}; {other}"
 
 
 def _count(number: int) -> str:

@@ -83,14 +83,10 @@ def score_text(
     for name, metric in metrics.items():
         score = metric.corpus_score(texts, references, n_bootstrap=n_bootstrap)
         interval = Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
-        found[name] = TextScore(float(score.score), interval, str(metric.get_signature()))
-        if name == "BLEU":
-            found[name] = BleuScore(**vars(found[name]), **_parts(score))
+        same = float(score.score), interval, str(metric.get_signature())
+        is_bleu = name == "BLEU"
+        found[name] = BleuScore(*same, score.bp, score.ratio, score.precisions) if is_bleu else TextScore(*same)
     return found
-
-
-def _parts(score: Any) -> dict[str, Any]:
-    return {"brevity_penalty": score.bp, "length_ratio": score.ratio, "precisions": score.precisions}
 
 
 def further_metrics(names: str | Iterable[str]) -> list[str]:
@@ -159,9 +155,7 @@ def text_metrics(
     from sacrebleu.metrics.ter import TER
 
     tokenizer = CHARACTER_LANGUAGES.get(main_code(language), "13a")
-    bleu = BLEU(
-        lowercase=lowercase, tokenize=tokenizer, references=references, force=True
-    )  # `warn_of_form` warns instead
+    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=references, force=True)  # `warn_of_form` warns
     metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
     for name in further_metrics(further):
         if name == "ter":

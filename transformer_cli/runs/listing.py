@@ -103,15 +103,18 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
         newest = find_run(None, runs_dir).name
     except CheckpointError as error:
         if folders:
-            log.warning("%s", error)
+            log.warning("%s", error.on_command_line)
     found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
     return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
 
 
 def differing_settings(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the dotted keys of the settings in which runs differ, those that tell most first."""
+    """Returns the dotted keys of the settings in which runs differ, those that tell most first.
+
+    A run without any, which cannot be read, differs in none.
+    """
     keys = dict.fromkeys(key for settings in runs for key in settings if key not in NOT_TOLD)
-    differing = [key for key in keys if len({as_line(settings.get(key)) for settings in runs}) > 1]
+    differing = [key for key in keys if len({as_line(settings.get(key)) for settings in runs if settings}) > 1]
     return sorted(differing, key=lambda key: SECTIONS.index(key.partition(".")[0]))
 
 
@@ -137,7 +140,7 @@ def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
         for facts in _facts(folder):
             known.update(facts)
     except TfmError as error:
-        known.update(state="broken", problem=str(error))
+        known.update(state="broken", problem=error.on_command_line)
     except OSError as error:
         known.update(state="broken", problem=f"{error.filename or folder}: cannot be read: {error.strerror or error}")
     return ListedRun(folder.name, newest=is_newest, **known)

@@ -133,7 +133,9 @@ def test_runs_that_is_damaged_is_broken_and_others_are_listed(
     found: dict[str, dict[str, Any]] = {run["name"]: run for run in json.loads(out)["runs"]}
     assert (found["tiny"]["state"], found["other"]["state"]) == ("finished", "broken")
     assert f"{name}{problem}" in found["other"]["problem"]
-    assert "\nbroken: runs/other" in tfm("runs", cwd=workspace)[1]
+    out = tfm("runs", cwd=workspace)[1]
+    assert "\nbroken: runs/other" in out
+    assert out.splitlines()[0].split()[-1] == "seed"  # a run without settings differs from others in none
 
 
 def test_list_runs_of_other_files_and_folders(runs_dir: Path) -> None:
@@ -211,15 +213,17 @@ def test_runs_and_curves_show_the_settings_in_which_runs_differ(
 
 
 def test_runs_are_sorted_and_have_the_columns_that_are_wanted(tfm: Tfm, workspace: Path) -> None:
-    for name, seed, bleu in (("b", 3, 20.0), ("a", 10, 40.0)):
+    for name, seed, bleu, epochs in (("b", 3, 20.0, 10), ("a", 10, 40.0, 9)):
         folder = shutil.copytree(workspace / "runs/tiny", workspace / "runs" / name)
         config = Run.open(folder).config
-        set_config(folder, config.model_copy(update={"training": config.training.model_copy(update={"seed": seed})}))
+        training = config.training.model_copy(update={"seed": seed, "epochs": epochs})
+        set_config(folder, config.model_copy(update={"training": training}))
         keep(folder, bleu=bleu)
     (workspace / "runs/tiny/evaluations.jsonl").unlink(missing_ok=True)
     for how, rows in (
         (("--columns", "bleu,seed,model.d_ff", "--sort", "bleu"), ["a,40.0,10,64", "b,20.0,3,64", "tiny,,0,64"]),
         (("--columns", "seed", "--sort", "seed"), ["tiny,0", "b,3", "a,10"]),
+        (("--columns", "epochs", "--sort", "epochs"), ["b,6/10", "a,6/9", "tiny,6/6"]),
     ):
         code, out, _ = tfm("runs", *how, "--format", "csv", cwd=workspace)
         assert (code, out.splitlines()[1:]) == (0, rows)
