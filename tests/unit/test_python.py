@@ -82,6 +82,7 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
             "pairs, item 0: 'ab', where a list of list of str",
         ),
         (lambda given: [*score_pairs(given, [("a", "b", "c")])], "('a', 'b', 'c'), where a sentence and its"),
+        (lambda given: [*score_pairs(given, iter(untyped([("a", None)])))], "('a', None), where a list of list of str"),
         (
             lambda given: inspect_sentence(given, untyped(3)),
             "inspect_sentence: sentence: 3, where a str is wanted",
@@ -133,6 +134,8 @@ def test_evaluate_lists_as_files(corpus: Path, translator: Translator, project: 
         evaluate(translator, lists=[["a", "b"], ["c"]])
     with pytest.raises(DataError, match=r"^.*test\.de: sentences to translate need their references; name their file"):
         evaluate(translator, files=files[:1])
+    with pytest.raises(ConfigError, match=r"^files, lists, splits: each names texts; give one of them"):
+        evaluate(translator, files=files, lists=lists)
 
 
 @pytest.mark.parametrize(

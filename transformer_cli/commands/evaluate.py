@@ -60,12 +60,11 @@ def evaluate(
     from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    judged, by_run = list[Judged](), dict[str, Any]()
+    by_run: dict[str, list[Judged]] = {}
     for group in groups:
-        first, *others = map(Run.open, group)
-        first = first.into(to)
+        first, *others = (Run.open(folder).into(to) for folder in group)
         chosen = options.chosen(glossary=read_glossary(glossary, first.config.data), beam_size=beam_size)
-        found = evaluate(
+        by_run[str(group[0])] = evaluate(
             first,
             others=others,
             splits=split or (),
@@ -75,13 +74,12 @@ def evaluate(
             lowercase=lowercase,
             metrics=further,
         )
-        judged += found
-        by_run[str(group[0])] = [each.result for each in found]
     is_json = as_json or form == "json"
     ensemble = [str(folder) for folder in folders[1:]] if not named else []
-    text = results_as_json(by_run, ensemble) if is_json else results_as_table(by_run, form, details=details)
+    results = {run: [each.result for each in judged] for run, judged in by_run.items()}
+    text = results_as_json(results, ensemble) if is_json else results_as_table(results, form, details=details)
     print(text, file=sys.stderr if STANDARD in (output, output_tokens) else sys.stdout)
-    translations = [translation for each in judged for translation in each.translations]
+    translations = [each for judged in by_run.values() for one in judged for each in one.translations]
     for path, lines in (
         (output, [translation.text for translation in translations]),
         (output_tokens, [translation.tokens_on_one_line for translation in translations]),

@@ -143,6 +143,8 @@ def evaluate(
     metrics = further_metrics(metrics)
     if isinstance(run, Translator) and others:
         raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
+    if sum(map(bool, (files, lists, splits))) > 1:
+        raise ConfigError("files, lists, splits: each names texts; give one of them")
     opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
     if files or lists:
         texts = [read_text(*map(Path, files)) if files else text_of(lists or ())]

@@ -12,7 +12,7 @@ from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.evaluation.evaluate import is_judged, losses_by
 from transformer_cli.evaluation.losses import perplexity, perplexity_text
-from transformer_cli.system.arguments import checked
+from transformer_cli.system.arguments import check, checked
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.lengths import fits
 from transformer_cli.text.lines import out_of_step, read_lines
@@ -70,7 +70,8 @@ def score_pairs(
     total = 0.0
     while chunk := list(islice(pairs, CHUNK)):
         sides = []
-        if wrong := next((each for each in chunk if isinstance(each, str) or len(each) != 2), None):
+        check(score_pairs, {"pairs": chunk})
+        if wrong := next((each for each in chunk if len(each) != 2), None):
             raise ArgumentError(f"score_pairs: pairs: {wrong!r}, where a sentence and its translation are wanted")
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
             encoded = [translator.wording.encode(text, codec) for text in texts]
