@@ -165,13 +165,17 @@ TYPED = types({"d": "document.main"})
         (archive({"[Content_Types].xml": TYPED, "d": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "a document type"),
         (archive({"[Content_Types].xml": TYPED, "d": '<?xml version="1.0" encoding="x-1"?><a/>'}), "XML in x-1; save"),
         (archive({"[Content_Types].xml": TYPED, "d": b"<a>\xff</a>"}), "byte 4 is not UTF-8"),
-        (archive({"[Content_Types].xml": TYPED, "d": bytes(1 << 26) + b"a"}), "d: more than 64 MiB"),
+        (archive({"[Content_Types].xml": TYPED, "d": bytes((1 << 20) + 1)}), "d: more than 1 MiB"),
         (archive({"[Content_Types].xml": TYPED, "d": "<a>" * 300 + "</a>" * 300}), "more than 200 elements inside"),
-        (archive({"[Content_Types].xml": TYPED, "d": f"<a>{'<b/>' * 800_000}</a>"}), "more than 1,500,000 tags"),
+        (archive({"[Content_Types].xml": TYPED, "d": f"<a>{'<b/>' * 600}</a>"}), "more than 1,000 tags"),
     ],
     ids=range(11),
 )  # fmt: skip
-def test_word_what_is_no_document_is_refused_in_one_line(content: bytes, said: str) -> None:
+def test_word_what_is_no_document_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
+) -> None:
+    monkeypatch.setattr("transformer_cli.documents.archive.LARGEST", 1 << 20)
+    monkeypatch.setattr("transformer_cli.documents.xmltext.MOST_TAGS", 1_000)
     with pytest.raises(DataError, match=said) as error:
         FORMATS["docx"].open(content, ("de", "en"))
     assert "\n" not in str(error.value)
