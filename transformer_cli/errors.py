@@ -6,8 +6,9 @@ codes.
 
 import re
 
-# what a command in backticks says stays; --set goes; then options at the beginning of a message, and elsewhere
-OPTION = re.compile(r"`[^`]*`|--set:? |^--([a-z-]+) (?=[^:]+: )|--([a-z]+(?:-[a-z]+)*)( \d+\b| [A-Z]+\b)?")
+# what a command in backticks says stays, and so does -- inside of a file's name; --set goes; then options at the
+# beginning of a message, and elsewhere
+OPTION = re.compile(r"`[^`]*`|[\w./]--|--set:? |^--([a-z-]+) (?=[^:]+: )|--([a-z]+(?:-[a-z]+)*)( \d+\b| [A-Z]+\b)?")
 IN_PYTHON = {
     "fresh": "fresh=True",
     "input": "sources",

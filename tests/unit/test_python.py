@@ -174,6 +174,8 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
         ("--set name=b-2 to train another, or --fresh to begin", "name=b-2 to train another, or fresh=True to begin"),
         ("`tfm prepare FILE --like RUN` learns", "`tfm prepare FILE --like RUN` learns"),
         ("a–b -- c", "a–b -- c"),
+        ("mine--input.txt: empty; see in/--split/a", "mine--input.txt: empty; see in/--split/a"),
+        ("leave --split and (--input) out", "leave splits and (sources) out"),
     ],
 )
 def test_error_as_a_str_has_the_names_of_python(written: str, said: str) -> None:

@@ -126,9 +126,11 @@ def in_short(runs: Sequence[Mapping[str, Any]], *, without: Collection[str] = ()
     keys = [key for key in differing_settings(runs) if key not in without][:MOST_TOLD]
     ends = [key.rpartition(".")[2] for key in keys]
     names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
-    cells = [{name: as_line(run[key]) for key, name in names.items() if run.get(key) is not None} for run in runs]
-    most = LONGEST_VALUE
-    return [{name: each if len(each) <= most else f"{each[: most - 1]}…" for name, each in of.items()} for of in cells]
+    return [{name: _cut(as_line(run[key])) for key, name in names.items() if run.get(key) is not None} for run in runs]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
