@@ -75,7 +75,7 @@ def test_catalogue_keeps_the_encoding_that_it_says() -> None:
                  "unicode_escape"],
 )  # fmt: skip
 def test_catalogue_in_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
-    with pytest.raises(DataError, match="is no encoding of text|is not UTF-32"):
+    with pytest.raises(DataError, match=r"is no encoding of text|is not UTF-32"):
         open_catalogue((HEADER.replace("UTF-8", encoding) + 'msgid "a"\nmsgstr ""\n').encode(), ("de", "en"))
 
 
