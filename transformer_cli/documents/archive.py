@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from transformer_cli.errors import DataError
+from transformer_cli.text.forms import refuse_no_text
 
 MOST_MEMBERS = 10_000
 LARGEST = 1 << 26  # bytes of all members that are read
@@ -21,7 +22,11 @@ class Archive:
         try:
             self._file = ZipFile(io.BytesIO(content))
         except (BadZipFile, struct.error, ValueError, OverflowError, OSError) as error:
-            raise DataError(f"not a whole ZIP archive ({error}); copy it again") from None
+            if content and not content.startswith(b"PK"):
+                refuse_no_text(content[:1000], "no ZIP archive, which a .docx is")
+                raise DataError("no ZIP archive, which a .docx is; name it as what it is") from None
+            what = error if content else "it is empty"
+            raise DataError(f"not a whole ZIP archive ({what}); copy it again") from None
         self._content = content
         self._sizes: dict[str, int] = {}  # of the members that have been read
         self._left = LARGEST  # bytes that may still be read
