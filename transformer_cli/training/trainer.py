@@ -333,7 +333,7 @@ class Trainer:
             forget_validated(self.run, before=self.state.validations - average + 1)
         log.info(as_line(found, self.training))
         if not self.state.step:
-            log.info("about %s until the end, by the time of this validation", self._how_long(found))
+            log.info("%s until the end, by the time of this validation", self._how_long(found))
         if writes:
             draw_curves(self.run, self.validations)
             write_events(self.run, self.validations)
@@ -348,7 +348,9 @@ class Trainer:
         trained = epochs * self.train_sentences.target_tokens(plan)
         validations = epochs * steps / (self.training.validate_every or steps)
         minutes = found.valid_seconds * (AS_LONG * trained / validated + validations) / 60
-        return f"{minutes / 60:.1f} hours" if minutes > 120 else counted(math.ceil(minutes), "minute")
+        if minutes < 1:
+            return "less than a minute"
+        return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {counted(math.ceil(minutes), 'minute')}"
 
     def _validate(self) -> Validation:
         """Validate the model as it is. All processes return the same.

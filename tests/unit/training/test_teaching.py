@@ -50,7 +50,7 @@ def test_start_is_validated_first_and_says_how_long_training_will_take(
     train_tiny(runs, *TAUGHT)
     first, how_long = caplog.messages[1:3]
     assert re.fullmatch(r"epoch 0/2  valid \d\.\d{3} \(PPL \d\.\d\d\)  \d+\.\d s  best", first)
-    assert how_long == "about 1 minute until the end, by the time of this validation"
+    assert how_long == "less than a minute until the end, by the time of this validation"
 
 
 def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the_start(
