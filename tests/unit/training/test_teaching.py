@@ -157,5 +157,6 @@ def test_train_command_prints_losses_and_bleu_of_both_texts(workspace: Path, old
     assert code == 0, err
     header, start, step, end = out.splitlines()[:4]
     assert header.split("  ")[0] == "after"
+    assert header.endswith("BLEU of 40 lines  of 2 watched")
     assert (start.split()[:2], step.split()[0], end.split()[:2]) == (["step", "0"], "step", ["the", "end:"])
     assert len(re.findall(r"\d+\.\d\d\b", start)) == len(re.findall(r"\d+\.\d\d\b", end)) == 2
