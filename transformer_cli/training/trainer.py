@@ -30,7 +30,7 @@ from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.evaluate import greedy_score
-from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity_text, say_other_losses, witnesses_of
+from transformer_cli.evaluation.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import (
     START,
@@ -54,11 +54,13 @@ from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.record import (
+    SCORES,
     Stop,
     as_line,
     best_as_line,
     check_tensorboard,
     draw_curves,
+    mean_as_line,
     stop_signals,
     told_how_to_go_on,
     write_events,
@@ -209,7 +211,7 @@ class Trainer:
                 raise self._saved_before(shortage) from None
             if state.patience_is_spent(training):
                 n_worse = counted(state.validations_since_best, "validation")
-                log.info("no better loss in %s (patience): stopping", n_worse)
+                log.info("no better %s in %s (patience): stopping", SCORES[training.validate_by], n_worse)
             if training.average or self.watched:
                 if self._agreed()[0]:  # everything has been saved
                     raise self.stop.interrupted()
@@ -443,8 +445,7 @@ class Trainer:
         is_best = self.world.is_first and keep_average(self.run, model, made, self.state, kept)
         self.world.barrier()  # see `_save`
         if not self.watched:
-            found = f"{made.valid_loss:.3f} (PPL {perplexity_text(made.valid_ppl, 2)}){'  best' if is_best else ''}"
-            log.info("mean of the last %d validations' weights  valid %s", len(numbers), found)
+            log.info(mean_as_line(made, len(numbers), self.training, is_best=is_best))
 
     # Saving, and stopping
 
