@@ -12,7 +12,16 @@ from typing import Any
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.decoding.interface import Hypothesis, Ids, RequiredTerms, Wanted, longest_translation
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import Glossary, Term, capitalised, forms, linked, replaced, term_spans
+from transformer_cli.documents.glossary import (
+    Glossary,
+    Term,
+    capitalised,
+    forms,
+    linked,
+    replaced,
+    respelled,
+    term_spans,
+)
 from transformer_cli.documents.held import (
     Holder,
     Link,
@@ -276,6 +285,7 @@ class Wording:
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         text, tokens = self._text(read, found), target.tokens(found.tokens)
         standing = term_spans(terms, text)
+        text = respelled(text, terms, standing)
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
         if further:  # what was not searched for, or not found
             links = word_links(source, read.tokens, text, tokens, alignment)

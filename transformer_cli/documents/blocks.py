@@ -16,6 +16,7 @@ from transformer_cli.text.reading import Held, is_spaceless, is_word
 
 NEAR = 40  # words within which a free one is looked for
 DEEPEST = 16  # elements inside each other that go round words; an inner one begins and ends a block
+WIDEST = 100  # characters of white space that go with a point; many points may stand in more
 _SPACES = re.compile(r"\s+")
 
 
@@ -172,7 +173,8 @@ class Builder:
             spaces = [match.span() for match in _SPACES.finditer(text)]
             for each in self._elements:
                 start, end = _around(spaces, each.start)
-                each.before, each.after = text[start : each.start], text[each.start : end]
+                each.before = text[max(start, each.start - WIDEST) : each.start]
+                each.after = text[each.start : min(end, each.start + WIDEST)]
             self.document.blocks.append(Block(text, self._elements, self._write))
             self._raw = [self.document.blocks[-1]]
         self.document.parts += [*self._raw, *markup]

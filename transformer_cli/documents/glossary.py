@@ -231,6 +231,19 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
     return found
 
 
+def respelled(text: str, terms: Sequence[Term], places: Sequence[Span | None]) -> str:
+    """Returns a text in which each term is written as the glossary has it. places: where they stand, from `term_spans`.
+
+    In another case it may be another word: Park is a name, and park is none.
+    """
+    for term, place in zip(terms, places, strict=True):
+        written = text[slice(*place)] if place else ""
+        if place and not any(written in forms(each) for each in term.translations):
+            own = next(each for each in term.translations if each.lower() == written.lower())
+            text = text[: place[0]] + own + text[place[1] :]
+    return text
+
+
 def replaced(
     text: str, terms: Sequence[Term], links: Sequence[Link], kept: Sequence[Span] = ()
 ) -> tuple[str, list[Term]]:

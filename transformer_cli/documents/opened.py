@@ -12,6 +12,8 @@ from transformer_cli.errors import DataError
 Languages = tuple[str, str]
 """The codes of the source and of the target"""
 
+_OF_NAMES = ("idna", "punycode")  # encodings of the names of hosts
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -51,7 +53,13 @@ def decoded(content: bytes, named: str = "utf-8") -> tuple[str, Callable[[str], 
             raise DataError(f"{text[error.start]!r} cannot be written in {encoding}; {remedy}") from None
 
     try:
-        return content[len(mark) :].decode(encoding), encode
+        text = content[len(mark) :].decode(encoding)
+        comes_back = encoding not in _OF_NAMES and text.encode(encoding) == content[len(mark) :]
     except UnicodeDecodeError as error:
         what = encoding.upper()
         raise DataError(f"byte {len(mark) + error.start + 1} is not {what}; {remedy}") from None
+    except (LookupError, UnicodeError):  # such as base64, which Python knows as an encoding of bytes
+        comes_back = False
+    if not comes_back:
+        raise DataError(f"{encoding} is no encoding of text in which the file can be written as it is; {remedy}")
+    return text, encode

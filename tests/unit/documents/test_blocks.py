@@ -65,3 +65,10 @@ def test_places_of_longer_words_are_the_same_between_words_and_spaces(source: st
     found = rendered(source, doubled)
     halved = re.sub(r"(?<![<&/\w])(\w+)\1(?![\w>])", r"\1", found)
     assert halved == source
+
+
+def test_builder_many_points_in_white_space_hold_no_more_of_it_than_a_part_each() -> None:
+    source = "ein" + " <x/>" * 2_000 + " hund"
+    assert rendered(source, turned) == source.swapcase().replace("X", "x")
+    (block,) = document(source).blocks
+    assert sum(len(each.before) + len(each.after) for each in block.elements) < 250 * len(block.elements)

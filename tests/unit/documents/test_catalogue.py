@@ -71,6 +71,15 @@ def test_catalogue_keeps_the_encoding_that_it_says() -> None:
 
 
 @pytest.mark.parametrize(
+    "encoding", ["base64", "hex", "rot13", "zlib", "bz2", "uu", "quopri", "undefined", "punycode", "idna", "utf_32",
+                 "unicode_escape"],
+)  # fmt: skip
+def test_catalogue_in_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
+    with pytest.raises(DataError, match=r"is no encoding of text|is not UTF-32"):
+        open_catalogue((HEADER.replace("UTF-8", encoding) + 'msgid "a"\nmsgstr ""\n').encode(), ("de", "en"))
+
+
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"msgid", "line 1: no line of a message catalogue"),

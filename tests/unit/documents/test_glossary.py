@@ -6,7 +6,15 @@ import pytest
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import Glossary, Term, capitalised, read_glossary, replaced, term_spans
+from transformer_cli.documents.glossary import (
+    Glossary,
+    Term,
+    capitalised,
+    read_glossary,
+    replaced,
+    respelled,
+    term_spans,
+)
 from transformer_cli.errors import DataError
 from transformer_cli.translator import Translator
 
@@ -184,3 +192,17 @@ def test_terms_are_in_the_translation_by_words_subwords_and_samples(
         assert [each.text for each in found[2:3]] == [""]
         plain = each.with_options(glossary={"Elefant": "elephant"}, sample=sample).translate(lines)
         assert plain == each.with_options(sample=sample).translate(lines)
+
+
+@pytest.mark.parametrize(
+    ("translation", "text", "written"),
+    [
+        ("Park", "in the park.", "in the Park."),
+        ("hound", "Hound and man.", "Hound and man."),
+        ("hound", "A HOUND.", "A hound."),
+        ("iPhone", "Iphone, please", "iPhone, please"),
+    ],
+)
+def test_respelled_writes_a_term_as_the_glossary_has_it(translation: str, text: str, written: str) -> None:
+    terms = [Term((0, 1), (translation,), 1)]
+    assert respelled(text, terms, term_spans(terms, text)) == written

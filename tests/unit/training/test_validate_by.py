@@ -50,7 +50,7 @@ def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
     assert run.best_name in (f"step-{history[best - 1]['step']:07d}", *(["average-0000078"] if by == "loss" else []))
     assert (history[0]["valid_score"] is None) == (by == "loss")
     if by != "loss":
-        name, loss = {"bleu": "BLEU", "chrf": "chrF"}[by], rf"\d\.\d+ \(PPL \d+\.\d\d\)"
+        name, loss = {"bleu": "BLEU", "chrf": "chrF"}[by], r"\d\.\d+ \(PPL \d+\.\d\d\)"
         mean, end = caplog.messages[-2:]
         assert re.fullmatch(rf"mean of the last 2 validations' weights  valid {loss}  {name} 25\.00", mean)
         assert end.startswith(f"best validation {name} 30.00 (loss {history[0]['valid_loss']:.3f}, PPL ")
