@@ -194,7 +194,8 @@ def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document
     if not has_letter("".join(each.text for each in items)):
         yield from (part for each in items for part in (each.before, *each.raw))
         return
-    pairs = nested([(each.opens, each.closes) for each in items], _CONTAINERS)
+    fields = {each.closes for each in items if each.closes.startswith("field ")}
+    pairs = nested([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
     row = _Row(items, paragraph.runs, *_looks(items, paragraph.runs), pairs, escape)
     depth, first, last = 0, -1, ""
     for index, each in enumerate(items):
@@ -290,31 +291,39 @@ def _looks(items: Sequence[_Item], runs: Sequence[_Run]) -> tuple[str, dict[int,
 
 
 def _with_fields(items: Sequence[_Item]) -> list[_Item]:
-    """Returns the items of a paragraph in which a field is what goes round its result, if both ends are there."""
+    """Returns the items of a paragraph in which a field is what goes round its result, if both ends are there.
+
+    From its beginning to its separator it is one item, with all fields in it. If only one of these is in a link or the
+    like, all of the paragraph is one item.
+    """
     found: list[_Item] = []
-    begun: list[int] = []
-
-    def together(start: int, last: _Item, opens: str) -> None:
-        parts = found[start:]
-        raw = [part for each in [*parts[1:], last] for part in (each.before, *each.raw)]
-        found[start:] = [replace(parts[0], raw=parts[0].raw + raw, last_run=last.last_run, name="field", opens=opens)]
-
+    begun: list[tuple[int, int]] = []  # where fields begin that have not ended, and in which container
+    containers = [-1]  # that are open
     for number, each in enumerate(items):
-        start = begun[-1] if begun else -1
+        if each.name in _CONTAINERS and each.opens:
+            containers.append(number)
+        elif each.name in _CONTAINERS:
+            containers = containers[:-1] or [-1]
+        if each.name == "begin":
+            begun.append((len(found), containers[-1]))
+        start, container = begun[-1] if begun else (-1, -1)
         if start < 0 or each.name not in ("separate", "end"):
-            if each.name == "begin":
-                begun.append(len(found))
             found.append(each)
-        elif found[start].name == "field":
-            begun.pop()
-            found.append(replace(each, closes=found[start].opens))
-        elif any(one.opens or one.closes for one in found[start + 1 :]):  # what begins in it may end behind it
-            begun.pop()
-            found.append(each)
+            continue
+        first, is_inside = found[start], container == containers[-1]
+        if first.name == "field":
+            first.opens *= is_inside
+            found.append(replace(each, closes=first.opens))
+        elif is_inside:
+            raw = [part for one in [*found[start + 1 :], each] for part in (one.before, *one.raw)]
+            opens = f"field {number}" if each.name == "separate" else ""
+            found[start:] = [replace(first, raw=first.raw + raw, last_run=each.last_run, name="field", opens=opens)]
         else:
-            together(start, each, f"field {number}" if each.name == "separate" else "")
-            if each.name == "end":
-                begun.pop()
+            return [_Item("", [part for one in items for part in (one.before, *one.raw)])]
+        if first.name == "field" or each.name == "end":
+            begun.pop()
+    for start, _ in begun:
+        found[start].opens = ""
     return found
 
 

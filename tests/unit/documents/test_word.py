@@ -51,6 +51,7 @@ def run(text: str, properties: str = "") -> str:
 BOLD, LINK = "<w:rPr><w:b/></w:rPr>", '<w:hyperlink r="1">'
 FIELD = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
 CODE = "<w:r><w:instrText>PAGE Seite</w:instrText></w:r>"
+NESTED = "".join([FIELD[0], CODE, FIELD[0], CODE, FIELD[1], run("name"), FIELD[2], CODE, FIELD[1]])
 BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
 MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
 
@@ -73,6 +74,13 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
          "<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("NEU") + "</w:ins>"),
         (run("seite ") + FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" da"),
          FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" DA SEITE")),
+        (run("ein ") + NESTED + run("hund") + FIELD[2] + run(" da"),
+         run("DA ") + NESTED + run("HUND") + FIELD[2] + run(" EIN")),
+        (run("ein ") + NESTED.removesuffix(FIELD[1]) + FIELD[2] + run("hund da"),
+         run("DA ") + NESTED.removesuffix(FIELD[1]) + FIELD[2] + run("HUND EIN")),
+        (run("ein ") + FIELD[0] + FIELD[1] + MARKS[0] + run("hund") + FIELD[2] + MARKS[1] + run(" da"),
+         run("DA ") + FIELD[0] + FIELD[1] + MARKS[0] + run("HUND") + FIELD[2] + MARKS[1] + run(" EIN")),
+        (LINK + FIELD[0] + CODE + "</w:hyperlink>" + FIELD[1] + run("ein") + FIELD[2] + run(" hund"),) * 2,
         (run("ein ") + MARKS[0] + run("roter") + MARKS[1] + run(" hund"),
          run("HUND ") + MARKS[0] + run("ROTER") + MARKS[1] + run(" EIN")),
         (run("hund") + BOX.format(run("im kasten")) + run(" da"), run("DA HUND") + BOX.format(run("KASTEN IM"))),
