@@ -81,8 +81,8 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
     train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture, share: float | None
 ) -> None:
     caplog.set_level("INFO")
-    given = (*TAUGHT, "training.watch=[valid]", "training.learning_rate=0.3")  # worse with each epoch
-    given += () if share is None else (f"training.start_share={share}",)
+    given = [*TAUGHT, "training.watch=[valid]", "training.learning_rate=0.3"]  # worse with each epoch
+    given += [] if share is None else [f"training.start_share={share}"]
     straight = train_tiny(runs, *given, "name=straight")
     said = list(caplog.messages)
     train_tiny(runs, *given, "training.epochs=1")
