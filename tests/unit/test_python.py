@@ -54,6 +54,11 @@ def here(project: Path) -> Path:
         (lambda: prepare(untyped({"name": "x"})), "prepare: config: {'name': 'x'}, where a Config is wanted"),
         (lambda: compare("a", untyped("b")), "compare: conditions: 'b', where a Conditions is wanted"),
         (lambda: compare_recipes(untyped([["a"], 3])), "compare_recipes: recipes, item 1: 3, where a list of "),
+        (lambda: compare(untyped({1: "a"})), "compare: systems: {1: 'a'}, where a str or a Path or a Run or a "),
+        (lambda: compare(untyped({"a": 1})), "compare: systems, item 'a': 1, where a str or a Path or a Run or a "),
+        (lambda: evaluate("demo", lists=untyped([["a", 3]])), "evaluate: lists, item 0, item 1: 3, where a str is"),
+        (lambda: evaluate("demo", lists=untyped([iter("a")])), "evaluate: lists, item 0: <str_"),
+        (lambda: evaluate("demo", files=untyped({"a", "b"})), "evaluate: files: {'"),
         (lambda: Translator(untyped(3)), "Translator: run: 3, where a str or a Path or a Run is wanted"),
         (lambda: evaluate(untyped(b"demo")), "evaluate: run: b'demo', where a str or a Path or a Run or a "),
         (lambda: evaluate("demo", lowercase=untyped("yes")), "evaluate: lowercase: 'yes', where True or False"),
@@ -74,15 +79,15 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
     ("call", "said"),
     [
         (lambda given: given.translate("Hund"), "sentences: 'Hund', where a list of str is wanted"),
-        (lambda given: given.translate([None]), "sentences, item 0: None, where a list of str is wanted"),
+        (lambda given: given.translate([None]), "sentences, item 0: None, where a str is wanted"),
         (lambda given: given.translate(iter(["Hund", 3])), "line 2: 3, where a str is wanted"),
         (lambda given: given.translate_html(None), "html: None, where a str is wanted"),
         (
             lambda given: [*score_pairs(given, untyped(["ab"]))],
-            "pairs, item 0: 'ab', where a list of list of str",
+            "pairs, item 0: 'ab', where a list of str is wanted",
         ),
         (lambda given: [*score_pairs(given, [("a", "b", "c")])], "('a', 'b', 'c'), where a sentence and its"),
-        (lambda given: [*score_pairs(given, iter(untyped([("a", None)])))], "('a', None), where a list of list of str"),
+        (lambda given: [*score_pairs(given, iter(untyped([("a", None)])))], "pairs, item 0, item 1: None, where a str"),
         (
             lambda given: inspect_sentence(given, untyped(3)),
             "inspect_sentence: sentence: 3, where a str is wanted",
@@ -109,6 +114,9 @@ def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, transl
     for each in (here, tiny, translator):
         assert inspect_sentence(each, SENTENCE).translation == translator.translate([SENTENCE])[0]
         assert [score.tokens for score in score_pairs(each, [(SENTENCE, "the old dog")])] == [4]
+    as_str = untyped(str(project / "runs"))
+    assert Translator("tiny", runs_dir=as_str).run.folder == here
+    assert Conditions(runs_dir=as_str).runs_dir == project / "runs"
     assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
 
 

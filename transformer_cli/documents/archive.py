@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from transformer_cli.errors import DataError
+from transformer_cli.text.forms import refuse_no_text
 
 MOST_MEMBERS = 10_000
-LARGEST = 1 << 26  # bytes of a member that is read
+LARGEST = 1 << 26  # bytes of all members that are read
 
 
 class Archive:
@@ -21,8 +22,14 @@ class Archive:
         try:
             self._file = ZipFile(io.BytesIO(content))
         except (BadZipFile, struct.error, ValueError, OverflowError, OSError) as error:
-            raise DataError(f"not a whole ZIP archive ({error}); copy it again") from None
+            if content and not content.startswith(b"PK"):
+                refuse_no_text(content[:1000], "no ZIP archive, which a .docx is")
+                raise DataError("no ZIP archive, which a .docx is; name it as what it is") from None
+            what = error if content else "it is empty"
+            raise DataError(f"not a whole ZIP archive ({what}); copy it again") from None
         self._content = content
+        self._sizes: dict[str, int] = {}  # of the members that have been read
+        self._left = LARGEST  # bytes that may still be read
         self._infos = sorted(self._file.infolist(), key=lambda info: info.header_offset)
         if len(self._infos) > MOST_MEMBERS:
             raise DataError(f"an archive of more than {MOST_MEMBERS:,} files")
@@ -30,16 +37,24 @@ class Archive:
             raise DataError("an archive with two files of one name; save it again")
 
     def read(self, name: str) -> bytes | None:
-        """Returns a member, or None if there is none of this name. Raises DataError for a damaged or too large one."""
+        """Returns a member, or None if there is none of this name.
+
+        Raises DataError for a damaged or encrypted one, and if it is too large together with those read before it.
+        """
         if name not in self._file.NameToInfo:
             return None
+        if self._file.NameToInfo[name].flag_bits & 1:
+            raise DataError(f"{name[:80]}: encrypted; save the document without a password")
+        left = self._left + self._sizes.get(name, 0)
         try:
             with self._file.open(name) as member:
-                content = member.read(LARGEST + 1)
+                content = member.read(left + 1)
         except (BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, OSError) as error:
             raise DataError(f"{name[:80]}: cannot be unpacked ({error}); copy the file again") from None
-        if len(content) > LARGEST:
-            raise DataError(f"{name[:80]}: more than {LARGEST >> 20} MiB; translate the document in parts")
+        if len(content) > left:
+            what = f"more than {LARGEST >> 20} MiB" + " with the parts before it" * (left < LARGEST)
+            raise DataError(f"{name[:80]}: {what}; translate the document in parts")
+        self._left, self._sizes[name] = left - len(content), len(content)
         return content
 
     def with_members(self, changed: Mapping[str, bytes]) -> bytes:

@@ -6,6 +6,7 @@ Numbers, times, positions and the dashes of speakers stay where they are.
 import html
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
@@ -45,8 +46,8 @@ def open_subtitles(content: bytes, languages: Languages) -> Opened:
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} if is_vtt else {}
     written = {ord(char): entity for char, entity in entities.items() if char == "<" or entity in text}
     build = Builder(escaping(lambda words: words.translate(written)))
-    waiting: list[_Part] = []
-    for part in _joined(_parts(text, is_vtt)):
+    waiting, kept = list[_Part](), Counter[str]()
+    for part in _joined(_parts(text, is_vtt, kept)):
         if part.kind == "stop":
             _add(build, waiting, languages[0])
             build.boundary(part.raw)
@@ -56,16 +57,17 @@ def open_subtitles(content: bytes, languages: Languages) -> Opened:
     _add(build, waiting, languages[0])
     if not is_vtt and "-->" not in text and text.strip():
         raise DataError("no subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
-    return Opened([build.document], lambda texts: encode(texts[0]))
+    return Opened([build.document], lambda texts: encode(texts[0]), kept)
 
 
-def _parts(text: str, is_vtt: bool) -> Iterator[_Part]:
-    """Yield what subtitles consist of."""
+def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
+    """Yield what subtitles consist of, and count the cues that are kept since their times are none."""
     between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # what stands between two cues
     for line in _LINES.findall(text):
         times = _TIMES.fullmatch(line)
         if times or not is_in_cue or not line.strip():
             between.append(line)
+            kept["malformed times"] += not times and "-->" in line
             is_in_cue = bool(times) or (is_in_cue and bool(line.strip()))
             if times:
                 hours, minutes, seconds, parts = (int(each or 0) for each in times.groups()[:4])

@@ -68,7 +68,7 @@ class Conditions:
     runs_dir: Path = Path("runs")
 
     def __post_init__(self) -> None:
-        check(Conditions, vars(self))
+        vars(self).update(check(Conditions, vars(self)))
 
     @property
     def reference_files(self) -> list[Path]:

@@ -1,9 +1,13 @@
-"""Whether a function of Python was given what it takes: said in one line, before any work. Knows annotations alone."""
+"""Whether a function of Python was given what it takes: said in one line, before any work. Knows annotations alone.
+
+Where a Path is wanted, a str will do: the function is given the Path.
+"""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from numbers import Integral, Real
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -24,27 +28,30 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            given = signature.bind(*args, **kwargs)
         except TypeError:  # the call itself says what is missing
-            given = {}
-        check(function, given)
-        return function(*args, **kwargs)
+            return function(*args, **kwargs)
+        given.arguments.update(check(function, given.arguments))
+        return function(*given.args, **given.kwargs)
 
     return call
 
 
-def check(owner: Callable[..., object], values: Mapping[str, object]) -> None:
-    """Raises ArgumentError for the first of these values that is not what a function, or a class, says of its name."""
-    hints = _hints(owner)
+def check(owner: Callable[..., object], values: Mapping[str, object]) -> dict[str, Path]:
+    """Returns the Paths of those of these values that are a str where a Path alone is wanted.
+
+    Raises ArgumentError for the first value that is not what a function, or a class, says of its name.
+    """
+    hints, paths = _hints(owner), {}
     for name, value in values.items():
         hint = hints.get(name, Any)
-        if _fits(value, hint):
-            continue
-        where = f"{owner.__qualname__.removesuffix('.__init__')}: {name}"
-        if isinstance(value, Collection) and not isinstance(value, NOT_LISTS) and _fits([], hint):
-            place, value = next((place, each) for place, each in enumerate(value) if not _fits([each], hint))
-            where += f", item {place}"
-        raise ArgumentError(f"{where}: {_shown(value)}, where {_words(hint)} is wanted")
+        if isinstance(value, str) and _is_path(hint):
+            paths[name] = Path(value)
+        elif not _fits(value, hint):
+            where = f"{owner.__qualname__.removesuffix('.__init__')}: {name}"
+            place, value, hint = _misfit(value, hint)
+            raise ArgumentError(f"{where}{place}: {_shown(value)}, where {_words(hint)} is wanted")
+    return paths
 
 
 def as_list(value: Any) -> list[Any]:
@@ -57,8 +64,36 @@ def _hints(owner: Callable[..., object]) -> dict[str, Any]:
     return get_type_hints(owner)
 
 
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """Returns the types of which a value may be one."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _is_path(hint: Any) -> bool:
+    choices = _choices(hint)
+    return Path in choices and str not in choices
+
+
+def _misfit(value: Any, hint: Any) -> tuple[str, Any, Any]:
+    """Returns the innermost part of a value that does not fit: its place there, itself, and its type."""
+    items: Iterable[tuple[object, Any]] = value.items() if isinstance(value, Mapping) else ()
+    if isinstance(value, Collection) and not isinstance(value, NOT_LISTS):
+        items = enumerate(value)
+    empty: Any = {} if isinstance(value, Mapping) else []
+    for inner in (get_args(each)[-1] for each in _choices(hint) if _fits(empty, each)):
+        for place, item in items:
+            if not _fits(item, inner):
+                deeper, item, inner = _misfit(item, inner)
+                return f", item {place!r}{deeper}", item, inner
+    return "", value, hint
+
+
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value is of a type. Numbers may be NumPy's; a list may be any iterable but a str; a str is no Path."""
+    """Whether a value is of a type. Numbers may be NumPy's; a list may be any iterable but a str.
+
+    Where a Sequence is wanted, it needs a length and an order, and where an Iterable is, what an iterator yields is not
+    looked at.
+    """
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return True
@@ -67,10 +102,16 @@ def _fits(value: object, hint: Any) -> bool:
     if origin is Literal:
         return value in inner
     if origin and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(_fits(each, inner[1]) for each in value.values())
+        return isinstance(value, Mapping) and all(
+            _fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items()
+        )
     if origin and issubclass(origin, Iterable):
-        is_list = isinstance(value, Iterable) and not isinstance(value, NOT_LISTS)
-        return is_list and (not isinstance(value, Collection) or all(_fits(each, inner[0]) for each in value))
+        if isinstance(value, NOT_LISTS) or not isinstance(value, Iterable):
+            return False
+        if not isinstance(value, Collection):
+            return not issubclass(origin, Sequence)
+        has_order = hasattr(value, "__getitem__") or not issubclass(origin, Sequence)
+        return has_order and all(_fits(each, inner[0]) for each in value)
     kind = {int: Integral, float: Real}.get(hint, origin or hint)
     return isinstance(value, kind) and (hint is bool or not isinstance(value, bool))
 
@@ -83,7 +124,7 @@ def _words(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, inner))
     if origin and issubclass(origin, Mapping):
-        return "a mapping"
+        return f"a mapping of {_words(inner[0]).removeprefix('a ')}"
     if origin and issubclass(origin, Iterable):
         return f"a list of {_words(inner[0]).removeprefix('a ')}"
     return WORDS.get(hint, f"a {hint.__name__}")

@@ -21,7 +21,7 @@ _NO_TEXT = {  # how files begin that are no text, and what to do instead; severa
         "a tar archive; unpack it, and name the files in it": rb".{257}ustar",
         "an archive of a kind that is not read; pack it as .gz or .xz": rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd",
         "a PDF; export its text": rb"%PDF-",
-        "an old Office document (XLS, DOC); export its text": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "an old or a password-protected Office document; export its text": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
         "an RTF document; export its text": rb"\{\\rtf",
         "a Parquet or Arrow file; write it as JSON lines": rb"PAR1|ARROW1|FEA1|\xff{4}.{2}\0\0",
         "a database (SQLite), such as an SDLTM; export its text, an SDLTM as TMX": rb"SQLite format 3\0",

@@ -80,3 +80,10 @@ def test_subtitles_of_any_form_lose_nothing(text: str) -> None:
 def test_subtitles_without_times_are_refused() -> None:
     with pytest.raises(DataError, match="no subtitles"):
         open_subtitles(b"A dog.", ("en", "de"))
+
+
+def test_subtitles_a_cue_with_malformed_times_is_kept_and_counted() -> None:
+    text = srt("A dog.") + "2\n00:00:04,0 --> xx\nA cat.\n\n3\n0:01 --> 0:02\nA cow.\n\n" + srt("A fox.")
+    assert texts(text) == ["A dog.", "A fox."]
+    assert +open_subtitles(text.encode(), ("en", "de")).kept == {"malformed times": 2}
+    assert not +open_subtitles(srt("A dog -->").encode(), ("en", "de")).kept
