@@ -36,6 +36,7 @@ _CONTAINERS = (
 )
 _PAIRS = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRangeStart"}
 _SPACES = ("w:tab", "w:br", "w:cr", "w:ptab")
+_HYPHEN = "w:noBreakHyphen"  # a text, but not in one
 _UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")
 _SAME = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
 
@@ -65,6 +66,11 @@ class _Item:
     """the name of the element that begins with it"""
     closes: str = ""
     """the name of the one that ends with it"""
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether it stands between tags of a text."""
+        return bool(self.text) and self.name != _HYPHEN
 
 
 @dataclass
@@ -173,7 +179,7 @@ def _read(to: _Paragraph, token: Token) -> _Kept | None:
         identity, kind = token.attributes.get("w:id"), token.attributes.get("w:fldCharType", name)
         opens = f"{name} {identity}" if name in _PAIRS.values() else ""
         closes = f"{_PAIRS[name]} {identity}" if name in _PAIRS else ""
-        return _Kept(item([], name=kind, opens=opens, closes=closes))
+        return _Kept(item([], name=kind, opens=opens, closes=closes, text="-" * (name == _HYPHEN and run >= 0)))
     else:
         to.between.append(token.raw)
         if token.kind == "start" and name == "w:r":
@@ -193,7 +199,8 @@ def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document
         return
     fields = {each.closes for each in items if each.closes.startswith("field ")}
     pairs = nested([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
-    row = _Row(items, paragraph.runs, *_looks(items, paragraph.runs), pairs, escape)
+    hyphens = {each.name for each in items if "-" in each.text}
+    row = _Row(items, paragraph.runs, *_looks(items, paragraph.runs), pairs, hyphens == {_HYPHEN}, escape)
     first = -1
     for index in _parting(row):
         yield from _cut_between(row, first, index, document)
@@ -276,6 +283,8 @@ class _Row:
     """of its texts"""
     pairs: set[int]
     """the items that open and close something"""
+    breaks_no_hyphen: bool
+    """whether all hyphens are those at which no line is broken; those of a translation are then, too"""
     escape: Callable[[str], str]
 
     @cached_property
@@ -371,28 +380,40 @@ def _written(row: _Row, first: int, end: int, groups: dict[int, list[int]], part
     for index, chunk in [*found, (end, None)]:
         each = row.items[index]
         before = each.before if index == last + 1 else _closing(row, last) + _opening(row, each)
-        if chunk is not None:
-            is_edged = chunk != chunk.strip() and each.text == each.text.strip()
-            if is_edged and "xml:space" not in before[before.rfind("<") :]:
-                before = before[:-1] + ' xml:space="preserve">'
-        written.append(before)
-        written += [row.escape(chunk)] if chunk is not None else written_parts(each.raw) if index != end else []
+        if chunk is None or (each.name == _HYPHEN and chunk == "-"):
+            written += [before, *(written_parts(each.raw) if index != end else [])]
+        else:
+            written += _written_text(row, each, before, chunk)
         last = index
     return "".join(written)
+
+
+def _written_text(row: _Row, item: _Item, before: str, words: str) -> list[str]:
+    """Returns words in the place of a text, and what stands before it."""
+    prefix, text = _prefix(row.runs[item.run].opening), row.escape(words)
+    start, end = f'<{prefix}t xml:space="preserve">', f"</{prefix}t>"
+    if row.breaks_no_hyphen:
+        words, text = words.partition("-")[0], text.replace("-", f"{end}<{prefix}{_HYPHEN[2:]}/>{start}")
+    if item.name == _HYPHEN:
+        return [before, start, text, end]
+    is_edged = words != words.strip() and item.text == item.text.strip()
+    if is_edged and "xml:space" not in before[before.rfind("<") :]:
+        before = before[:-1] + ' xml:space="preserve">'
+    return [before, text]
 
 
 def _opening(row: _Row, item: _Item) -> str:
     if item.run < 0:
         return ""
     run = row.runs[item.run].opening
-    return run + f'<{_prefix(run)}t xml:space="preserve">' * bool(item.text)
+    return run + f'<{_prefix(run)}t xml:space="preserve">' * item.is_tagged
 
 
 def _closing(row: _Row, index: int) -> str:
     if index < 0 or row.items[index].last_run < 0:
         return ""
     prefix = _prefix(row.runs[row.items[index].last_run].opening)
-    return f"</{prefix}t>" * bool(row.items[index].text) + f"</{prefix}r>"
+    return f"</{prefix}t>" * row.items[index].is_tagged + f"</{prefix}r>"
 
 
 def _prefix(run: str) -> str:
