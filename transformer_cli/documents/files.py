@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_cli.documents.catalogue import open_catalogue
-from transformer_cli.documents.markup import parse_html
+from transformer_cli.documents.markup import encoding_of, parse_html
 from transformer_cli.documents.opened import Languages, Opened, decoded
 from transformer_cli.documents.subtitles import open_subtitles
 from transformer_cli.documents.word import open_word
@@ -58,7 +58,7 @@ def said(counts: Counter[str]) -> str:
 
 
 def _html(content: bytes, languages: Languages) -> Opened:
-    text, encode = decoded(content)
+    text, encode = decoded(content, encoding_of(content), "xmlcharrefreplace")
     return Opened([parse_html(text, languages)], lambda texts: encode(texts[0]))
 
 
