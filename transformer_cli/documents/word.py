@@ -186,10 +186,7 @@ def _read(to: _Paragraph, token: Token) -> _Kept | None:
 
 
 def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document) -> Iterator[str | Block]:
-    """Yield what stands in a paragraph, between its properties and its end. Its blocks are added to the document's.
-
-    A tab, or a break that no small letter follows, parts two blocks, unless it is in a link or the like.
-    """
+    """Yield what stands in a paragraph, between its properties and its end. Its blocks are added to the document's."""
     items = [*_with_fields(paragraph.items), _Item("".join(map(str, paragraph.between)), [])]
     if not has_letter("".join(each.text for each in items)):
         yield from (part for each in items for part in (each.before, *each.raw))
@@ -197,15 +194,34 @@ def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document
     fields = {each.closes for each in items if each.closes.startswith("field ")}
     pairs = nested([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
     row = _Row(items, paragraph.runs, *_looks(items, paragraph.runs), pairs, escape)
-    depth, first, last = 0, -1, ""
-    for index, each in enumerate(items):
-        depth += (bool(each.opens) - bool(each.closes)) * (index in pairs)
+    first = -1
+    for index in _parting(row):
+        yield from _cut_between(row, first, index, document)
+        yield from items[index].raw
+        first = index
+
+
+def _parting(row: "_Row") -> list[int]:
+    """Returns which items part two blocks: tabs, breaks that no small letter follows, and the end.
+
+    So do both ends of a link, field or the like with one of these in it. Those of a bookmark with one are no pair then.
+    """
+    found, open_, newest, last = {len(row.items) - 1}, list[int](), -1, ""
+    for index, each in enumerate(row.items):
         last = each.text or last
         goes_on = each.name != "w:tab" and row.following(index).islower() and not last.endswith((".", "!", "?", ":"))
-        if each is items[-1] or (each.name in _SPACES and depth == 0 and not goes_on):
-            yield from _cut_between(row, first, index, document)
-            yield from each.raw
-            first, last = index, ""
+        if each.name in _SPACES and not goes_on:
+            found.add(newest := index)
+            last = ""
+        elif each.opens and index in row.pairs:
+            open_.append(index)
+        elif index in row.pairs and (start := open_.pop()) < newest:
+            ends = {start, index}
+            if each.closes.partition(" ")[0] in _PAIRS.values():
+                row.pairs.difference_update(ends)
+            else:
+                found |= ends
+    return sorted(found)
 
 
 def _cut_between(row: "_Row", first: int, end: int, document: Document) -> Iterator[str | Block]:

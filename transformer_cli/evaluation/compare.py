@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Generic, Literal
 
 from transformer_cli.config.load import settings_by_key
-from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import Keeper, ParallelText, keeper, read_splits, read_text
 from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, warn_of_form
@@ -30,7 +29,7 @@ from transformer_cli.evaluation.statistics import (
     split,
     verdicts,
 )
-from transformer_cli.runs.listing import differing_settings
+from transformer_cli.runs.listing import MOST_TOLD, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.system.arguments import as_list, check, checked
 from transformer_cli.system.terminal import counted, note
@@ -157,7 +156,8 @@ def compare(
 
 @checked
 def compare_recipes(
-    recipes: Iterable[Iterable[AnyRun]] | Mapping[str, Iterable[AnyRun]], conditions: Conditions = Conditions()
+    recipes: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
+    conditions: Conditions = Conditions(),
 ) -> list[Comparison[RecipeScore]]:
     """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
 
@@ -317,10 +317,11 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
             if len(alike) > 1:
                 what = "%s: the same training.seed, %d; their spread says little of what another seed does"
                 log.warning(what, ", ".join(alike), seed)
-        for key in differing_settings(list(settings.values())):
-            if key not in BY_CHANCE:
-                each = ", ".join(f"{name} {as_line(found[key])}" for name, found in settings.items())
-                log.warning("%s differs within a recipe: %s; so their spread is not of chance alone", key, each)
+        keys = [key for key in differing_settings(list(settings.values())) if key not in BY_CHANCE]
+        if keys:
+            told = ", ".join([*keys[:MOST_TOLD], *("…" for _ in keys[MOST_TOLD : MOST_TOLD + 1])])
+            what = "%s: runs of one recipe that differ in %s; so their spread is not of chance alone"
+            log.warning(what, ", ".join(settings), told)
 
 
 def _open_all(names: Sequence[str], systems: Sequence[AnyRun], runs_dir: Path) -> list[Opened]:

@@ -52,6 +52,7 @@ BOLD, LINK = "<w:rPr><w:b/></w:rPr>", '<w:hyperlink r="1">'
 FIELD = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
 CODE = "<w:r><w:instrText>PAGE Seite</w:instrText></w:r>"
 NESTED = "".join([FIELD[0], CODE, FIELD[0], CODE, FIELD[1], run("name"), FIELD[2], CODE, FIELD[1]])
+TAB = "<w:r><w:tab/></w:r>"
 BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
 MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
 
@@ -70,6 +71,20 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
         ("<w:r><w:t>name:</w:t><w:tab/><w:t>max</w:t></w:r>", "<w:r><w:t>NAME:</w:t><w:tab/><w:t>MAX</w:t></w:r>"),
         ("<w:r><w:t>ein hund</w:t><w:br/><w:t>da ist</w:t></w:r>",
          "<w:r><w:t>IST DA</w:t><w:br/><w:t>HUND EIN</w:t></w:r>"),
+        *(
+            (run("da,") + opening + run("ein hund") + TAB + run("7 im buch") + closing + run("ist es"),
+             run("DA,") + opening + run("HUND EIN") + TAB + run("BUCH IM 7") + closing + run("ES IST"))
+            for opening, closing in [
+                (LINK, "</w:hyperlink>"), ("<w:moveTo>", "</w:moveTo>"), ("<w:fldSimple>", "</w:fldSimple>"),
+                (LINK + "<w:sdt><w:ins>", "</w:ins></w:sdt></w:hyperlink>"), (NESTED, FIELD[2]),
+            ]
+        ),
+        (run("da ") + MARKS[0] + run("ein hund") + TAB + run("7 im buch") + MARKS[1],
+         run("HUND ") + MARKS[0] + run("EIN DA") + TAB + run("BUCH IM 7") + MARKS[1]),
+        (LINK + run("ein hund") + "<w:r><w:br/><w:t>da ist</w:t></w:r></w:hyperlink>",
+         LINK + run("IST DA") + "<w:r><w:br/><w:t>HUND EIN</w:t></w:r></w:hyperlink>"),
+        (LINK + run("ein hund.") + "<w:r><w:br/><w:t>da ist</w:t></w:r></w:hyperlink>",
+         LINK + run("HUND. EIN") + "<w:r><w:br/><w:t>IST DA</w:t></w:r></w:hyperlink>"),
         ("<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("neu") + "</w:ins>",
          "<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("NEU") + "</w:ins>"),
         (run("seite ") + FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" da"),

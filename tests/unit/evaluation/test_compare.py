@@ -270,20 +270,21 @@ def test_compare_recipes_says_equal_seeds_and_differing_settings(
     conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = ["tiny"]
-    for number, (rate, seed) in enumerate(((0.1, 0), (0.1, 5)), start=1):
+    for number, (seed, data) in enumerate(((0, {}), (5, {"corpus": "multi30k", "files": None})), start=1):
         folder = shutil.copytree(tiny.folder, tmp_path / str(number))
         checkpoint = folder / "checkpoints" / tiny.best_name
         (checkpoint / "model.safetensors").write_bytes(retitled(checkpoint / "model.safetensors", number))
         reseal(checkpoint)
-        training = tiny.config.training.model_copy(update={"learning_rate": rate, "seed": seed})
-        set_config(folder, tiny.config.model_copy(update={"training": training}))
+        training = tiny.config.training.model_copy(update={"learning_rate": 0.1, "seed": seed})
+        changed = {"training": training, "data": tiny.config.data.model_copy(update=data)}
+        set_config(folder, tiny.config.model_copy(update=changed))
         names.append(str(folder))
     compare_recipes([names], conditions)
     first, one, other = names
     assert caplog.messages == [
         f"{first}, {one}: the same training.seed, 0; their spread says little of what another seed does",
-        f"training.learning_rate differs within a recipe: {first} {tiny.config.training.learning_rate}, {one} 0.1, "
-        f"{other} 0.1; so their spread is not of chance alone",
+        f"{first}, {one}, {other}: runs of one recipe that differ in training.learning_rate, data.corpus, "
+        "data.files.train.source, data.files.train.target, …; so their spread is not of chance alone",
     ]
 
 
