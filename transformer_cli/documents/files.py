@@ -22,6 +22,7 @@ from transformer_cli.text.lines import PACKED, unpacked
 
 TRANSLATED, MISSING = "translated", ("a number", "a term")
 LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
+_OF_NO_FORMAT = (".pdf", ".doc", ".odt", ".rtf", ".epub", ".xls", ".xlsx", ".pptx", ".png", ".jpg", ".jpeg", ".gif")
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,14 @@ FORMATS = {
     "po": FileFormat(("a message catalogue (PO)",), (".po", ".pot"), open_catalogue),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), open_subtitles),
 }
+
+
+def is_misnamed(path: Path, form: str | None) -> bool:
+    """Whether a file to be written has the name of another kind. form: which of FORMATS it is; None for plain text."""
+    name = path.with_suffix("") if path.suffix in PACKED else path
+    known = format_of(path)
+    is_other = known is not None and (known != form if form else not FORMATS[known].is_text)
+    return is_other or name.suffix.lower() in _OF_NO_FORMAT
 
 
 def format_of(path: Path) -> str | None:
