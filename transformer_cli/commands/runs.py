@@ -64,7 +64,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequ
     if not wanted:
         chosen += [Column(key, [cells.get(key, UNKNOWN) for cells in told]) for key in keys]
     total = f"; on disk: {in_words(sum(run.bytes for run in runs))}"
-    notes = [f"loss: the lowest on the validation text{total}"]
+    notes = [f"loss: at the best checkpoint, on the validation text{total}"]
     if texts:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
         lc = "; lc: scored without case" if len(cases) > 1 else ""

@@ -61,7 +61,7 @@ def translate(
     A line is one sentence; with --split-sentences it may be a paragraph. Of documents, such as HTML, all that is not
     text stays as it is.
     """
-    from transformer_cli.documents.files import FORMATS, format_of
+    from transformer_cli.documents.files import FORMATS, format_of, is_misnamed
 
     of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {
@@ -88,6 +88,9 @@ def translate(
             raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
     if line_buffered and output and output != STANDARD and not is_stream(output):
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
+    if output and is_misnamed(output, form if form in FORMATS else None):
+        what, suffix = (FORMATS[form].what[0], FORMATS[form].suffixes[0]) if form in FORMATS else ("text", ".txt")
+        raise typer.BadParameter(f"--output {output}: {what} is written, whatever its name; name it {suffix}")
     options.refuse_unwritable(output, read=[input_file, glossary])
     if form == "text":
         options.check_text(input_file)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_cli.documents.catalogue import open_catalogue
-from transformer_cli.documents.markup import parse_html
+from transformer_cli.documents.markup import encoding_of, parse_html
 from transformer_cli.documents.opened import Languages, Opened, decoded
 from transformer_cli.documents.subtitles import open_subtitles
 from transformer_cli.documents.word import open_word
@@ -22,6 +22,7 @@ from transformer_cli.text.lines import PACKED, unpacked
 
 TRANSLATED, MISSING = "translated", ("a number", "a term")
 LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
+_OF_NO_FORMAT = (".pdf", ".doc", ".odt", ".rtf", ".epub", ".xls", ".xlsx", ".pptx", ".png", ".jpg", ".jpeg", ".gif")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def said(counts: Counter[str]) -> str:
 
 
 def _html(content: bytes, languages: Languages) -> Opened:
-    text, encode = decoded(content)
+    text, encode = decoded(content, encoding_of(content), "xmlcharrefreplace")
     return Opened([parse_html(text, languages)], lambda texts: encode(texts[0]))
 
 
@@ -71,6 +72,14 @@ FORMATS = {
     "po": FileFormat(("a message catalogue (PO)",), (".po", ".pot"), open_catalogue),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), open_subtitles),
 }
+
+
+def is_misnamed(path: Path, form: str | None) -> bool:
+    """Whether a file to be written has the name of another kind. form: which of FORMATS it is; None for plain text."""
+    name = path.with_suffix("") if path.suffix in PACKED else path
+    known = format_of(path)
+    is_other = known is not None and (known != form if form else not FORMATS[known].is_text)
+    return is_other or name.suffix.lower() in _OF_NO_FORMAT
 
 
 def format_of(path: Path) -> str | None:

@@ -5,6 +5,7 @@ as the HTML standard says (13.2.5), but no tree is made of it, from which it wou
 linear in the length of the document, and nothing recurses.
 """
 
+import codecs
 import html
 import re
 from collections import Counter
@@ -80,8 +81,29 @@ _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"
 _SPACES = re.compile(f"[{SPACE}]+")
 
 
+LOOKED_AT = 1 << 10  # bytes of a page in which its encoding stands (HTML standard, 4.2.5.4)
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_XML_ENCODING = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]+)")
+_META_CHARSET = re.compile(rb"<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_AS_BROWSERS = {  # what browsers take a name for (WHATWG's Encoding Standard, 4.2)
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"), "iso8859-9": "cp1254", "gb2312": "gbk", "euc_kr": "cp949",
+    "shift_jis": "cp932", **dict.fromkeys(("utf-16", "utf-16-le", "utf-16-be"), "utf-8"),
+}  # fmt: skip
+
 _TEXT = escaping(partial(html.escape, quote=False))
 _ATTRIBUTE_TEXT = escaping(html.escape)
+
+
+def encoding_of(content: bytes) -> str:
+    """Returns the encoding that a page says it is in, at its beginning; UTF-8 if it says none that Python knows."""
+    head = _COMMENT.sub(b"", content[:LOOKED_AT])
+    of_xml = _XML_ENCODING.match(head)
+    named = of_xml or _META_CHARSET.search(head)
+    try:
+        found = codecs.lookup(named[1].decode()).name if named else "utf-8"
+    except LookupError:
+        return "utf-8"
+    return found if of_xml else _AS_BROWSERS.get(found, found)
 
 
 def parse_html(source: str, languages: tuple[str, str] = ("", ""), form: Format = HTML) -> Document:

@@ -37,10 +37,11 @@ class Opened:
         return self.write([each.render([next(left) for _ in each.blocks]) for each in self.documents])
 
 
-def decoded(content: bytes, named: str = "utf-8") -> tuple[str, Callable[[str], bytes]]:
+def decoded(content: bytes, named: str = "utf-8", errors: str = "strict") -> tuple[str, Callable[[str], bytes]]:
     """Returns the text of a file, and what writes one in the same encoding. Both raise DataError.
 
-    named: the encoding that the file itself says; a mark at its beginning counts more.
+    named: the encoding that the file itself says; a mark at its beginning counts more. errors: what becomes of
+    characters that the encoding does not have, as `str.encode` takes it.
     """
     marks = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", b"": named}
     mark, encoding = next((mark, encoding) for mark, encoding in marks.items() if content.startswith(mark))
@@ -48,7 +49,7 @@ def decoded(content: bytes, named: str = "utf-8") -> tuple[str, Callable[[str], 
 
     def encode(text: str) -> bytes:
         try:
-            return mark + text.encode(encoding)
+            return mark + text.encode(encoding, errors)
         except UnicodeEncodeError as error:
             raise DataError(f"{text[error.start]!r} cannot be written in {encoding}; {remedy}") from None
 

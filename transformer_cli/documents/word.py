@@ -36,6 +36,7 @@ _CONTAINERS = (
 )
 _PAIRS = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRangeStart"}
 _SPACES = ("w:tab", "w:br", "w:cr", "w:ptab")
+_HYPHEN = "w:noBreakHyphen"  # a text, but not in one
 _UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")
 _SAME = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
 
@@ -65,6 +66,11 @@ class _Item:
     """the name of the element that begins with it"""
     closes: str = ""
     """the name of the one that ends with it"""
+
+    @property
+    def is_tagged(self) -> bool:
+        """Whether it stands between tags of a text."""
+        return bool(self.text) and self.name != _HYPHEN
 
 
 @dataclass
@@ -173,7 +179,7 @@ def _read(to: _Paragraph, token: Token) -> _Kept | None:
         identity, kind = token.attributes.get("w:id"), token.attributes.get("w:fldCharType", name)
         opens = f"{name} {identity}" if name in _PAIRS.values() else ""
         closes = f"{_PAIRS[name]} {identity}" if name in _PAIRS else ""
-        return _Kept(item([], name=kind, opens=opens, closes=closes))
+        return _Kept(item([], name=kind, opens=opens, closes=closes, text="-" * (name == _HYPHEN and run >= 0)))
     else:
         to.between.append(token.raw)
         if token.kind == "start" and name == "w:r":
@@ -186,26 +192,43 @@ def _read(to: _Paragraph, token: Token) -> _Kept | None:
 
 
 def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document) -> Iterator[str | Block]:
-    """Yield what stands in a paragraph, between its properties and its end. Its blocks are added to the document's.
-
-    A tab, or a break that no small letter follows, parts two blocks, unless it is in a link or the like.
-    """
+    """Yield what stands in a paragraph, between its properties and its end. Its blocks are added to the document's."""
     items = [*_with_fields(paragraph.items), _Item("".join(map(str, paragraph.between)), [])]
     if not has_letter("".join(each.text for each in items)):
         yield from (part for each in items for part in (each.before, *each.raw))
         return
     fields = {each.closes for each in items if each.closes.startswith("field ")}
     pairs = nested([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
-    row = _Row(items, paragraph.runs, *_looks(items, paragraph.runs), pairs, escape)
-    depth, first, last = 0, -1, ""
-    for index, each in enumerate(items):
-        depth += (bool(each.opens) - bool(each.closes)) * (index in pairs)
+    hyphens = {each.name for each in items if "-" in each.text}
+    row = _Row(items, paragraph.runs, *_looks(items, paragraph.runs), pairs, hyphens == {_HYPHEN}, escape)
+    first = -1
+    for index in _parting(row):
+        yield from _cut_between(row, first, index, document)
+        yield from items[index].raw
+        first = index
+
+
+def _parting(row: "_Row") -> list[int]:
+    """Returns which items part two blocks: tabs, breaks that no small letter follows, and the end.
+
+    So do both ends of a link, field or the like with one of these in it. Those of a bookmark with one are no pair then.
+    """
+    found, open_, newest, last = {len(row.items) - 1}, list[int](), -1, ""
+    for index, each in enumerate(row.items):
         last = each.text or last
         goes_on = each.name != "w:tab" and row.following(index).islower() and not last.endswith((".", "!", "?", ":"))
-        if each is items[-1] or (each.name in _SPACES and depth == 0 and not goes_on):
-            yield from _cut_between(row, first, index, document)
-            yield from each.raw
-            first, last = index, ""
+        if each.name in _SPACES and not goes_on:
+            found.add(newest := index)
+            last = ""
+        elif each.opens and index in row.pairs:
+            open_.append(index)
+        elif index in row.pairs and (start := open_.pop()) < newest:
+            ends = {start, index}
+            if each.closes.partition(" ")[0] in _PAIRS.values():
+                row.pairs.difference_update(ends)
+            else:
+                found |= ends
+    return sorted(found)
 
 
 def _cut_between(row: "_Row", first: int, end: int, document: Document) -> Iterator[str | Block]:
@@ -260,6 +283,8 @@ class _Row:
     """of its texts"""
     pairs: set[int]
     """the items that open and close something"""
+    breaks_no_hyphen: bool
+    """whether all hyphens are those at which no line is broken; those of a translation are then, too"""
     escape: Callable[[str], str]
 
     @cached_property
@@ -355,28 +380,40 @@ def _written(row: _Row, first: int, end: int, groups: dict[int, list[int]], part
     for index, chunk in [*found, (end, None)]:
         each = row.items[index]
         before = each.before if index == last + 1 else _closing(row, last) + _opening(row, each)
-        if chunk is not None:
-            is_edged = chunk != chunk.strip() and each.text == each.text.strip()
-            if is_edged and "xml:space" not in before[before.rfind("<") :]:
-                before = before[:-1] + ' xml:space="preserve">'
-        written.append(before)
-        written += [row.escape(chunk)] if chunk is not None else written_parts(each.raw) if index != end else []
+        if chunk is None or (each.name == _HYPHEN and chunk == "-"):
+            written += [before, *(written_parts(each.raw) if index != end else [])]
+        else:
+            written += _written_text(row, each, before, chunk)
         last = index
     return "".join(written)
+
+
+def _written_text(row: _Row, item: _Item, before: str, words: str) -> list[str]:
+    """Returns words in the place of a text, and what stands before it."""
+    prefix, text = _prefix(row.runs[item.run].opening), row.escape(words)
+    start, end = f'<{prefix}t xml:space="preserve">', f"</{prefix}t>"
+    if row.breaks_no_hyphen:
+        words, text = words.partition("-")[0], text.replace("-", f"{end}<{prefix}{_HYPHEN[2:]}/>{start}")
+    if item.name == _HYPHEN:
+        return [before, start, text, end]
+    is_edged = words != words.strip() and item.text == item.text.strip()
+    if is_edged and "xml:space" not in before[before.rfind("<") :]:
+        before = before[:-1] + ' xml:space="preserve">'
+    return [before, text]
 
 
 def _opening(row: _Row, item: _Item) -> str:
     if item.run < 0:
         return ""
     run = row.runs[item.run].opening
-    return run + f'<{_prefix(run)}t xml:space="preserve">' * bool(item.text)
+    return run + f'<{_prefix(run)}t xml:space="preserve">' * item.is_tagged
 
 
 def _closing(row: _Row, index: int) -> str:
     if index < 0 or row.items[index].last_run < 0:
         return ""
     prefix = _prefix(row.runs[row.items[index].last_run].opening)
-    return f"</{prefix}t>" * bool(row.items[index].text) + f"</{prefix}r>"
+    return f"</{prefix}t>" * row.items[index].is_tagged + f"</{prefix}r>"
 
 
 def _prefix(run: str) -> str:

@@ -4,6 +4,7 @@ What people have translated, approved or locked stays. The inline elements of a 
 that is allowed; the state of its target says that a machine has written it.
 """
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -12,6 +13,9 @@ from transformer_cli.documents.blocks import Builder, escaping, nested
 from transformer_cli.documents.opened import Languages, Opened, decoded
 from transformer_cli.documents.xmltext import Token, cut_xml, escaping_like
 from transformer_cli.errors import DataError
+from transformer_cli.text.reading import main_code
+
+log = logging.getLogger(__name__)
 
 _PREFIXES = {
     "urn:oasis:names:tc:xliff:document:1.2": "",
@@ -31,6 +35,7 @@ def open_xliff(content: bytes, languages: Languages) -> Opened:
     build, kept = Builder(escaping(escaping_like(text))), Counter[str]()
     unit: list[Token] = []
     translates = [True]  # of the elements that are open
+    others: list[Languages] = []  # of the file, that are not those of the run
     for token in cut_xml(text, _PREFIXES):
         if len(translates) == 1 and token.kind == "start" and token.name != "xliff":
             raise DataError("no XLIFF 1.2; export it as that")
@@ -41,11 +46,19 @@ def open_xliff(content: bytes, languages: Languages) -> Opened:
             if token.kind == "end" and token.name == "trans-unit":
                 _add_unit(build, unit, kept, is_translated=translates[-1])
                 unit = []
+        elif token.kind == "start" and token.name == "file":
+            named = [token.attributes.get(f"{side}-language") for side in ("source", "target")]
+            if any(name and main_code(name) != main_code(own) for name, own in zip(named, languages, strict=True)):
+                others.append((named[0] or languages[0], named[1] or languages[1]))
+            build.boundary(token.raw if named[1] else _with(token.raw, {"target-language": languages[1]}))
         else:
             build.boundary(token.raw)
         if token.kind == "end":
             translates.pop()
     build.boundary()
+    if others:
+        said = "the file says that it is to be translated from %.40r to %.40r; the run translates from %r to %r"
+        log.warning(said, *others[0], *languages)
     return Opened([build.document], lambda texts: encode(texts[0]), kept)
 
 

@@ -12,6 +12,7 @@ checkpoints/average-0004540/        their mean, made when training has ended aft
     model.safetensors average.json witnesses.json SHA256SUMS
 with `training.watch` likewise
 checkpoints/validation-0000/        the weights with which training began
+checkpoints/validation-0003/        the best that were taught
 checkpoints/average-0004540/        their mean with those that were taught
 
 `best` names the checkpoint of the best validation: of one step, or that of averaged weights, which it names in any case
@@ -209,10 +210,10 @@ def load_validated(run: Run, number: int) -> Transformer:
     return load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}")
 
 
-def forget_validated(run: Run, *, before: int) -> None:
-    """Delete the weights of earlier validations."""
+def forget_validated(run: Run, *, before: int, but: int = START) -> None:
+    """Delete the weights of earlier validations, but for one of them, and for the start's."""
     for folder in (run.folder / "checkpoints").glob("validation-*"):
-        if (found := VALIDATION.fullmatch(folder.name)) and START < int(found[1]) < before:
+        if (found := VALIDATION.fullmatch(folder.name)) and START < int(found[1]) < before and int(found[1]) != but:
             with suppress(OSError):  # on NFS another process may read it; the next validation tries again
                 delete(folder)
 

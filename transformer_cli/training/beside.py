@@ -27,7 +27,7 @@ from transformer_cli.text.lines import read_lines
 from transformer_cli.translator import Translator
 
 KINDS = ("watch", "along")
-JUDGED = 300  # lines of each text that are translated at the end
+JUDGED = 300  # lines of each text, at most, that are translated at the end
 
 
 def read_beside(config: Config, dataset: Dataset, runs_dir: Path) -> dict[str, list[Pair]]:
@@ -100,8 +100,9 @@ def as_table(run: Run, *, data_dir: Path = Path("data"), runs_dir: Path = Path("
         translator = Translator(Run.open(place), run.config.training.device).with_options(**dict(run.config.decoding))
         some = (ParallelText("", source[:JUDGED], [target[:JUDGED]]) for source, target in texts)
         bleu.append([f"{judge(translator, text).result.bleu:.2f}" for text in some])
+    valid, watched = (min(JUDGED, len(source)) for source, _ in texts)
     rows: list[tuple[str, ...]] = [
-        ("after", "loss of valid", "of what is watched", f"BLEU of {JUDGED} lines", "of what is watched")
+        ("after", "loss of valid", "of what is watched", f"BLEU of {counted(valid, 'line')}", f"of {watched} watched")
     ]
     for number, each in enumerate(validations_so_far(run)):
         found = bleu[0] if not number else ["", ""]

@@ -17,9 +17,11 @@ from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import ConfigError, DistributedError, Interrupted
 from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Validation, best_of, load_average
+from transformer_cli.runs.state import Average, Validation, best_of, load_average
 from transformer_cli.system.signals import NUMBERS, Stopped, current_watch, handling
 from transformer_cli.system.terminal import counted, note
+
+SCORES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}  # by training.validate_by
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +33,17 @@ def as_line(found: Validation, training: TrainingConfig) -> str:
         f"{_loss('train', found.train_loss)}{_loss('valid', found.valid_loss)}{_loss('watched', found.watch_loss)}"
         f"  {found.train_seconds + found.valid_seconds:.1f} s"
         + (f"  {counted(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
-        + (f"  {training.validate_by} {found.valid_score:.2f}" if found.valid_score is not None else "")
+        + _score(found.valid_score, training)
         + ("  best" if found.best else "")
     )
 
 
 def _loss(name: str, loss: float | None) -> str:
     return "" if loss is None else f"  {name} {loss:.3f} (PPL {perplexity_text(perplexity(loss), 2)})"
+
+
+def _score(score: float | None, training: TrainingConfig) -> str:
+    return "" if score is None else f"  {SCORES[training.validate_by]} {score:.2f}"
 
 
 def _progress(found: Validation, training: TrainingConfig) -> str:
@@ -50,19 +56,34 @@ def _progress(found: Validation, training: TrainingConfig) -> str:
 
 
 def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
-    """Returns which validation was the best, and where its checkpoint is, as a line for the log."""
+    """Returns how the best checkpoint was validated, and where it is, as a line for the log.
+
+    With a share of the start it fits two texts, so it is not said to have the best validation.
+    """
     best = best_of(validations)
     average = load_average(run, "best")
     loss, ppl = (average.valid_loss, average.valid_ppl) if average else (best.valid_loss, best.valid_ppl)
     where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
+    head = "best validation"
     if average and average.start_share is not None:
-        where = f"with {average.start_share:.0%} of the start's weights"
+        head, where = "validation", f"with {average.start_share:.0%} of the start's weights"
     elif run.config.training.validate_every is None:
         where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
         where += f" of {validations[-1].epoch}"
     score = average.valid_score if average else best.valid_score
-    by = "" if score is None else f", {run.config.training.validate_by} {score:.2f}"
-    return f"best validation loss {loss:.3f} (PPL {perplexity_text(ppl, 2)}){by} {where}: {run.checkpoint('best')}"
+    found = f"loss {loss:.3f} (PPL {perplexity_text(ppl, 2)})"
+    if score is not None:
+        name = SCORES[run.config.training.validate_by]
+        found = f"{name} {score:.2f} (loss {loss:.3f}, PPL {perplexity_text(ppl, 2)})"
+    return f"{head} {found} {where}: {run.checkpoint('best')}"
+
+
+def mean_as_line(made: Average, count: int, training: TrainingConfig, *, is_best: bool) -> str:
+    """Returns the validation of the mean of so many validations' weights as a line for the log."""
+    return (
+        f"mean of the last {count} validations' weights"
+        f"{_loss('valid', made.valid_loss)}{_score(made.valid_score, training)}{'  best' if is_best else ''}"
+    )
 
 
 def draw_curves(run: Run, validations: Sequence[Validation]) -> None:

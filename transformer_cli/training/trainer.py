@@ -30,7 +30,7 @@ from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.evaluate import greedy_score
-from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity_text, say_other_losses, witnesses_of
+from transformer_cli.evaluation.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import (
     START,
@@ -38,13 +38,12 @@ from transformer_cli.runs.checkpoints import (
     keep_average,
     load_mean,
     load_validated,
-    load_weights,
     save,
     save_validated,
     set_moments,
 )
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Average, Validation, error_of, is_averaged, load_average
+from transformer_cli.runs.state import Average, Validation, best_of, error_of, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
@@ -54,18 +53,20 @@ from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.record import (
+    SCORES,
     Stop,
     as_line,
     best_as_line,
     check_tensorboard,
     draw_curves,
+    mean_as_line,
     stop_signals,
     told_how_to_go_on,
     write_events,
 )
 
 AS_LONG = 3  # times as long a step takes as a validation of as many tokens: forward, and twice that backward
-SHARES = (0.0, 0.25, 0.5, 0.75)  # of the start's weights, which are tried where text is watched
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the start's weights, which are tried where text is watched
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
 log = logging.getLogger(__name__)
@@ -209,7 +210,7 @@ class Trainer:
                 raise self._saved_before(shortage) from None
             if state.patience_is_spent(training):
                 n_worse = counted(state.validations_since_best, "validation")
-                log.info("no better loss in %s (patience): stopping", n_worse)
+                log.info("no better %s in %s (patience): stopping", SCORES[training.validate_by], n_worse)
             if training.average or self.watched:
                 if self._agreed()[0]:  # everything has been saved
                     raise self.stop.interrupted()
@@ -324,19 +325,30 @@ class Trainer:
         self.state.count_validation(found)
         if self.state.batch == len(self.plan()):
             self._end_epoch()
-        if writes and average:
+        if writes and (average or (self.watched and self._best_taught == self.state.validations)):
             save_validated(self.run, self.learner.model, self.state.validations)
         if writes and self.watched and not self.state.step:
             save_validated(self.run, self.learner.model, START)
         self._save()
-        if writes and average:
-            forget_validated(self.run, before=self.state.validations - average + 1)
+        self._forget_validated()
         log.info(as_line(found, self.training))
         if not self.state.step:
-            log.info("about %s until the end, by the time of this validation", self._how_long(found))
+            log.info("%s until the end, by the time of this validation", self._how_long(found))
         if writes:
             draw_curves(self.run, self.validations)
             write_events(self.run, self.validations)
+
+    @property
+    def _best_taught(self) -> int:
+        """The number of the best validation after the start's; START if there is none."""
+        taught = self.validations[1:]
+        return 2 + taught.index(best_of(taught)) if taught else START
+
+    def _forget_validated(self) -> None:
+        """Delete the weights of validations that neither a mean of the last ones nor one with the start can need."""
+        if self.world.is_first:
+            before = self.state.validations - (self.training.average or 0) + 1
+            forget_validated(self.run, before=before, but=self._best_taught if self.watched else START)
 
     def _how_long(self, found: Validation) -> str:
         """Returns how long training will take, as far as a validation of the start tells, in words."""
@@ -348,7 +360,9 @@ class Trainer:
         trained = epochs * self.train_sentences.target_tokens(plan)
         validations = epochs * steps / (self.training.validate_every or steps)
         minutes = found.valid_seconds * (AS_LONG * trained / validated + validations) / 60
-        return f"{minutes / 60:.1f} hours" if minutes > 120 else counted(math.ceil(minutes), "minute")
+        if minutes < 1:
+            return "less than a minute"
+        return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {counted(math.ceil(minutes), 'minute')}"
 
     def _validate(self) -> Validation:
         """Validate the model as it is. All processes return the same.
@@ -406,20 +420,18 @@ class Trainer:
         """Make, of the weights so far, those that training ends with, and save them (6.1).
 
         They are the mean of the last validations' weights, if the config asks for it, and the best checkpoint if they
-        are better. With text that is watched, they are the mean of these, or else of the best weights, and of the
-        start, with the share that fits both texts best, and the best checkpoint in any case. Does nothing if this has
-        been done. Raises CheckpointError if some of these weights are gone.
+        are better. With text that is watched, they are the mean of these, or else of the best weights that were taught,
+        and of the start, with the share that fits both texts best, and the best checkpoint in any case. Does nothing if
+        this has been done. Raises CheckpointError if some of these weights are gone.
         """
         last, count = self.state.validations, self.training.average or 0
         numbers = range(max(1, last - count + 1), last + 1)  # patience may have ended a run early
         epochs = [each.epoch for each in self.validations[-count:]] if count else []
-        if self.world.is_first:
-            forget_validated(self.run, before=numbers[0] if count else last + 1)  # a kill may have come before
+        self._forget_validated()  # a kill may have come before
         with self.world.all_or_none():
             if is_averaged(self.run, self.state):
                 return
-            best = "last" if load_average(self.run, "best") else "best"
-            taught = load_mean(self.run, numbers) if count else load_weights(self.run, self.run.checkpoint(best))
+            taught = load_mean(self.run, numbers) if count else load_validated(self.run, self._best_taught)
         given, chosen = self.training.start_share, None
         shares = (SHARES if given is None else (given,)) if self.watched else SHARES[:1]
         for share in shares:
@@ -440,9 +452,10 @@ class Trainer:
         kept = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
         is_best = self.world.is_first and keep_average(self.run, model, made, self.state, kept)
         self.world.barrier()  # see `_save`
+        if given is None and made.start_share == 1.0:
+            log.info("nothing taught was better: the start stays")
         if not self.watched:
-            found = f"{made.valid_loss:.3f} (PPL {perplexity_text(made.valid_ppl, 2)}){'  best' if is_best else ''}"
-            log.info("mean of the last %d validations' weights  valid %s", len(numbers), found)
+            log.info(mean_as_line(made, len(numbers), self.training, is_best=is_best))
 
     # Saving, and stopping
 

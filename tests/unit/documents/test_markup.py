@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_cli.documents.blocks import Block
+from transformer_cli.documents.files import FORMATS
 from transformer_cli.documents.held import Link, word_links
 from transformer_cli.documents.markup import parse_html
+from transformer_cli.errors import DataError
 
 Translated = tuple[str, list[Link]]
 
@@ -172,3 +174,32 @@ def test_parse_html_takes_any_text(text: str) -> None:
     document = parse_html(text)
     for translate in (same, backwards, unlinked):
         document.render([translate(block) for block in document.blocks])
+
+
+META, XML = '<meta charset="{}">', '<?xml version="1.0" encoding="{}"?>'
+HTTP = "<META content='text/html; charset={}' http-equiv=content-type>"
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        (META.format("ISO-8859-1"), "cp1252"),  # as browsers read it
+        (HTTP.format("windows-1250"), "cp1250"),
+        (XML.format("iso-8859-1"), "latin-1"),
+        (f"<!--{META.format('koi8-r')}--><meta charset=iso-8859-15>", "iso-8859-15"),
+        ("\ufeff" + META.format("iso-8859-1"), "utf-8"),
+        (META.format("x-nothing"), "utf-8"),
+        (META.format("utf-16"), "utf-8"),
+        (" " * 1_024 + META.format("iso-8859-1"), "utf-8"),
+    ],
+)  # fmt: skip
+def test_html_is_written_in_the_encoding_that_it_says(head: str, encoding: str) -> None:
+    opened = FORMATS["html"].open(f"{head}<p>Ärger".encode(encoding), ("de", "en"))
+    assert [block.text for block in opened.blocks] == ["Ärger"]
+    assert opened.render([("für ł", [])]) == f"{head}<p>für ł".encode(encoding, "xmlcharrefreplace")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "hex", "euc-jp", "idna"])
+def test_html_that_is_not_in_the_encoding_that_it_says_is_refused(encoding: str) -> None:
+    with pytest.raises(DataError, match="save the document in UTF-8"):
+        FORMATS["html"].open(META.format(encoding).encode() + b"<p>\xff", ("de", "en"))

@@ -52,6 +52,7 @@ BOLD, LINK = "<w:rPr><w:b/></w:rPr>", '<w:hyperlink r="1">'
 FIELD = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
 CODE = "<w:r><w:instrText>PAGE Seite</w:instrText></w:r>"
 NESTED = "".join([FIELD[0], CODE, FIELD[0], CODE, FIELD[1], run("name"), FIELD[2], CODE, FIELD[1]])
+TAB, HYPHEN = "<w:r><w:tab/></w:r>", "<w:r><w:noBreakHyphen/></w:r>"
 BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
 MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
 
@@ -70,6 +71,25 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
         ("<w:r><w:t>name:</w:t><w:tab/><w:t>max</w:t></w:r>", "<w:r><w:t>NAME:</w:t><w:tab/><w:t>MAX</w:t></w:r>"),
         ("<w:r><w:t>ein hund</w:t><w:br/><w:t>da ist</w:t></w:r>",
          "<w:r><w:t>IST DA</w:t><w:br/><w:t>HUND EIN</w:t></w:r>"),
+        *(
+            (run("da,") + opening + run("ein hund") + TAB + run("7 im buch") + closing + run("ist es"),
+             run("DA,") + opening + run("HUND EIN") + TAB + run("BUCH IM 7") + closing + run("ES IST"))
+            for opening, closing in [
+                (LINK, "</w:hyperlink>"), ("<w:moveTo>", "</w:moveTo>"), ("<w:fldSimple>", "</w:fldSimple>"),
+                (LINK + "<w:sdt><w:ins>", "</w:ins></w:sdt></w:hyperlink>"), (NESTED, FIELD[2]),
+            ]
+        ),
+        (run("da ") + MARKS[0] + run("ein hund") + TAB + run("7 im buch") + MARKS[1],
+         run("HUND ") + MARKS[0] + run("EIN DA") + TAB + run("BUCH IM 7") + MARKS[1]),
+        (LINK + run("ein hund") + "<w:r><w:br/><w:t>da ist</w:t></w:r></w:hyperlink>",
+         LINK + run("IST DA") + "<w:r><w:br/><w:t>HUND EIN</w:t></w:r></w:hyperlink>"),
+        (LINK + run("ein hund.") + "<w:r><w:br/><w:t>da ist</w:t></w:r></w:hyperlink>",
+         LINK + run("HUND. EIN") + "<w:r><w:br/><w:t>IST DA</w:t></w:r></w:hyperlink>"),
+        (run("ein t") + HYPHEN + run("shirt da"),
+         run("DA") + run(" T").removesuffix("</w:r>") + "<w:noBreakHyphen/>" + run("SHIRT EIN").removeprefix("<w:r>")),
+        (run("ein t") + HYPHEN + run("shirt a-b"), run("A-B") + run(" T-SHIRT EIN")),
+        (run("ein ") + LINK + run("12") + HYPHEN + run("3") + "</w:hyperlink>" + run(" da"),
+         LINK + run("12") + HYPHEN + run("3") + "</w:hyperlink>" + run(" DA EIN")),
         ("<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("neu") + "</w:ins>",
          "<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("NEU") + "</w:ins>"),
         (run("seite ") + FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" da"),
@@ -97,7 +117,7 @@ PIECES = [
     *(run(text, BOLD) for text in ("rot ", ". ", "3")),
     *(LINK, "</w:hyperlink>", "<w:ins>", "</w:ins>", *FIELD, CODE, *MARKS),
     *("<w:r><w:tab/></w:r>", "<w:r><w:br/><w:t>zeile </w:t></w:r>", BOX.format(run("kasten")), "<w:proofErr/>"),
-    "<w:r><w:footnoteReference/></w:r>",
+    *("<w:r><w:footnoteReference/></w:r>", HYPHEN),
 ]
 
 
@@ -116,7 +136,18 @@ def test_word_loses_nothing_of_any_paragraph(pieces: list[str], translate: Trans
     inner += "".join(f"</{name}>" for name in reversed(open_))
     assert paragraph(inner, lambda block: (block.text, [])) == inner
     found = paragraph(inner, translate)
-    for mark in (*FIELD, CODE, *MARKS, LINK, "<w:ins>", "<w:tab/>", "<w:br/>", "<w:footnoteReference/>", "<w:x>"):
+    for mark in (
+        *FIELD,
+        CODE,
+        *MARKS,
+        LINK,
+        "<w:ins>",
+        "<w:tab/>",
+        "<w:br/>",
+        "<w:footnoteReference/>",
+        "<w:x>",
+        HYPHEN,
+    ):
         inside = mark.removeprefix("<w:r>").removesuffix("</w:r>")
         assert found.count(inside) == inner.count(inside)
     text = [sorted("".join(re.findall(r"<w:t[^>]*>([^<]*)", each)).lower().replace(" ", "")) for each in (found, inner)]

@@ -15,7 +15,7 @@ from transformer_cli.errors import DataError
 
 HEAD = (
     '<?xml version="1.0" encoding="UTF-8"?>\r\n<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2" '
-    'xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0" xmlns:mq="MQXliff"><file><body>\n'
+    'xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0" xmlns:mq="MQXliff"><file target-language="en"><body>\n'
 )
 END = "\n</body></file></xliff>\n"
 STATE = ' state="needs-review-translation" state-qualifier="mt-suggestion"'
@@ -135,3 +135,21 @@ def test_xliff_each_inline_element_comes_back_once_in_a_legal_order(pieces: list
 def test_xliff_another_file_is_refused(content: str) -> None:
     with pytest.raises(DataError, match=r"no XLIFF 1\.2|not whole XML"):
         open_xliff(content.encode(), ("de", "en"))
+
+
+@pytest.mark.parametrize(
+    ("languages", "becomes", "said"),
+    [
+        ("source-language='de-DE' target-language='EN'", "", []),
+        ("source-language='de-DE'", ' target-language="en"', []),
+        ("source-language='fr'", ' target-language="en"', ["from 'fr' to 'en'; the run translates from 'de' to 'en'"]),
+        ("source-language='en' target-language='de'", "", ["from 'en' to 'de'; the run translates from 'de' to 'en'"]),
+    ],
+)
+def test_xliff_of_other_languages_is_warned_of_once(
+    languages: str, becomes: str, said: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    file = f"<file {languages}{{}}><body/></file>" * 2
+    text = f"{HEAD.partition('<file')[0]}{file}</xliff>"
+    assert open_xliff(text.format("", "").encode(), ("de", "en")).render([]).decode() == text.format(becomes, becomes)
+    assert caplog.messages == [f"the file says that it is to be translated {each}" for each in said]

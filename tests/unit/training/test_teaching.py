@@ -12,7 +12,7 @@ from kinds import Tfm, TrainTiny
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.evaluation.losses import corpus_losses
-from transformer_cli.runs.checkpoints import START, load_named_best, load_validated
+from transformer_cli.runs.checkpoints import START, load_named_best, load_validated, load_weights
 from transformer_cli.runs.prepare import inherited
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
@@ -50,7 +50,7 @@ def test_start_is_validated_first_and_says_how_long_training_will_take(
     train_tiny(runs, *TAUGHT)
     first, how_long = caplog.messages[1:3]
     assert re.fullmatch(r"epoch 0/2  valid \d\.\d{3} \(PPL \d\.\d\d\)  \d+\.\d s  best", first)
-    assert how_long == "about 1 minute until the end, by the time of this validation"
+    assert how_long == "less than a minute until the end, by the time of this validation"
 
 
 def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the_start(
@@ -68,7 +68,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
         re.match(r" *(\d+)% of the start's weights  valid ([\d.]+)  watched ([\d.]+)", line) for line in caplog.messages
     ]
     found = {int(each[1]): float(each[2]) + float(each[3]) for each in tried if each}
-    assert [*found] == [0, 25, 50, 75]
+    assert [*found] == [0, 25, 50, 75, 100]
     made = load_average(run, "best")
     assert made
     assert made.start_share is not None
@@ -76,7 +76,32 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     assert corpus_losses(load_named_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.watch_loss
 
 
-@pytest.mark.parametrize("share", [0.0, 0.25])
+@pytest.mark.parametrize("share", [None, 0.25])
+def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_longer_training(
+    train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture, share: float | None
+) -> None:
+    caplog.set_level("INFO")
+    given = [*TAUGHT, "training.watch=[valid]", "training.learning_rate=0.3"]  # worse with each epoch
+    given += [] if share is None else [f"training.start_share={share}"]
+    straight = train_tiny(runs, *given, "name=straight")
+    said = list(caplog.messages)
+    train_tiny(runs, *given, "training.epochs=1")
+    raised = train_tiny(runs, *given)
+    losses = [each["valid_loss"] for each in straight.history()]
+    assert losses[0] < losses[1] < losses[2]
+    start, taught, last = (load_validated(straight, START), load_validated(straight, 2), straight.checkpoint("last"))
+    assert not torch.equal(taught.output.weight, load_weights(straight, last).output.weight)
+    wanted = start if share is None else mixed(taught, start, share)
+    for run in (straight, raised):
+        found = load_named_best(run, torch.device("cpu"))[1].state_dict()
+        assert all(torch.equal(value, found[name]) for name, value in wanted.state_dict().items())
+    assert ("nothing taught was better: the start stays" in said) == (share is None)
+    lines = {line.partition("weights")[2] for line in said if re.match(r" *\d+% of the start's weights", line)}
+    assert len(lines) == (5 if share is None else 1)
+    assert re.match(rf"validation loss .* with {100 if share is None else 25}% of the start's weights: ", said[-1])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_mixed_weights_are_the_mean_with_the_share_of_the_start(tiny: Run, share: float) -> None:
     start, taught = tiny.new_model(), load_named_best(tiny, torch.device("cpu"))[1]
     wanted = share * start.output.weight.detach() + (1 - share) * taught.output.weight.detach()
@@ -157,5 +182,6 @@ def test_train_command_prints_losses_and_bleu_of_both_texts(workspace: Path, old
     assert code == 0, err
     header, start, step, end = out.splitlines()[:4]
     assert header.split("  ")[0] == "after"
+    assert header.endswith("BLEU of 40 lines  of 2 watched")
     assert (start.split()[:2], step.split()[0], end.split()[:2]) == (["step", "0"], "step", ["the", "end:"])
     assert len(re.findall(r"\d+\.\d\d\b", start)) == len(re.findall(r"\d+\.\d\d\b", end)) == 2

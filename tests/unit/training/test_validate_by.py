@@ -1,5 +1,6 @@
 """training.validate_by: which validation is the best, by the loss or by what the model writes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_validate_by_bleu_finds_that_of_evaluate_and_resumes_exactly(
     greedy = TranslationSettings(beam_size=1)
     (judged,) = evaluate(whole, splits="valid", settings=greedy, data_dir=project / "data", is_kept=False)
     assert judged.result.bleu == pytest.approx(max(scores))
-    assert f"  bleu {scores[0]:.2f}" in caplog.text
+    assert f"  BLEU {scores[0]:.2f}" in caplog.text
     train_tiny(tmp_path / "parts", *BLEU, "training.epochs=1")
     again = train_tiny(tmp_path / "parts", *BLEU, "training.epochs=3")
     assert outcome(again) == outcome(whole)
@@ -34,13 +35,24 @@ def test_validate_by_bleu_finds_that_of_evaluate_and_resumes_exactly(
 
 @pytest.mark.parametrize(("by", "best"), [("loss", 3), ("bleu", 1), ("chrf", 1)])
 def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, best: int
+    train_tiny: TrainTiny,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    by: str,
+    best: int,
 ) -> None:
+    caplog.set_level("INFO")
     scores = iter([30.0, 10.0, 20.0, 25.0])
     monkeypatch.setattr(trainer, "greedy_score", lambda *given: next(scores))
     run = train_tiny(tmp_path, f"training.validate_by={by}", "training.epochs=3", "training.average=2")
     history = run.history()
     assert run.best_name in (f"step-{history[best - 1]['step']:07d}", *(["average-0000078"] if by == "loss" else []))
     assert (history[0]["valid_score"] is None) == (by == "loss")
+    if by != "loss":
+        name, loss = {"bleu": "BLEU", "chrf": "chrF"}[by], r"\d\.\d+ \(PPL \d+\.\d\d\)"
+        mean, end = caplog.messages[-2:]
+        assert re.fullmatch(rf"mean of the last 2 validations' weights  valid {loss}  {name} 25\.00", mean)
+        assert end.startswith(f"best validation {name} 30.00 (loss {history[0]['valid_loss']:.3f}, PPL ")
     with pytest.raises(ConfigError, match=f"begun with other settings .training.validate_by: {by} → "):
         train_tiny(tmp_path, f"training.validate_by={'chrf' if by == 'bleu' else 'bleu'}", "training.epochs=3")
