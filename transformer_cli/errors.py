@@ -12,6 +12,7 @@ OPTION = re.compile(r"`[^`]*`|[\w./]--|--set:? |^--([a-z-]+) (?=[^:]+: )|--([a-z
 IN_PYTHON = {
     "fresh": "fresh=True",
     "input": "sources",
+    "on-error": "with_options(on_error=…)",
     "reference": "references",
     "set": "overrides",
     "split": "splits",

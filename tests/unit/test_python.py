@@ -194,6 +194,7 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
         ("`tfm prepare FILE --like RUN` learns", "`tfm prepare FILE --like RUN` learns"),
         ("a–b -- c", "a–b -- c"),
         ("mine--input.txt: empty; see in/--split/a", "mine--input.txt: empty; see in/--split/a"),
+        ("or let --on-error say what", "or let with_options(on_error=…) say what"),
         ("leave --split and (--input) out", "leave splits and (sources) out"),
     ],
 )

@@ -57,6 +57,8 @@ def compare(
     options.refuse_repeated(input_file, reference or ())
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
+    if examples and not as_json and form not in ("text", "json"):
+        raise typer.BadParameter(f"--examples are shown in text and in JSON; they have no place in --format {form}")
     further = options.further_metrics(metrics)
     options.check_text(
         input_file,
