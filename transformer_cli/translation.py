@@ -37,7 +37,7 @@ from transformer_cli.documents.long_lines import NO_TOKENS, REMEDY, Line, LongLi
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
 from transformer_cli.text.codec import Codec, Codecs, Encoded
-from transformer_cli.text.lines import TOO_LONG, is_too_long
+from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
 from transformer_cli.text.reading import Held, ends, is_spaceless, is_word, upper
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
@@ -167,6 +167,7 @@ class Wording:
                     raise DataError(f"prefix: {index} is not the id of a token that the model can write")
             return given
         text = given.strip()
+        refuse_halves(text, "--prefix: ")
         if not text:
             return ()
         if is_too_long(text):
@@ -180,7 +181,11 @@ class Wording:
         return tuple(prefix.ids)
 
     def encode(self, text: str, codec: Codec) -> Encoded:
-        """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held."""
+        """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held.
+
+        Raises DataError for what is no text, see `refuse_halves`.
+        """
+        refuse_halves(text)
         return codec.encode(text, self.holder.spans(text))
 
     def long_lines(self, remedy: str = REMEDY) -> LongLines:
@@ -202,7 +207,11 @@ class Wording:
         return Line(text, NO_TOKENS, parts=parts)
 
     def read(self, text: str) -> Line:
-        """Returns a line as it is translated. Raises DataError if it is too long, or its translation for the prefix."""
+        """Returns a line as it is translated.
+
+        Raises DataError if it is too long, or its translation for the prefix, or for what `refuse_halves` refuses.
+        """
+        refuse_halves(text)
         long_lines = self.long_lines()
         line = long_lines.split(text, self.language) if self.settings.split_sentences else long_lines.line(text)
         if line.read and len(self.prefix) > (limit := self.limit(len(line.read))):

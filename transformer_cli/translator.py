@@ -24,7 +24,7 @@ from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmErr
 from transformer_cli.runs.engines import open_engine
 from transformer_cli.runs.run import Run
 from transformer_cli.system import progress
-from transformer_cli.system.arguments import checked
+from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.lines import is_too_long
 from transformer_cli.translation import EMPTY, Translation, Wording, joined, whole
@@ -54,7 +54,7 @@ class Translator:
         run: str | Path | Run | None = None,
         device: str = "auto",
         *,
-        others: Iterable[str | Path | Run] = (),
+        others: str | Path | Run | Iterable[str | Path | Run] = (),
         runs_dir: Path = Path("runs"),
     ) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
@@ -63,7 +63,7 @@ class Translator:
         auto, cpu, cuda or cuda:N. others: runs whose models translate together with the first one's; raises
         ConfigError if their codecs differ, or if one of them is exported.
         """
-        runs = [Run.named(each, runs_dir) for each in (run, *others)]
+        runs = [Run.named(each, runs_dir) for each in (run, *as_list(others))]
         for each in runs:
             each.say_other_tokenizer()
         self._begin(runs, *open_engine(runs, device))
@@ -92,6 +92,7 @@ class Translator:
         names = " + ".join(f"{run.folder}/{name}" for run, name in zip(self.runs, self.checkpoints, strict=True))
         return f"Translator({names}: {data.source} → {data.into}, {settings.in_words}, on {self.engine.device})"
 
+    @checked
     def into(self, language: str | None) -> "Translator":
         """Returns a translator with the same models into one of several languages; see `Run.into`."""
         other = copy(self)
@@ -104,6 +105,7 @@ class Translator:
         """Returns a translator as it is, or that of a run, which is named as in `Translator(…)`."""
         return run if isinstance(run, Translator) else Translator(run, device, runs_dir=runs_dir)
 
+    @checked
     def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
         """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
         return self.with_options(glossary={**self.settings.glossary, **glossary}) if glossary else self
@@ -116,6 +118,9 @@ class Translator:
         as "decoding.top_k=3". Raises ConfigError for another name, or for a value that a setting cannot have, and
         DataError for an entry of a glossary that is none.
         """
+        if wrong := [each for each in overrides if not isinstance(each, str)]:
+            what = "where a str such as 'decoding.top_k=3' is wanted; settings are named, as in beam_size=4"
+            raise ArgumentError(f"with_options: overrides: {wrong[0]!r}, {what}")
         other = copy(self)
         other.settings = translation_settings(self.settings, named, overrides)
         other.wording = self.wording.with_settings(other.settings)
@@ -159,11 +164,14 @@ class Translator:
         found, _ = self._translate_blocks(document.blocks)
         return document.render(found)
 
+    @checked
     def translate_file(self, content: bytes, form: str) -> tuple[bytes, Counter[str]]:
         """Returns a file with its text translated, and how many texts were translated, were kept, or lack something.
 
         form: which of FORMATS it has. Raises DataError for what is no such file, and otherwise as `translate_html`.
         """
+        if form not in FORMATS:
+            raise ArgumentError(f"translate_file: form: {form!r}, where one of {', '.join(FORMATS)} is wanted")
         opened = FORMATS[form].open(content, (self.run.config.data.source, self.run.config.data.into))
         found, counts = self._translate_blocks(opened.blocks)
         return opened.render(found), counts + opened.kept
@@ -214,6 +222,7 @@ class Translator:
         other._before_step = before_step
         return other
 
+    @checked
     def stream(
         self,
         lines: Iterable[str],
@@ -229,6 +238,8 @@ class Translator:
         chunk of a longer text: so the translations are those of the whole text. done: is told how many more lines are
         translated, before they are yielded. An error is raised when all lines before it have been translated.
         """
+        if chunk < 1:
+            raise ArgumentError(f"stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()
         reading = self._read(lines, first_line, name)
         failure: TfmError | None = None

@@ -53,7 +53,7 @@ def here(project: Path) -> Path:
         (lambda: train(untyped("cap.yaml")), "train: config: 'cap.yaml', where a Config is wanted"),
         (lambda: prepare(untyped({"name": "x"})), "prepare: config: {'name': 'x'}, where a Config is wanted"),
         (lambda: compare("a", untyped("b")), "compare: conditions: 'b', where a Conditions is wanted"),
-        (lambda: compare_recipes(untyped([["a"], 3])), "compare_recipes: recipes, item 1: 3, where a list of "),
+        (lambda: compare_recipes(untyped([["a"], 3])), "compare_recipes: recipes, item 1: 3, where a str or a "),
         (lambda: compare(untyped({1: "a"})), "compare: systems: {1: 'a'}, where a str or a Path or a Run or a "),
         (lambda: compare(untyped({"a": 1})), "compare: systems, item 'a': 1, where a str or a Path or a Run or a "),
         (lambda: evaluate("demo", lists=untyped([["a", 3]])), "evaluate: lists, item 0, item 1: 3, where a str is"),
@@ -65,6 +65,8 @@ def here(project: Path) -> Path:
         (lambda: Conditions(untyped(3)), "Conditions: splits: 3, where a str or a list of str is wanted"),
         (lambda: export("demo", untyped(3)), "export: output: 3, where a str or a Path is wanted"),
         (lambda: load_config(untyped(3)), "load_config: path: 3, where a str or a Path is wanted"),
+        (lambda: Run.open(untyped(5)), "Run.open: folder: 5, where a Path is wanted"),
+        (lambda: Run.named(untyped(5)), "Run.named: run: 5, where a str or a Path or a Run is wanted"),
         (lambda: list(score_pairs("demo", untyped(None))), "score_pairs: pairs: None, where a list of list of str"),
     ],
 )  # fmt: skip
@@ -92,6 +94,13 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
             lambda given: inspect_sentence(given, untyped(3)),
             "inspect_sentence: sentence: 3, where a str is wanted",
         ),
+        (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
+        (lambda given: given.with_terms([("a", "b")]), "glossary: [('a', 'b')], where a mapping of str is wanted"),
+        (lambda given: given.translate_file("a", "html"), "content: 'a', where bytes is wanted"),
+        (lambda given: given.translate_file(b"a", "txt"), "form: 'txt', where one of html, "),
+        (lambda given: given.into(5), "language: 5, where a str is wanted"),
+        (lambda given: [*given.stream(["a"], chunk=0)], "chunk: 0, where at least 1 is wanted"),
+        (lambda given: given.run.point("best", 5), "name: 5, where a str is wanted"),
         (lambda given: inspect_sentence(given, SENTENCE).maps(untyped("self")), "kinds: 'self', where 'encoder' or "),
         (lambda given: inspect_sentence(given, SENTENCE).maps(layer=untyped("1")), "layer: '1', where a whole number"),
     ],
@@ -115,7 +124,9 @@ def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, transl
         assert inspect_sentence(each, SENTENCE).translation == translator.translate([SENTENCE])[0]
         assert [score.tokens for score in score_pairs(each, [(SENTENCE, "the old dog")])] == [4]
     as_str = untyped(str(project / "runs"))
-    assert Translator("tiny", runs_dir=as_str).run.folder == here
+    assert [each.folder for each in Translator("tiny", others="tiny", runs_dir=as_str).runs] == [here, here]
+    with pytest.raises(DataError, match=r"^tiny: one run has no spread; name at least two runs of each recipe"):
+        compare_recipes({"a": "tiny"})
     assert Conditions(runs_dir=as_str).runs_dir == project / "runs"
     assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
 
@@ -189,6 +200,29 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
 def test_error_as_a_str_has_the_names_of_python(written: str, said: str) -> None:
     error = DataError(written)
     assert (str(error), error.on_command_line) == (said, written)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda given: given.translate(["Hund", "a\ud800b"]), "line 2: character 2: half a surrogate pair ("),
+        (lambda given: given.translate_html("a\udcffb"), "character 2: half a surrogate pair ("),
+        (lambda given: [*score_pairs(given, [("a", "\ud800")])], "character 1: half a surrogate pair ("),
+        (lambda given: given.with_options(prefix="\ud800").translate(["a"]), "prefix: character 1: half a surrogate"),
+        (lambda given: given.with_terms({"a": "\ud800"}), "glossary: 'a' with '\\ud800': '\\ud800' cannot stand in"),
+        (lambda given: given.with_options(glossary="g.csv"), "must be a mapping of words to their translations, not g"),
+        (lambda given: evaluate(given, files=()), "files, lists: empty; give sentences and their references"),
+        (lambda given: evaluate(given, lists=[["a"], ["a"]], splits="test"), "files, lists, splits: each names texts"),
+        (lambda given: compare([], Conditions()), "nothing to compare; name at least two runs or files"),
+        (lambda given: compare_recipes({"a": []}), "a recipe without a run: one run has no spread"),
+        (lambda given: Run.open(untyped("nope")), "nope: no run here"),
+        (lambda given: given.run.point("best", "step-1234567"), "checkpoints/ has no 'step-1234567' for best to name"),
+        (lambda given: given.run.point("bset", given.run.best_name), "'bset' names no checkpoint; best, last, average"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_one_line(translator: Translator, call: Callable[[Any], object], said: str) -> None:
+    with pytest.raises(TfmError, match=re.escape(said)):
+        call(translator)
 
 
 def test_repr_of_a_translator_is_one_line(translator: Translator) -> None:

@@ -21,6 +21,7 @@ MUST = {
     "dict_type": "be a section with a key for each split",
     "finite_number": "be a finite number",
     "float_type": "be a number",
+    "glossary": "be a mapping of words to their translations",
     "greater_than": "be greater than {gt:,.12g}",
     "greater_than_equal": "be at least {ge:,.12g}",
     "int_type": "be a whole number",
@@ -107,7 +108,11 @@ def sentence(mistake: Mapping[str, Any], keys: Mapping[str, Any], location: Loca
     if kind == "missing":
         return f"{subject} missing"
     first = f"{_dotted(location)}.{_known(location, keys)[0]}"
-    must = MUST.get(kind, "be another kind of value").format(**context, first=first).replace("'", "")
+    must = (
+        MUST.get("glossary" if mistake["loc"] == ("glossary",) else kind, "be another kind of value")
+        .format(**context, first=first)
+        .replace("'", "")
+    )
     quotes = "; put quotes around it" if kind in ("string_type", "path_type") and isinstance(given, float | int) else ""
     return f"{subject} must {must}, not {_shown(given)}{quotes}".strip()
 

@@ -64,7 +64,7 @@ class Glossary:
         self._as_written, self._in_any_case = _Words(), _Words()
         for source, target in entries.items():
             is_inflected, text = source.endswith("*"), nfc(source.removesuffix("*"))
-            if control := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", source + target):
+            if control := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", source + target):
                 raise DataError(f"glossary: {source!r} with {target!r}: {control[0]!r} cannot stand in an entry")
             words = [text[start:end] for start, end in _words(text)]
             targets = [each.strip() for each in target.split("|")] if target.strip() else []

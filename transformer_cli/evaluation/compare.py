@@ -282,7 +282,7 @@ def _translate_all(
     }
     if len(set(searches.values())) > 1:
         found = "; ".join(f"{name}: {search}" for name, search in searches.items())
-        log.warning("the runs search in different ways, which are compared too (%s); --beam-size makes them one", found)
+        log.warning("the runs search in different ways, which are compared too (%s); give all one beam size", found)
     texts = _texts([run for _, run in runs], conditions)
     if len(texts) > 1 and len(runs) < len(names):
         among = ", ".join(text.name for text in texts)

@@ -118,7 +118,7 @@ Keeper = Callable[[Mapping[str, Any], ParallelText], None]
 def evaluate(
     run: AnyRun | None = None,
     *,
-    others: Iterable[str | Path | Run] = (),
+    others: str | Path | Run | Iterable[str | Path | Run] = (),
     splits: str | Iterable[str] = (),
     files: Sequence[str | Path] | None = None,
     lists: Sequence[Sequence[str]] | None = None,
@@ -146,7 +146,9 @@ def evaluate(
     if sum(map(bool, (files, lists, splits))) > 1:
         raise ConfigError("files, lists, splits: each names texts; give one of them")
     opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
-    if files or lists:
+    if files is not None or lists is not None:
+        if not (files or lists):
+            raise DataError("files, lists: empty; give sentences and their references, or leave both out")
         texts = [read_text(*map(Path, files)) if files else text_of(lists or ())]
         _warn_of_training_text(opened.config.data, texts[0], data_dir)
     else:

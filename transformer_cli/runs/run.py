@@ -48,6 +48,7 @@ from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
+from transformer_cli.system.arguments import checked
 from transformer_cli.system.checked import SUMS, check_files, read_checked_json, read_sums, read_text, shown, write_sums
 from transformer_cli.system.files import write_json, write_text
 from transformer_cli.text.codec import Codecs, codec_files
@@ -147,6 +148,7 @@ class Run:
         return Run.open(folder)
 
     @staticmethod
+    @checked
     def open(folder: Path) -> "Run":
         """Open a run's folder. Raises CheckpointError if it is missing, damaged or of another version, ConfigError."""
         identity = read_identity(folder)
@@ -156,10 +158,12 @@ class Run:
             return Run(folder, config, Codecs.load(folder, config.data), identity)
 
     @staticmethod
+    @checked
     def named(run: "str | Path | Run | None", runs_dir: Path = Path("runs")) -> "Run":
         """Returns a run that is opened, or opens it as `find_run` finds it. Raises as `find_run` and `open` do."""
         return run if isinstance(run, Run) else Run.open(find_run(run, runs_dir))
 
+    @checked
     def into(self, language: str | None) -> "Run":
         """Returns the run of which each line asks for a language (None: as the run itself says). Raises ConfigError."""
         if language is None:
@@ -233,6 +237,7 @@ class Run:
             model.get_submodule(part).requires_grad_(False)
         return model
 
+    @checked
     def checkpoint(self, pointer: str) -> Path:
         """Returns the folder that `best`, `last` or `average` names. Raises CheckpointError if it names none."""
         self.refuse_exported()
@@ -249,8 +254,13 @@ class Run:
             raise CheckpointError(f"{path} names {shown(name)}, which is not a checkpoint in checkpoints/; {RESTORE}")
         return folder
 
+    @checked
     def point(self, pointer: str, name: str) -> None:
-        """Let `best`, `last` or `average` name a checkpoint that is there."""
+        """Let `best`, `last` or `average` name a checkpoint. Raises CheckpointError if it is not there."""
+        if pointer not in POINTERS:
+            raise CheckpointError(f"{pointer!r} names no checkpoint; {', '.join(POINTERS)} do")
+        if not CHECKPOINT.fullmatch(name) or not (self.folder / "checkpoints" / name).is_dir():
+            raise CheckpointError(f"{self.folder}: checkpoints/ has no {shown(name)} for {pointer} to name")
         write_text(self.folder / pointer, f"{name}\n")
         if pointer == "last":
             (self.folder / UNSAVED).unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from transformer_cli.errors import ArgumentError
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-WORDS = {str: "a str", int: "a whole number", float: "a number", bool: "True or False"}
+WORDS = {str: "a str", int: "a whole number", float: "a number", bool: "True or False", bytes: "bytes"}
 NOT_LISTS = (str, bytes, Mapping)
 MOST_SHOWN = 60  # characters of a value
 

@@ -198,6 +198,15 @@ def is_too_long(text: str) -> bool:
     return len(text) > LONGEST_LINE
 
 
+def refuse_halves(text: str, where: str = "") -> None:
+    """Raises DataError for half a surrogate pair, which Python's text can hold and no file. where: of the text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"half a surrogate pair ({text[error.start]!r}), which is no character"
+        raise DataError(f"{where}character {error.start + 1}: {half}; mend the text") from None
+
+
 def out_of_step(source: Path, target: Path) -> DataError:
     """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
     if any(each == STANDARD or is_stream(each) for each in (source, target)):  # it cannot be read once more

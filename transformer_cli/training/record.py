@@ -56,13 +56,17 @@ def _progress(found: Validation, training: TrainingConfig) -> str:
 
 
 def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
-    """Returns which validation was the best, and where its checkpoint is, as a line for the log."""
+    """Returns how the best checkpoint was validated, and where it is, as a line for the log.
+
+    With a share of the start it fits two texts, so it is not said to have the best validation.
+    """
     best = best_of(validations)
     average = load_average(run, "best")
     loss, ppl = (average.valid_loss, average.valid_ppl) if average else (best.valid_loss, best.valid_ppl)
     where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
+    head = "best validation"
     if average and average.start_share is not None:
-        where = f"with {average.start_share:.0%} of the start's weights"
+        head, where = "validation", f"with {average.start_share:.0%} of the start's weights"
     elif run.config.training.validate_every is None:
         where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
         where += f" of {validations[-1].epoch}"
@@ -71,7 +75,7 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     if score is not None:
         name = SCORES[run.config.training.validate_by]
         found = f"{name} {score:.2f} (loss {loss:.3f}, PPL {perplexity_text(ppl, 2)})"
-    return f"best validation {found} {where}: {run.checkpoint('best')}"
+    return f"{head} {found} {where}: {run.checkpoint('best')}"
 
 
 def mean_as_line(made: Average, count: int, training: TrainingConfig, *, is_best: bool) -> str:

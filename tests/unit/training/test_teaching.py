@@ -98,6 +98,7 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
     assert ("nothing taught was better: the start stays" in said) == (share is None)
     lines = {line.partition("weights")[2] for line in said if re.match(r" *\d+% of the start's weights", line)}
     assert len(lines) == (5 if share is None else 1)
+    assert re.match(rf"validation loss .* with {100 if share is None else 25}% of the start's weights: ", said[-1])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
