@@ -37,6 +37,7 @@ _CONTAINERS = (
 _PAIRS = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRangeStart"}
 _SPACES = ("w:tab", "w:br", "w:cr", "w:ptab")
 _HYPHEN = "w:noBreakHyphen"  # a text, but not in one
+_DEEPEST = 50  # fields inside each other: what is in the innermost is copied for each
 _UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")
 _SAME = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
 
@@ -319,7 +320,7 @@ def _with_fields(items: Sequence[_Item]) -> list[_Item]:
     """Returns the items of a paragraph in which a field is what goes round its result, if both ends are there.
 
     From its beginning to its separator it is one item, with all fields in it. If only one of these is in a link or the
-    like, all of the paragraph is one item.
+    like, or too many fields are inside each other, all of the paragraph is one item.
     """
     found: list[_Item] = []
     begun: list[tuple[int, int]] = []  # where fields begin that have not ended, and in which container
@@ -339,7 +340,7 @@ def _with_fields(items: Sequence[_Item]) -> list[_Item]:
         if first.name == "field":
             first.opens *= is_inside
             found.append(replace(each, closes=first.opens))
-        elif is_inside:
+        elif is_inside and len(begun) <= _DEEPEST:
             raw = [part for one in [*found[start + 1 :], each] for part in (one.before, *one.raw)]
             opens = f"field {number}" if each.name == "separate" else ""
             found[start:] = [replace(first, raw=first.raw + raw, last_run=each.last_run, name="field", opens=opens)]

@@ -101,6 +101,7 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
         (run("ein ") + FIELD[0] + FIELD[1] + MARKS[0] + run("hund") + FIELD[2] + MARKS[1] + run(" da"),
          run("DA ") + FIELD[0] + FIELD[1] + MARKS[0] + run("HUND") + FIELD[2] + MARKS[1] + run(" EIN")),
         (LINK + FIELD[0] + CODE + "</w:hyperlink>" + FIELD[1] + run("ein") + FIELD[2] + run(" hund"),) * 2,
+        (run("ein") + (FIELD[0] + CODE) * 51 + (FIELD[1] + run("hund") + FIELD[2]) * 51,) * 2,
         (run("ein ") + MARKS[0] + run("roter") + MARKS[1] + run(" hund"),
          run("HUND ") + MARKS[0] + run("ROTER") + MARKS[1] + run(" EIN")),
         (run("hund") + BOX.format(run("im kasten")) + run(" da"), run("DA HUND") + BOX.format(run("KASTEN IM"))),
