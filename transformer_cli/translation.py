@@ -181,11 +181,7 @@ class Wording:
         return tuple(prefix.ids)
 
     def encode(self, text: str, codec: Codec) -> Encoded:
-        """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held.
-
-        Raises DataError for what is no text, see `refuse_halves`.
-        """
-        refuse_halves(text)
+        """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held."""
         return codec.encode(text, self.holder.spans(text))
 
     def long_lines(self, remedy: str = REMEDY) -> LongLines:

@@ -40,7 +40,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lengths import Rows
-from transformer_cli.text.lines import out_of_step, read_lines
+from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translation import Translation
 from transformer_cli.translator import AnyRun, Translator
@@ -143,16 +143,17 @@ def evaluate(
     metrics = further_metrics(metrics)
     if isinstance(run, Translator) and others:
         raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
-    if sum(map(bool, (files, lists, splits))) > 1:
+    splits = as_list(splits)
+    if [files is None, lists is None, not splits].count(False) > 1:
         raise ConfigError("files, lists, splits: each names texts; give one of them")
     opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
     if files is not None or lists is not None:
-        if not (files or lists):
-            raise DataError("files, lists: empty; give sentences and their references, or leave both out")
-        texts = [read_text(*map(Path, files)) if files else text_of(lists or ())]
+        if files is not None and not len(files):
+            raise DataError("files: empty; name sentences and their references, or leave it out")
+        texts = [text_of(lists) if lists is not None else read_text(*map(Path, files or ()))]
         _warn_of_training_text(opened.config.data, texts[0], data_dir)
     else:
-        texts = read_splits(opened.config.data, as_list(splits), data_dir)
+        texts = read_splits(opened.config.data, splits, data_dir)
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
@@ -314,11 +315,14 @@ def read_text(source: Path | None, *references: Path) -> ParallelText:
 
 
 def text_of(lists: Sequence[Sequence[str]]) -> ParallelText:
-    """Returns sentences and one or more lists of their references. Raises DataError if their lengths differ."""
-    sources, *references = lists
-    if not references or not sources or {len(each) for each in references} != {len(sources)}:
-        lengths = ", ".join(f"{len(each):,}" for each in lists)
+    """Returns sentences and their references. Raises DataError if their numbers differ, or for half a character."""
+    sources, *references = [*lists] or [[]]
+    if not references or not len(sources) or {len(each) for each in references} != {len(sources)}:
+        lengths = ", ".join(f"{len(each):,}" for each in (sources, *references))
         raise DataError(f"lists: {lengths} lines; give sentences, and as many references in each further list")
+    for place, texts in enumerate(lists):
+        for row, text in enumerate(texts):
+            refuse_halves(text, f"lists, item {place}, item {row}: ")
     return ParallelText("lists", sources, references)
 
 

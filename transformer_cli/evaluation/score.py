@@ -15,7 +15,7 @@ from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.system.arguments import check, checked
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.lengths import fits
-from transformer_cli.text.lines import out_of_step, read_lines
+from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
 from transformer_cli.text.vocabulary import MARKERS, UNK
 from transformer_cli.translator import AnyRun, Translator
 
@@ -74,6 +74,8 @@ def score_pairs(
         if wrong := next((each for each in chunk if len(each) != 2), None):
             raise ArgumentError(f"score_pairs: pairs: {wrong!r}, where a sentence and its translation are wanted")
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
+            for number, text in enumerate(texts, start=n_lines + 1):
+                refuse_halves(text, f"{name}: line {number}: ")
             encoded = [translator.wording.encode(text, codec) for text in texts]
             for number, line in enumerate(encoded, start=n_lines + 1):
                 if limit is not None and not fits(len(line), limit):
