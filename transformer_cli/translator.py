@@ -120,7 +120,7 @@ class Translator:
         """
         if wrong := [each for each in overrides if not isinstance(each, str)]:
             what = "where a str such as 'decoding.top_k=3' is wanted; settings are named, as in beam_size=4"
-            raise ArgumentError(f"with_options: overrides: {wrong[0]!r}, {what}")
+            raise ArgumentError(f"Translator.with_options: overrides: {wrong[0]!r}, {what}")
         other = copy(self)
         other.settings = translation_settings(self.settings, named, overrides)
         other.wording = self.wording.with_settings(other.settings)
@@ -171,7 +171,8 @@ class Translator:
         form: which of FORMATS it has. Raises DataError for what is no such file, and otherwise as `translate_html`.
         """
         if form not in FORMATS:
-            raise ArgumentError(f"translate_file: form: {form!r}, where one of {', '.join(FORMATS)} is wanted")
+            what = f"where one of {', '.join(FORMATS)} is wanted"
+            raise ArgumentError(f"Translator.translate_file: form: {form!r}, {what}")
         opened = FORMATS[form].open(content, (self.run.config.data.source, self.run.config.data.into))
         found, counts = self._translate_blocks(opened.blocks)
         return opened.render(found), counts + opened.kept
@@ -239,7 +240,7 @@ class Translator:
         translated, before they are yielded. An error is raised when all lines before it have been translated.
         """
         if chunk < 1:
-            raise ArgumentError(f"stream: chunk: {chunk}, where at least 1 is wanted")
+            raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()
         reading = self._read(lines, first_line, name)
         failure: TfmError | None = None
