@@ -98,7 +98,7 @@ def test_translate_one_str_is_a_type_error(translator: Translator) -> None:
         translator.translate("Hallo")
 
 
-@pytest.mark.parametrize(("n_sentences", "batches"), [(1, [1]), (2, [1, 1]), (7, [2, 2, 3])])
+@pytest.mark.parametrize(("n_sentences", "batches"), [(1, [1]), (4, [2, 2]), (7, [2, 2, 3])])
 def test_translations_share_threads_among_batches_and_find_the_same_or_their_error(
     translator: Translator,
     sentences: Sequence[str],
@@ -116,6 +116,7 @@ def test_translations_share_threads_among_batches_and_find_the_same_or_their_err
         return decode(models, batch, *arguments, **named)
 
     monkeypatch.setattr(decoder, "decode", watched)
+    monkeypatch.setattr(decoder, "FEW", 2)
     torch.set_num_threads(3)
     try:
         n_failed = 0

@@ -38,14 +38,15 @@ from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITTEN
 
 LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
 LEAST_BEAM = 5  # places of a search with terms
+FEW = 16  # sentences of a thread: with fewer, steps are so short that two threads wait for Python
 
 
 class TransformerEngine:
     """An `interface.Engine` of one Transformer, or of several as an ensemble, in torch: it can do everything.
 
-    On the CPU, each of the caller's torch threads decodes a batch of its own, and few sentences become as many batches
-    as there are threads. The products of a decoding step are small: if one were split between threads, these would
-    mostly wait for each other, and for any other program that keeps one of them from its core.
+    On the CPU, each of the caller's torch threads decodes a batch of its own, if there are FEW sentences for each. The
+    products of a decoding step are small: if one were split between threads, these would mostly wait for each other,
+    and for any other program that keeps one of them from its core.
     """
 
     def __init__(self, models: Sequence[Transformer]) -> None:
@@ -105,7 +106,7 @@ class TransformerEngine:
             ([rows[place] for place in places], way)
             for rows, way in ((others, settings), (with_terms, wider))
             for places in longest_first(
-                [sentences[row].ids for row in rows], positions, way.rows_of_each, self._threads
+                [sentences[row].ids for row in rows], positions, way.rows_of_each, min(self._threads, len(rows) // FEW)
             )
         ]
 
