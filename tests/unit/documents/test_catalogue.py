@@ -4,16 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.documents.blocks import Block
+from oracles.translators import turned
 from transformer_cli.documents.catalogue import open_catalogue
-from transformer_cli.documents.held import Link
 from transformer_cli.errors import DataError
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
-
-
-def turned(block: Block) -> tuple[str, list[Link]]:
-    return block.text.swapcase(), []
 
 
 def translated(text: str, encoding: str = "utf-8") -> str:

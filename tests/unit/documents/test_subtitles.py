@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.documents.blocks import Block
-from transformer_cli.documents.held import Link
+from oracles.translators import turned
 from transformer_cli.documents.subtitles import open_subtitles
 from transformer_cli.errors import DataError
 
@@ -16,10 +15,6 @@ TIMES = "{0}\n00:00:{0:02},000 --> 00:00:{0:02},900\n"
 
 def srt(*cues: str) -> str:
     return "".join(f"{TIMES.format(number)}{cue}\n\n" for number, cue in enumerate(cues, start=1))
-
-
-def turned(block: Block) -> tuple[str, list[Link]]:
-    return block.text.swapcase(), []
 
 
 def texts(text: str) -> list[str]:

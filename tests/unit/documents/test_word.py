@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.translators import backwards, turned
 from transformer_cli.documents.blocks import Block
 from transformer_cli.documents.files import FORMATS
 from transformer_cli.documents.held import Link
@@ -22,17 +23,6 @@ BODY = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/
 
 def words(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
-
-
-def turned(block: Block) -> tuple[str, list[Link]]:
-    return block.text.swapcase(), []
-
-
-def backwards(block: Block) -> tuple[str, list[Link]]:
-    """The words in another order, in capitals."""
-    text = " ".join(reversed(block.text.split())).upper()
-    spans = [match.span() for match in re.finditer(r"\S+", block.text)]
-    return text, list(zip(reversed(spans), [match.span() for match in re.finditer(r"\S+", text)], strict=True))
 
 
 def paragraph(inner: str, translate: Translate) -> str:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.documents.blocks import Block
-from transformer_cli.documents.held import Link
+from oracles.translators import backwards, turned
 from transformer_cli.documents.opened import Opened
 from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.documents.xmltext import cut_xml
@@ -25,16 +24,6 @@ BY_MACHINE = ' conf="Draft" origin="mt"'
 
 def opened(inner: str) -> Opened:
     return open_xliff(f"\ufeff{HEAD}{inner}{END}".encode(), ("de", "en"))
-
-
-def turned(block: Block) -> tuple[str, list[Link]]:
-    return block.text.swapcase(), []
-
-
-def backwards(block: Block) -> tuple[str, list[Link]]:
-    text = " ".join(reversed(block.text.split())).upper()
-    spans = [match.span() for match in re.finditer(r"\S+", block.text)]
-    return text, list(zip(reversed(spans), [match.span() for match in re.finditer(r"\S+", text)], strict=True))
 
 
 def translated(inner: str, translate: object = turned) -> str:
