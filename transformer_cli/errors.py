@@ -34,6 +34,10 @@ class TfmError(Exception):
     def __str__(self) -> str:
         return OPTION.sub(_in_python, self.on_command_line)
 
+    def __format__(self, form: str) -> str:
+        """In an f-string it has options: a message that quotes it is put into Python's words once, as a whole."""
+        return format(self.on_command_line, form)
+
 
 class ArgumentError(TfmError, TypeError):
     """A function of Python was given something of another type than it takes."""

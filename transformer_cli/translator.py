@@ -284,7 +284,7 @@ class Translator:
             try:
                 line = (read or self.wording.read_text)(sentence)
             except DataError as error:
-                raise DataError(f"{name}{': ' if name else ''}line {number}: {error.on_command_line}") from None
+                raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line
 
     def _translate_all(self, lines: Sequence[Line]) -> list[Translation]:

@@ -288,3 +288,9 @@ def test_examples_of_the_page_run(workspace: Path, corpus: Path) -> None:
     program = "\n".join(examples(PAGE.read_text(encoding="utf-8")).values())
     done = subprocess.run([sys.executable, "-c", program], cwd=workspace, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_error_that_quotes_another_has_options_on_the_command_line_and_arguments_in_python() -> None:
+    outer = DataError(f"line 2: {DataError('too long; let --on-error say')}")
+    assert outer.on_command_line == "line 2: too long; let --on-error say"
+    assert str(outer) == "line 2: too long; let with_options(on_error=…) say"

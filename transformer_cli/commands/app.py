@@ -189,7 +189,7 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         sys.stdout.flush()
         return "", code
     except TfmError as error:
-        return f"tfm: error: {rank}{error.on_command_line}", 1
+        return f"tfm: error: {rank}{error}", 1
     except typer.TyperException as error:
         if context := getattr(error, "ctx", None):
             sys.stderr.write(f"{context.get_usage()}\nTry '{context.command_path} -h' for help.\n\n")

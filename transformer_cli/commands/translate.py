@@ -224,7 +224,7 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
                 translator, [options.as_text(line, f"line {number}")], render, sys.stdout, n_lines=1, first_line=number
             )
         except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
-            print(terminal.on_one_line(f"tfm: error: {error.on_command_line}"), file=sys.stderr)
+            print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
 
     terminal.converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")

@@ -84,7 +84,7 @@ def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: Le
                 n_pairs += 1
                 yield pair
         except DataError as error:
-            raise DataError(f"{error.on_command_line} ({counted(n_pairs, 'pair')} before that)") from None
+            raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
 
 
 def count_pairs(texts: Iterable[FilePair | Path], data: DataConfig) -> int:

@@ -345,7 +345,7 @@ def _open(system: AnyRun, runs_dir: Path) -> Opened:
     except CheckpointError as error:
         if path.exists() or (runs_dir / system).exists():
             raise
-        raise CheckpointError(f"{error.on_command_line}; and there is no file {system}") from None
+        raise CheckpointError(f"{error}; and there is no file {system}") from None
 
 
 def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:

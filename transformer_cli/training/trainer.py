@@ -480,7 +480,7 @@ class Trainer:
             return shortage
         self._save()
         where = f"from the save at step {self.state.step:,}"
-        return MemoryShortage(f"{shortage.on_command_line}; the same command goes on {where} where more memory is free")
+        return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
 
     def _agreed(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
