@@ -38,7 +38,7 @@ def renamed(folder: Path, name: str) -> Path:
         ("opus-mt-de-en", "", ("de", "en")),
         ("opus-mt-tc-big-de-pt_BR", "", ("de", "pt_BR")),
         ("fr-de", "* source language(s): deu\n", ("fr", "de")),
-        ("model", "* source language(s): deu\n* target language(s): eng\n", ("deu", "eng")),
+        ("model", "* source language(s): deu\n* target language(s): eng\n", ("de", "en")),
         ("model", "# opus-mt-de-en\n", ("de", "en")),
     ],
 )
@@ -50,6 +50,18 @@ def test_import_takes_the_languages_from_the_name_or_the_readme(
         (place / "README.md").write_text(readme, encoding="utf-8")
     data = import_run(place, runs_dir=tmp_path / "runs").config.data
     assert (data.source, data.target) == codes
+
+
+def test_import_takes_a_link_by_its_own_name_and_says_where_given_languages_are_not_those_of_the_files(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = tmp_path / "opus-mt-sv-fi"
+    link.symlink_to(renamed(folder, "model"))
+    run = import_run(link, source="swe", runs_dir=tmp_path / "runs")
+    assert (run.folder.name, run.config.data.source, run.config.data.target) == (link.name, "swe", "fi")
+    assert caplog.messages == []
+    import_run(link, name="other", target="no", runs_dir=tmp_path / "runs")
+    assert caplog.messages == [f"target: no is taken, though {link} says fi"]
 
 
 def test_import_without_languages_is_refused_and_takes_those_that_are_given(folder: Path, tmp_path: Path) -> None:
