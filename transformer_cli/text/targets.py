@@ -32,7 +32,7 @@ def begins_with_target(text: str, targets: Mapping[str, str]) -> bool:
 def token_of(language: str, targets: Mapping[str, str]) -> str:
     """Returns the token of a language, whose code may have two letters or three. Raises ConfigError."""
     written = {code.lower().replace("-", "_"): token for code, token in targets.items()}
-    token = written.get(_short(language).lower().replace("-", "_"))
+    token = written.get(_short(language.lower()).replace("-", "_"))
     if token is None:
         if not targets:
             raise ConfigError(f"--to: {language}: the model translates into one language only; leave it out")
