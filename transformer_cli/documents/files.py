@@ -17,7 +17,7 @@ from transformer_cli.documents.word import open_word
 from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted
-from transformer_cli.text.forms import HTML, refuse_no_text
+from transformer_cli.text.forms import HTML, PO, XLIFF, refuse_no_text
 from transformer_cli.text.lines import PACKED, unpacked
 
 TRANSLATED, MISSING = "translated", ("a number", "a term")
@@ -66,10 +66,8 @@ def _html(content: bytes, languages: Languages) -> Opened:
 FORMATS = {
     "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), open_word, is_text=False),
-    "xliff": FileFormat(
-        ("a translation file (XLIFF)",), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff
-    ),
-    "po": FileFormat(("a message catalogue (PO)",), (".po", ".pot"), open_catalogue),
+    "xliff": FileFormat((XLIFF,), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff),
+    "po": FileFormat((PO,), (".po", ".pot"), open_catalogue),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), open_subtitles),
 }
 
