@@ -368,7 +368,10 @@ where they stand"""
 
 
 def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    """Yield what has been translated, from whichever of the languages; one that is not named may be any."""
+    """Yield what has been translated, from whichever of the languages. One that is not named may be any.
+
+    If none is named, the text is taken for English, as messages are as a rule, where that is one of the two.
+    """
     wanted = (data.source, data.into)
     for one, other, languages, why, place in found:
         sides = (_on_one_line(one).strip(), _on_one_line(other).strip())
@@ -377,7 +380,8 @@ def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOu
             for way in ((0, 1), (1, 0))
             if all(_rank(languages[side] or own, own) for side, own in zip(way, wanted, strict=True))
         ]
-        source, target = (sides[side] for side in (*ways, (0, 1))[0])
+        way = min(ways, key=lambda way: not _rank("en", wanted[way[0]]), default=(0, 1))
+        source, target = sides[way[0]], sides[way[1]]
         if why := UNTRANSLATED if "" in sides else why or WITHOUT * (not ways):
             leave_out(why, source, target, place)
         else:

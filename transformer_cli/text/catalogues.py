@@ -15,7 +15,7 @@ ESCAPE = re.compile(r"((?:\\[0-7]{1,3}|\\x[\da-fA-F]{1,2})+|\\.)")
 """What stands for other characters: bytes in octal or hexadecimal digits, or one character"""
 
 _STRING = re.compile(r'\s*(?:(msgctxt|msgid|msgid_plural|msgstr)(\[\d{1,2}\])?\s*)?"((?:[^"\\]|\\.)*)"\s*')
-_COMMENT = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|\Z)")
+_COMMENT = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domain\s|\Z)")
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*?charset=([\w-]+)', re.IGNORECASE)
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _BYTE = re.compile(r"\\(?:x([\da-fA-F]+)|(\d+))")

@@ -255,7 +255,7 @@ def test_read_text_of_files_that_are_being_translated_counts_what_is_no_pair(
 
 
 @pytest.mark.parametrize(
-    ("languages", "is_turned"), [("en de", True), ("- en", False), ("- de", True), ("de -", False)]
+    ("languages", "is_turned"), [("en de", True), ("- en", False), ("- de", True), ("de -", False), ("- -", True)]
 )
 def test_read_text_files_that_are_being_translated_may_go_either_way(
     read: Read, languages: str, is_turned: bool
@@ -263,12 +263,12 @@ def test_read_text_files_that_are_being_translated_may_go_either_way(
     named = [code.removesuffix("-") for code in languages.split()]
     header = HEADER.replace("LANG", named[1]).replace('"Lang', f'"X-Source-Language: {named[0]}\\n"\n"Lang')
     file = XLIFF.replace("de-DE", named[0]).replace("en-US", named[1]).replace("UNITS", UNIT.format("", ""))
-    for content in (header + 'msgid "Ein Hund."\nmsgstr "A dog."\n', file):
+    for content in (header + 'domain "x"\nmsgid "Ein Hund."\nmsgstr "A dog."\n', file):
         assert [pair[:2] for pair in read(content)] == [PAIRS[0][::-1] if is_turned else PAIRS[0]]
 
 
 def test_read_text_catalogue_has_its_encoding_and_both_of_two_forms(read: Read) -> None:
-    header = HEADER.replace("LANG", "").replace("UTF-8", "ISO-8859-1")
+    header = HEADER.replace("LANG", "en").replace("UTF-8", "ISO-8859-1")
     content = header + 'msgid "Mann"\nmsgid_plural "M\xe4nner"\nmsgstr[0] "man"\nmsgstr[1] "men"\n'
     expected = [("Mann", "man", "line 6"), ("Männer", "men", "line 6")]
     assert read(content.encode("latin-1")) == read(content.encode("utf-16")) == expected
