@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig, DecodingConfig, TranslationSettings
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, Side, find_dataset
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.evaluation.losses import (
@@ -39,7 +39,6 @@ from transformer_cli.runs.provenance import append_result, text_sum
 from transformer_cli.runs.run import Run
 from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.text.lengths import Rows
 from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translation import Translation

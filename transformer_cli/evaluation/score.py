@@ -14,7 +14,6 @@ from transformer_cli.evaluation.evaluate import is_judged, losses_by, say_other_
 from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.system.arguments import check, checked
 from transformer_cli.system.terminal import counted
-from transformer_cli.text.lengths import fits
 from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
 from transformer_cli.text.vocabulary import MARKERS, UNK
 from transformer_cli.translator import AnyRun, Translator
@@ -80,7 +79,7 @@ def score_pairs(
                 refuse_halves(text, f"{name}: line {number}: ")
             encoded = [translator.wording.encode(text, codec) for text in texts]
             for number, line in enumerate(encoded, start=n_lines + 1):
-                if limit is not None and not fits(len(line), limit):
+                if limit is not None and len(line) + MARKERS > limit:
                     raise DataError(
                         f"{name}: line {number}: {len(line)} tokens, but the model takes at most {limit - MARKERS} "
                         f"(its {limit} positions minus <sos> and <eos>); a part of a line would get a false score: "
