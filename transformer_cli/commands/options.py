@@ -233,7 +233,8 @@ def _for_typer(row: Row, default: Any) -> Any:
 def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] | None = None) -> list[Path]:
     """Find the runs that an argument or --run names, by default the newest; torch is not imported for that.
 
-    Raises CheckpointError for one that does not exist, BadParameter for one that is named twice.
+    Raises CheckpointError for one that does not exist, BadParameter for one that is named twice, and for a pattern that
+    several match where one is wanted.
     """
     from transformer_cli.runs.run import find_run
 
@@ -242,6 +243,8 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
     given = argument or option
     names = [given] if isinstance(given, str) else given
     folders = [find_run(name) for each in names for name in matching(each)] if names else [find_run(None)]
+    if isinstance(given, str) and len(folders) > 1:
+        raise typer.BadParameter(f"{given} matches {', '.join(map(str, folders))}; name one run")
     for number, folder in enumerate(folders):
         if any(folder.samefile(other) for other in folders[:number]):
             raise typer.BadParameter(f"{folder} is named twice; name each run once")
@@ -257,8 +260,9 @@ def matching(name: str) -> list[str]:
 
     if not set("*?[") & set(name) or Path(name).exists():
         return [name]
-    known = known_runs(Path("runs"))
-    if found := fnmatch.filter(known, name) or sorted(glob.glob(name)):
+    known, there = known_runs(Path("runs")), sorted(glob.glob(name))
+    runs = [each for each in there if Path(each, "run.json").is_file()]  # and not the files beside them, such as latest
+    if found := fnmatch.filter(known, name) or runs or there:
         return found
     raise CheckpointError(f"{name}: no run has such a name; runs/ has {', '.join(known) or 'none'}")
 

@@ -22,7 +22,7 @@ from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.files import STANDARD, is_stream, write_bytes, written
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
     from transformer_cli.translation import Translation
@@ -211,8 +211,7 @@ def _translate(
 
 
 def _named(lines: Sequence[int]) -> str:
-    numbers = ", ".join(map(str, lines[:NAMED])) + (", …" if len(lines) > NAMED else "")
-    return f"{'line' if len(lines) == 1 else 'lines'} {numbers}"
+    return f"{'line' if len(lines) == 1 else 'lines'} {first_few([*map(str, lines)], NAMED)}"
 
 
 def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
