@@ -1,17 +1,23 @@
 """Message catalogues (.po, .pot): messages without a translation are blocks, which become their `msgstr`.
 
-Translations that are there stay, fuzzy ones too; forms of the plural stay empty, since how many there are and what they
-stand for differs between languages.
+Tags in them, such as <b>, go with their words. Translations that are there stay, fuzzy ones too; forms of the plural
+stay empty, since how many there are and what they stand for differs between languages.
 """
 
 import re
 from collections import Counter
 
-from transformer_cli.documents.blocks import Builder, escaping
-from transformer_cli.documents.opened import Languages, Opened, decoded
-from transformer_cli.text.catalogues import ESCAPE, Message, encoding_of, meant, messages
+from transformer_cli.documents.blocks import Builder, escaping, nested
+from transformer_cli.documents.opened import LINES, NO_LETTER, Languages, Opened, decoded
+from transformer_cli.text.catalogues import Message, encoding_of, meant, messages
+from transformer_cli.text.lines import has_letter
 
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_PARTS = re.compile(  # of a message
+    r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)"
+    r"|(?P<tag><(?P<slash>/?)(?P<name>[a-zA-Z][\w:.-]{0,50}|\d{1,9})"
+    r"(?:\s(?:[^<>\\=]|\\.)*=(?:[^<>\\]|\\.)*|\s{0,9}/?)>)|(?P<text>[^\\<]+|<)"
+)
+_PARTING = re.compile("br|d[dt]|div|h[1-6r]|li|ol|p|table|t[dhr]|ul")  # tags between blocks
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
@@ -20,7 +26,7 @@ def open_catalogue(content: bytes, languages: Languages) -> Opened:
     encoding = encoding_of(content)
     text, encode = decoded(content, encoding)
     build, kept = Builder(escaping(lambda words: words.translate(_ESCAPED))), Counter[str]()
-    for message in messages(_LINES.findall(text)):
+    for message in messages(LINES.findall(text)):
         build.boundary(*message.before)
         if message.translation:
             _add(build, message, kept, encoding)
@@ -41,19 +47,42 @@ def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) ->
         build.boundary(lines[0][: lines[0].index('"') + 1])
         if r"\n" in source.removesuffix(r"\n"):
             build.boundary(line_end)
-        parts = ESCAPE.split(source)
-        for number, part in enumerate(parts):
-            before, after = parts[number - 1][-1:] if number else "", "".join(parts[number + 1 : number + 2])
-            if number % 2 and part[1] in '"\\01234567x':
-                build.text(part, meant(part, encoding))
-            elif part == r"\n" and after[:1].islower() and before not in (*".!?:", ""):
-                build.seam(part + line_end, " " * (before != " "))
-            elif part == r"\n":
-                build.boundary(part + line_end * bool("".join(parts[number + 1 : number + 4])))
-            elif number % 2:
-                build.boundary(part)
-            else:
-                build.text(part)
+        kept[NO_LETTER] += not _add_text(build, source, line_end, encoding)
         build.boundary(f'"{end}')
         return
     build.boundary(*lines)
+
+
+def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool:
+    """Add a message. Returns whether it has a letter."""
+    parts = [*_PARTS.finditer(source)]
+    texts = [each["text"] or _meaning(each, encoding) for each in parts]
+    names = [(each["name"] or "").lower() for each in parts]
+    is_empty = [each[0].endswith("/>") for each in parts]
+    marks = [
+        (name * (not each["slash"] and not empty), name * bool(each["slash"]))
+        for name, each, empty in zip(names, parts, is_empty, strict=True)
+    ]
+    pairs = nested(marks, ())
+    for number, (part, text, name) in enumerate(zip(parts, texts, names, strict=True)):
+        raw = part[0]
+        before, after = texts[number - 1][-1:] if number else "", "".join(texts[number + 1 : number + 2])
+        if text:
+            build.text(raw, text)
+        elif raw == r"\n" and after[:1].islower() and before not in (*".!?:", ""):
+            build.seam(raw + line_end, " " * (before != " "))
+        elif part["escape"] or _PARTING.fullmatch(name):
+            build.boundary(raw + line_end * (raw == r"\n" and number + 1 < len(parts)))
+        elif number in pairs:
+            (build.close if part["slash"] else build.open)(name, raw)
+        else:
+            build.point(raw)
+    return has_letter("".join(texts))
+
+
+def _meaning(part: re.Match[str], encoding: str) -> str:
+    """Returns what an escape stands for, if that is text."""
+    if part["escape"] not in (r"\"", r"\\", None):
+        return ""
+    text = meant(part["escape"] or part["bytes"] or "", encoding)
+    return text if "\ufffd" not in text and (text.isprintable() or text.isspace()) else ""

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from transformer_cli.errors import DataError
 
 LOOKED_AT = 1 << 14  # bytes of a catalogue in which its encoding stands
-ESCAPE = re.compile(r"((?:\\[0-7]{1,3}|\\x[\da-fA-F]{1,2})+|\\.)")
-"""What stands for other characters: bytes in octal or hexadecimal digits, or one character"""
-
 _STRING = re.compile(r'\s*(?:(msgctxt|msgid|msgid_plural|msgstr)(\[\d{1,2}\])?\s*)?"((?:[^"\\]|\\.)*)"\s*')
 _COMMENT = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domain\s|\Z)")
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*?charset=([\w-]+)', re.IGNORECASE)
+_ESCAPE = re.compile(r"(?:\\[0-7]{1,3}|\\x[\da-fA-F]{1,2})+|\\.")  # bytes in digits, or one character
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _BYTE = re.compile(r"\\(?:x([\da-fA-F]+)|(\d+))")
 
@@ -87,4 +85,4 @@ def meant(escaped: str, encoding: str) -> str:
         given = [int(each[1], 16) if each[1] else int(each[2], 8) & 255 for each in _BYTE.finditer(found[0])]
         return bytes(given).decode(encoding, "replace") if given else _MEANT.get(found[0][1], found[0][1])
 
-    return ESCAPE.sub(of_escape, escaped)
+    return _ESCAPE.sub(of_escape, escaped)
