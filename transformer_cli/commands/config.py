@@ -11,19 +11,18 @@ def config(
     """Print every setting with its value and a comment. The output is YAML that --config takes."""
     if list_names and (base is not None or overrides):
         raise typer.BadParameter("--list prints names; it cannot be used with a config or --set")
-    from transformer_cli.config.commented import PATTERN, as_commented_yaml, heading
-    from transformer_cli.config.load import SHIPPED, find_config, load_config, read_config_text, shipped_configs
+    from transformer_cli.config import load
 
     if list_names:
-        shipped = shipped_configs()
+        shipped = load.shipped_configs()
         width = max(map(len, shipped))
         for each, path in shipped.items():
-            first, *_ = heading(read_config_text(path)).split("\n")
+            first, *_ = load.heading(load.read_config_text(path)).split("\n")
             print(f"{each:{width}}  {first.removeprefix('# ')}")
         return
-    chosen = load_config(base, overrides or ())
-    path = SHIPPED / PATTERN if base is None else find_config(base)
-    text = read_config_text(path) if path.parent == SHIPPED else ""
-    if path == SHIPPED / PATTERN:  # its comments are the schema's
-        text = heading(text)
-    print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
+    chosen = load.load_config(base, overrides or ())
+    path = load.SHIPPED / load.PATTERN if base is None else load.find_config(base)
+    text = load.read_config_text(path) if path.parent == load.SHIPPED else ""
+    if path == load.SHIPPED / load.PATTERN:  # its comments are the schema's
+        text = load.heading(text)
+    print(load.as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
