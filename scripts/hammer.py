@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -259,7 +259,7 @@ class Client:
             self.found.wrong.append(f"{status} {str(body)[:300]}, but should be refused with {expected}")
         return str(status)
 
-    def asks_wrongly(self, requests: Sequence[bytes] | Sequence[Mapping[str, object]], *expected: int) -> str:
+    def asks_wrongly(self, requests: Sequence[bytes | dict[str, object]], *expected: int) -> str:
         """Send one of these bodies, or ask one of these questions, which are refused."""
         chosen = self.chance.choice(requests)
         answer = self.send(chosen, JSON) if isinstance(chosen, bytes) else self.ask(**{"q": "Hund", **chosen})
@@ -294,10 +294,26 @@ HONEST: list[Kind] = [
     (40, "terms", Client.terms),
 ]
 BAD_JSON = [b"{", b"", b"[]", b"\0\0", b'{"q": "\xff"}', b"[" * 10_000, b"null", b'{"q": 1e999}']
-WRONG = [{"source": "xx"}, {"q": []}, {"q": "x" * 4001}, {"format": "xml"}, {"alternatives": -1}, {"q": {"a": 1}}]
-BAD_TERMS = [{f"w{n}": "x" for n in range(10_000)}, {"": "x"}, {"Hund": "a||b"}, {"x" * 201: ""}, {"Hund": 7}, ["Hund"]]
+WRONG: list[dict[str, object]] = [
+    {"source": "xx"},
+    {"q": []},
+    {"q": "x" * 4001},
+    {"format": "xml"},
+    {"alternatives": -1},
+    {"q": {"a": 1}},
+]
+BAD_TERMS: list[object] = [
+    {f"w{n}": "x" for n in range(10_000)},
+    {"": "x"},
+    {"Hund": "a||b"},
+    {"x" * 201: ""},
+    {"Hund": 7},
+    ["Hund"],
+]
 BAD_TERMS += ["Hund", {"\ud800": "x"}, {"*": "x"}]
-COSTLY = [  # little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice
+COSTLY: list[
+    dict[str, object]
+] = [  # little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice
     {"q": "\n".join(["a " * 240] * 8), "alternatives": 10},
     {"q": "Hallo %" + "0" * 3900},
     {"q": "Hallo %" + "0" * 50_000, "format": "html"},
