@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from transformer_cli.commands.tables import Column, Form, write_table
-from transformer_cli.compute.memory import in_words
+from transformer_cli.compute.devices import in_words
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.system.terminal import on_one_line
 

@@ -21,14 +21,13 @@ from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Foreign
 from transformer_cli.importing.hugging_face import read_hugging_face
 from transformer_cli.importing.marian import read_marian
-from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.model.transformer import Transformer, count_parameters
+from transformer_cli.model.transformer import Transformer, UninitializedWeights, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
-from transformer_cli.text.languages import MANY, SHORT, TARGET_TOKEN, language_named, targets_among
+from transformer_cli.text.languages import MANY, TARGET_TOKEN, language_named, short_code, targets_among
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
@@ -78,7 +77,7 @@ def import_run(
         raise DataError(f"{weights}: no such file; name one of {folder} with --model")
     is_marians = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
     found = read_marian(folder, weights, (source, target)) if is_marians else read_hugging_face(folder, weights)
-    said = [SHORT.get(code, code) if code else None for code in found.languages]
+    said = [short_code(code) if code else None for code in found.languages]
     codes = foreign.known((source, target), (said[0], said[1]))
     targets = targets_among(found.sides[0].tokens)
     languages = [code or (MANY if side and targets else "") for side, code in enumerate(codes)]
