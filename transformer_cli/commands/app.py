@@ -21,28 +21,28 @@ from transformer_cli.commands import near_misses, options
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, streams, terminal
 
-GROUPS = {  # of the help; each command is the function of its name in commands/NAME.py, with its page and an example
+GROUPS = {  # of the help; a command is a function of its name in commands/, has a page in docs/, and an example
     "Data and training": {
-        "prepare": ("prepare", "tfm prepare memory.tmx --source de --target en"),
-        "train": ("train", "tfm train --config demo --set training.epochs=5"),
-        "curves": ("train", "tfm curves demo --output demo.svg"),
+        "prepare": ("training", "prepare", "tfm prepare memory.tmx --source de --target en"),
+        "train": ("training", "train", "tfm train --config demo --set training.epochs=5"),
+        "curves": ("training", "train", "tfm curves demo --output demo.svg"),
     },
     "Judging": {
-        "evaluate": ("evaluate", "tfm evaluate demo --beam-size 5"),
-        "compare": ("evaluate", "tfm compare demo demo-2"),
-        "score": ("evaluate", "tfm score demo --input in.de --target out.en"),
+        "evaluate": ("judging", "evaluate", "tfm evaluate demo --beam-size 5"),
+        "compare": ("judging", "evaluate", "tfm compare demo demo-2"),
+        "score": ("judging", "evaluate", "tfm score demo --input in.de --target out.en"),
     },
     "Using": {
-        "translate": ("translate", "tfm translate --input in.de --output out.en"),
-        "inspect": ("inspect", "tfm inspect --output dog.svg 'Ein Hund läuft.'"),
-        "serve": ("serve", "tfm serve demo --port 8080"),
+        "translate": ("translate", "translate", "tfm translate --input in.de --output out.en"),
+        "inspect": ("inspect", "inspect", "tfm inspect --output dog.svg 'Ein Hund läuft.'"),
+        "serve": ("serve", "serve", "tfm serve demo --port 8080"),
     },
     "Keeping": {
-        "import": ("import", "tfm import opus-mt-de-en --name opus"),
-        "runs": ("train", "tfm runs"),
-        "export": ("export", "tfm export demo --quantization int8"),
-        "config": ("settings", "tfm config demo > mine.yaml"),
-        "doctor": ("operating", "tfm doctor"),
+        "import": ("keeping", "import", "tfm import opus-mt-de-en --name opus"),
+        "runs": ("keeping", "train", "tfm runs"),
+        "export": ("keeping", "export", "tfm export demo --quantization int8"),
+        "config": ("keeping", "settings", "tfm config demo > mine.yaml"),
+        "doctor": ("keeping", "operating", "tfm doctor"),
     },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
@@ -115,11 +115,11 @@ class _Group(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        page, example = COMMANDS[cmd_name]
+        module, page, example = COMMANDS[cmd_name]
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         epilog = f"Example: {example}\n\nMore: docs/{page}.md in the sources of tfm"
         name = "import_run" if cmd_name == "import" else cmd_name  # which Python keeps for itself
-        function = getattr(import_module(f"transformer_cli.commands.{name}"), name)
+        function = getattr(import_module(f"transformer_cli.commands.{module}"), name)
         alone.command(cmd_name, cls=_Command, epilog=epilog)(options.with_rows(function, cmd_name))
         return typer.main.get_command(alone)
 
