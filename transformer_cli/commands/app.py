@@ -19,7 +19,7 @@ import typer.core
 
 from transformer_cli.commands import near_misses, options
 from transformer_cli.errors import Interrupted, TfmError, defect
-from transformer_cli.system import signals, streams, terminal
+from transformer_cli.system import signals, terminal
 
 GROUPS = {  # of the help; a command is a function of its name in commands/, has a page in docs/, and an example
     "Data and training": {
@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if importlib.util.find_spec("fcntl") is None:
         said, code = "tfm: error: Windows is not supported, as files are locked as only Unix does it; run tfm in WSL", 1
     else:
-        streams.set_up()
+        terminal.set_up_streams()
         try:
             with signals.watched() as watch:
                 said, code = _outcome(arguments, watch)
@@ -196,7 +196,7 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         return f"tfm: error: {error.format_message()}", error.exit_code
     except Interrupted as interruption:
         return "" if terminal.is_second() else f"tfm: {interruption}", 128 + interruption.signal_number
-    except streams.ReaderGone:
+    except terminal.ReaderGone:
         return "", 128 + 13  # as if SIGPIPE had ended it, as it ends other programs
     except Exception as error:
         if watch.number is not None:  # a library has made something else of Stopped

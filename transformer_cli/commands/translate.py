@@ -16,7 +16,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, write_bytes, written
+from transformer_cli.system.files import STANDARD, is_stream, new_file, write_bytes
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
     if output is None or output == STANDARD:
         yield sys.stdout
         return
-    with options.writing(output), written(output) as file:
+    with options.writing(output), new_file(output) as file:
         if output.suffix == ".gz":
             packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
             out: TextIO = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
