@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all; small files and sums: what comes back, and what is refused with which words."""
+"""Files and folders that appear whole or not at all; small files and sums, and with which words they are refused."""
 
 import os
 import stat
