@@ -5,10 +5,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from transformer_cli.commands import judging, training
 from transformer_cli.datasets.make_dataset import Prepared
 from transformer_cli.evaluation.evaluate import Result
 from transformer_cli.evaluation.metrics import Interval
+from transformer_cli.inspection.numbers import AttentionMap
 
 MANIFEST: dict[str, Any] = {
     "settings": {"source": "de", "target": "en", "min_freq": 2},
@@ -87,4 +90,14 @@ def test_prepare_table_has_splits_and_vocabularies() -> None:
         "train     29,000    en  380,188    1.03%       41",
         "vocabulary (min_freq 2): de 7,851, en 5,892",
         "validation references that come back exactly from their tokens: 99.7%",
+    ]
+
+
+def test_attention_map_is_blocks_of_text_that_show_weights_as_shades() -> None:
+    rows, columns, weights = ["<sos>", "a\n"], ["ein", "ö", "两"], torch.tensor([[0.8, 0.15, 0.05], [0.0, 0.4, 0.6]])
+    assert repr(AttentionMap("cross", 2, 1, rows, columns, weights, weights)).split("\n") == [
+        "encoder–decoder attention, layer 2",
+        "head 1  ein   ö  两",
+        "<sos>    ██  ░░  ░░",
+        "a\\n          ▒▒  ▓▓",
     ]
