@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from transformer_cli.commands import near_misses, options
+from transformer_cli.commands import options, spelling
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, terminal
 
@@ -70,7 +70,7 @@ class _Command(typer.core.TyperCommand):
             option = getattr(error, "option_name", None)
             if option is None or option in known:
                 raise
-            ctx.fail(f"no option {option}{near_misses.of_option(name, option, known)}")
+            ctx.fail(f"no option {option}{spelling.option_meant(name, option, known)}")
         if any(param.is_eager for param in order):  # --help
             return
         for param in order:
@@ -84,7 +84,7 @@ class _Command(typer.core.TyperCommand):
         if extra:
             taken = [values[param.name] or () for param in params if not _is_option(param)]
             words = [word for each in taken for word in ([each] if isinstance(each, str) else each)]
-            ctx.fail(f"{name} does not take {' '.join(extra)}{near_misses.of_arguments(name, words, extra, known)}")
+            ctx.fail(f"{name} does not take {' '.join(extra)}{spelling.arguments_meant(name, words, extra, known)}")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -134,13 +134,13 @@ class _Group(typer.core.TyperGroup):
             if command := next((each for each in given if each in COMMANDS), ""):
                 return ctx.fail(f"no option {option} before the command; write tfm {command} {option} …")
             known = {"--version": "--version", "--help": "--help"}
-            return ctx.fail(f"no option {option}{near_misses.did_you_mean(option, known) or LISTED}")
+            return ctx.fail(f"no option {option}{spelling.did_you_mean(option, known) or LISTED}")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command of a command line. Raises UsageError; of a near miss, it says what was meant."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             known = {each: f"tfm {each}" for each in (*COMMANDS, "--version", "--help")}
-            ctx.fail(f"no command {args[0]}{near_misses.did_you_mean(args[0], known) or LISTED}")
+            ctx.fail(f"no command {args[0]}{spelling.did_you_mean(args[0], known) or LISTED}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from transformer_cli.commands import completion, options
+from transformer_cli.commands import options, spelling
 from transformer_cli.commands.tables import Column, Form, spread, write_table
 from transformer_cli.system.files import STANDARD
 from transformer_cli.system.terminal import counted
@@ -57,7 +57,7 @@ def evaluate(
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
     options.refuse_repeated(input_file, reference or ())
-    if meant := set(named or ()) & set(completion.splits()) - set(completion.runs()):
+    if meant := set(named or ()) & set(spelling.splits()) - set(spelling.runs()):
         raise typer.BadParameter(f"there is no run {min(meant)}; did you mean --split {min(meant)}?")
     further = options.further_metrics(metrics)
     options.refuse_unwritable(output, output_tokens, read=[input_file, glossary, *(reference or ())])

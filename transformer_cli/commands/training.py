@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from transformer_cli.commands.near_misses import as_option
 from transformer_cli.commands.options import find_runs, refuse_unwritable, writing
+from transformer_cli.commands.spelling import as_option
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system.terminal import table
