@@ -86,7 +86,7 @@ def _misfit(value: Any, hint: Any, first: int = 0) -> tuple[str, Any, Any] | Non
     if origin and issubclass(origin, Mapping):
         if not isinstance(value, Mapping) or any(_misfit(key, inner[0]) for key in value):
             return whole
-        items = value.items()
+        items, inner = value.items(), inner[1:]
     elif origin and issubclass(origin, Iterable):
         if isinstance(value, NOT_LISTS) or not isinstance(value, Iterable):
             return whole
@@ -99,7 +99,7 @@ def _misfit(value: Any, hint: Any, first: int = 0) -> tuple[str, Any, Any] | Non
         kind = {int: Integral, float: Real}.get(hint, origin or hint)
         return None if isinstance(value, kind) and (hint is bool or not isinstance(value, bool)) else whole
     for place, item in items:
-        if misfit := _misfit(item, inner[-1]):
+        if misfit := _misfit(item, inner[0]):
             deeper, part, wanted = misfit
             return f", item {place!r}{deeper}", part, wanted
     return None
