@@ -65,8 +65,8 @@ PARTS = {"weights": "model.safetensors", "moments": "state.safetensors", "histor
 PASSING = re.compile(r"log|.*\.lock|\.latest\.unfinished-.*")
 PATIENCE_S = 900.0  # for a process that is not killed
 TWO_WORKERS = """\
-from transformer_cli.datasets import word_corpus
-word_corpus.FEW, word_corpus.available_cores = 50, lambda: 2  # so that `tfm prepare` has two workers
+from transformer_cli.datasets import encoding
+encoding.FEW, encoding.available_cores = 50, lambda: 2  # so that `tfm prepare` has two workers
 """
 DISTURBED = """\
 import sys

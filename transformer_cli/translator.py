@@ -175,7 +175,9 @@ class Translator:
             raise ArgumentError(f"Translator.translate_file: form: {form!r}, {what}")
         opened = FORMATS[form].open(content, (self.run.config.data.source, self.run.config.data.into))
         found, counts = self._translate_blocks(opened.blocks)
-        return opened.render(found), counts + opened.kept
+        written = opened.render(found)
+        counts[MISSING[2]] = sum(block.keeps_words for block in opened.blocks)
+        return written, counts + opened.kept
 
     def _translate_blocks(self, blocks: Sequence[Block]) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
         """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
@@ -199,7 +201,7 @@ class Translator:
             {
                 TRANSLATED: len(texts),
                 MISSING[0]: sum(bool(missing_numbers(each.source, each.text)) for each in found),
-                MISSING[1]: sum(not place for each in _sentences(found) for _, place in each.terms),
+                MISSING[1]: sum(not place for each in found for _, place in each.terms),
             }
         )
         return list(map(whole, texts, spans, parts)), counts
@@ -318,36 +320,29 @@ class Translator:
         if any(each.with_terms for each in sentences):  # whose likelihood is asked
             settings = settings.model_copy(update={"scores": True})
 
-        def search(wanted: dict[int, Wanted]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        def search(given: Mapping[int, Wanted | None]) -> Iterator[tuple[int, list[Hypothesis]]]:
+            wanted = {row: each for row, each in given.items() if each}
             rows = [*wanted]
             found = self.engine.translate([*wanted.values()], settings, before_step=self._before_step) if rows else ()
             for places, hypotheses in found:  # others are searched for while these are written
                 yield from zip([rows[place] for place in places], hypotheses, strict=True)
 
         done(left.count(0))
-        again: dict[int, Wanted] = {}
-        without_terms: dict[int, list[Hypothesis]] = {}
+        lacking: dict[int, list[Hypothesis]] = {}  # what was found without terms, some of which it lacks
         for row, each in enumerate(sentences):
             if not each.wanted:
                 write(row, [EMPTY])
-        for row, found in search({row: each.wanted for row, each in enumerate(sentences) if each.wanted}):
-            with_terms = sentences[row].with_terms
-            if with_terms and self.wording.n_lacking(sentences[row], found[0]):
-                again[row], without_terms[row] = with_terms, found
+        for row, found in search({row: each.wanted for row, each in enumerate(sentences)}):
+            if sentences[row].with_terms and self.wording.n_lacking(sentences[row], found[0]):
+                lacking[row] = found
             else:
                 write(row, found)
-        for row, found in search(again):
-            write(row, without_terms[row], found)
+        for row, found in search({row: sentences[row].with_terms for row in lacking}):
+            write(row, lacking[row], found)
         parts = iter(written[row] for row in range(len(sentences)))
         return [
             next(parts) if line.parts is None else joined(line, [next(parts) for _ in line.parts]) for line in lines
         ]
-
-
-def _sentences(translations: Iterable[Translation]) -> Iterator[Translation]:
-    """Yield translations, or those of their sentences if they were split."""
-    for each in translations:
-        yield from [each] if each.sentences is None else each.sentences
 
 
 AnyRun = str | Path | Run | Translator

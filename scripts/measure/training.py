@@ -14,10 +14,9 @@ from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import collate, plan_epoch, target_tokens
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, find_dataset
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
-from transformer_cli.text.lengths import Rows
 from transformer_cli.text.vocabulary import MARKERS
 from transformer_cli.training.trainer import Trainer
 

@@ -13,8 +13,8 @@ import pytest
 from forked import Forks
 from kinds import Tfm
 from outcomes import outcome
+from transformer_cli.datasets.dataset import Rows
 from transformer_cli.runs.run import Run
-from transformer_cli.text.lengths import Rows
 from transformer_cli.training.trainer import Trainer
 
 OFTEN = ("--set", "training.save_minutes=0.0005")  # several times in an epoch

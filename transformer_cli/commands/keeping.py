@@ -92,13 +92,16 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequ
     if not wanted:
         chosen += [Column(key, [cells.get(key, UNKNOWN) for cells in told]) for key in keys]
     total = f"; on disk: {in_words(sum(run.bytes for run in runs))}"
-    notes = [f"loss: at the best checkpoint, on the validation text{total}"]
-    if texts:
+    shown = {column.head for column in chosen}
+    notes = [f"loss: at the best checkpoint, on the validation text{total}"] if "loss" in shown else []
+    if texts and "BLEU" in shown:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
-        lc = "; lc: scored without case" if len(cases) > 1 else ""
+        lc = "; lc: scored without case" if "case" in shown else ""
+        unseen = [head for head, found in (("of", texts), ("case", cases)) if len(found) > 1 and head not in shown]
+        lc += f"; not of one kind: add the columns {','.join(unseen)}" if unseen else ""
         notes.append(f"BLEU: the last that `tfm evaluate` or `tfm compare` found{of}{lc}")
     n_more = len(set(differing_settings(settings)) - set(IN_COLUMNS)) - len(keys)
-    if n_more:
+    if n_more and not wanted:
         notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
     if any(run.newest for run in runs):
         notes.append("* the newest, which commands use that are given no run")
@@ -224,22 +227,21 @@ def config(
     """Print every setting with its value and a comment. The output is YAML that --config takes."""
     if list_names and (base is not None or overrides):
         raise typer.BadParameter("--list prints names; it cannot be used with a config or --set")
-    from transformer_cli.config.commented import PATTERN, as_commented_yaml, heading
-    from transformer_cli.config.load import SHIPPED, find_config, load_config, read_config_text, shipped_configs
+    from transformer_cli.config import load
 
     if list_names:
-        shipped = shipped_configs()
+        shipped = load.shipped_configs()
         width = max(map(len, shipped))
         for each, path in shipped.items():
-            first, *_ = heading(read_config_text(path)).split("\n")
+            first, *_ = load.heading(load.read_config_text(path)).split("\n")
             print(f"{each:{width}}  {first.removeprefix('# ')}")
         return
-    chosen = load_config(base, overrides or ())
-    path = SHIPPED / PATTERN if base is None else find_config(base)
-    text = read_config_text(path) if path.parent == SHIPPED else ""
-    if path == SHIPPED / PATTERN:  # its comments are the schema's
-        text = heading(text)
-    print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
+    chosen = load.load_config(base, overrides or ())
+    path = load.SHIPPED / load.PATTERN if base is None else load.find_config(base)
+    text = load.read_config_text(path) if path.parent == load.SHIPPED else ""
+    if path == load.SHIPPED / load.PATTERN:  # its comments are the schema's
+        text = load.heading(text)
+    print(load.as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
 
 
 def doctor() -> None:

@@ -1,4 +1,8 @@
-"""YAML and `--set` in, a typed config out, and back to YAML. Imports no torch.
+"""YAML and `--set` in, a typed config out, and back to YAML, in which every setting stands with its comment.
+
+    num_heads: 4              # attention heads [default: 8]
+
+Imports no torch. configs/multi30k.yaml is the defaults, written so.
 
 A shipped config goes by its name alone, such as demo; a file of that name in the current folder goes before it. A key
 that the schema does not have is an error, which names the nearest key that it has.
@@ -6,15 +10,18 @@ that the schema does not have is an error, which names the nearest key that it h
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
 from transformer_cli.config.mistakes import Given, sentence
-from transformer_cli.config.schema import NAME, Config, DecodingConfig, TranslationSettings, is_file, leaves
-from transformer_cli.config.yamltext import as_line, as_text, parse
+from transformer_cli.config.schema import NAME, Config, DecodingConfig, Section, TranslationSettings, is_file, leaves
+from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, parse
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.files import decoded, is_stream, open_to_read
@@ -22,6 +29,10 @@ from transformer_cli.system.files import decoded, is_stream, open_to_read
 OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
+PATTERN = "multi30k.yaml"  # whose comments are those of the schema
+WIDTH = 80  # columns: as many as any terminal has
+COMMENT = 28  # the column in which comments begin
+TIE = "\xa0"  # a space at which no line ends
 
 
 @checked
@@ -153,6 +164,63 @@ def dump_config(config: Config) -> str:
     return as_text(config.model_dump(mode="json"))
 
 
+def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str:
+    """Returns every setting with its value and its comment, from which `load_config` reads an equal config.
+
+    text: the YAML that the config was read from, whose own comments go before the schema's. title: what stands above
+    the settings if the text has no comment there.
+    """
+    lines, root, written = text.split("\n"), compose(text), parse(text) or {}
+
+    def of_section(
+        section: type[Section], values: dict[str, Any], defaults: dict[str, Any], *above: str
+    ) -> Iterator[str]:
+        in_file: Any = reduce(lambda tree, key: tree.get(key) or {}, above, written)
+        for name, field in section.model_fields.items():
+            value, indent = values[name], "  " * len(above)
+            line = lines[(line_of(root, (*above, name)) or 1) - 1]
+            own = line.partition(" # ")[2].strip() if line.lstrip().startswith(f"{name}:") else ""
+            choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+            comment = f"{' | '.join(choices)}: " * bool(choices) + " ".join((field.description or "").split())
+            if not above:
+                yield ""
+            if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+                yield from _written(f"{indent}{name}:", own or comment)
+                yield from of_section(field.annotation, value, defaults[name], *above, name)
+                continue
+            if own and in_file.get(name) == value:  # else it was said of another value
+                comment = own
+            if value != defaults[name]:
+                comment += f" [default:{TIE}{as_line(defaults[name])}]"
+            if isinstance(value, dict):  # data.files, whose keys are the user's
+                yield from _written(f"{indent}{name}:", comment)
+                for split, text in value.items():
+                    several = text if isinstance(text, list) else []
+                    yield f"{indent}  {as_line(split)}:" + ("" if several else f" {as_line(text)}")
+                    yield from (f"{indent}    - {as_line(each)}" for each in several)
+            else:
+                yield from _written(f"{indent}{name}: {as_line(value)}", comment)
+
+    settings = of_section(Config, config.model_dump(mode="json"), Config().model_dump(mode="json"))
+    return "\n".join([heading(text) or f"# {title}", *settings, ""])
+
+
+def heading(text: str) -> str:
+    """Returns the comment above the settings; its first line says what the config is for."""
+    return "\n".join(takewhile(lambda line: line.startswith("#"), text.split("\n")))
+
+
+def _written(setting: str, comment: str) -> Iterator[str]:
+    """Yield the lines of a setting: its value, and its comment behind it, or below it where the value is too long."""
+    width = WIDTH - COMMENT - len("# ")
+    wrapped = textwrap.wrap(comment, width, break_long_words=False, break_on_hyphens=False)
+    comments = [f"# {each}".replace(TIE, " ") for each in wrapped]
+    if len(setting) <= COMMENT - 2 and comments:
+        setting = f"{setting:{COMMENT}}{comments.pop(0)}"
+    yield setting
+    yield from (f"{'':{COMMENT}}{each}" for each in comments)
+
+
 def with_paths_from(config: Config, folder: Path) -> Config:
     """Returns a config whose files are named as seen from a folder, in which its YAML is to stand."""
     tree = config.model_dump(mode="json")
@@ -210,14 +278,13 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
     def absolute_if_file(where: str) -> str:
         return absolute(where) if is_file(where) else where
 
-    for section, key, change in (("data", "files", absolute), ("model", "vectors", absolute_if_file)):
-        parent = tree.get(section)
-        if isinstance(parent, dict) and isinstance(parent.get(key), dict):
-            parent[key] = {name: _each_path(value, change) for name, value in parent[key].items()}
-    training = tree.get("training")
-    for key in ("watch", "along") if isinstance(training, dict) else ():
-        if training and key in training:
-            training[key] = _each_path(training[key], absolute_if_file)
+    sections = (tree.get(name) for name in ("data", "model", "training"))
+    data, model, training = (each if isinstance(each, dict) else {} for each in sections)
+    if isinstance(data.get("files"), dict):
+        data["files"] = {split: _each_path(text, absolute) for split, text in data["files"].items()}
+    for section, key in ((model, "vectors"), (training, "watch"), (training, "along")):
+        if key in section:
+            section[key] = _each_path(section[key], absolute_if_file)
 
 
 def _each_path(value: Any, change: Callable[[str], str]) -> Any:

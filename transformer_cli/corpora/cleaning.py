@@ -35,10 +35,8 @@ LOOKED_AT = 500  # characters of a side, by which its language is known
 CHUNK = 10_000  # pairs that are compared with those before at once
 THRESHOLDS = [LEARNED_FROM, MOST_TIMES, SLACK, *UNLIKELY.values(), LOOKED_AT]
 
-MARKUP = re.compile(
-    r"</?[A-Za-z][^<>]*>|<!--|&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});|\{\\|\{\{|\}\}|\[\[|\]\]"
-)
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\\|\{\{|\}\}|\[\[|\]\]|" + _ENTITY.pattern)
 _SPAN = re.compile(r"</?[A-Za-z][^<>]*>|\{\{\s{0,9}[\w.-]+\s{0,9}\}\}")  # an element, a placeholder: <b>, {{name}}
 _NO_WORD = re.compile(r"[\W_]+")
 _NUMBER = re.compile(r"\d+")

@@ -19,7 +19,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import counted, first_few
 from transformer_cli.text.forms import JSON, TMX, XML, form_of
 from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import (
@@ -442,15 +442,11 @@ def sides_of(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
     for language, roles in zip((data.source, data.into), ROLES, strict=True):
-        ranks = [_likeness(name, language, roles) for name in names]
+        are_roles = [_OF_TEXT.sub("", name.strip().lower()) in roles for name in names]  # such as source_text
+        ranks = [1.5 if is_role else _rank(name, language) for name, is_role in zip(names, are_roles, strict=True)]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)
     return None if -1 in found or found[0] == found[1] else (found[0], found[1])
-
-
-def _likeness(name: str, language: str, roles: Sequence[str]) -> float:
-    """Returns how well a name means a side: by its language, as `_rank` has it, or by its role, such as source_text."""
-    return 1.5 if _OF_TEXT.sub("", name.strip().lower()) in roles else _rank(name, language)
 
 
 @lru_cache(1_000)
@@ -488,7 +484,7 @@ def _columns(wanted: Sequence[str], names: Sequence[str], place: Place) -> tuple
 
 
 def _shown(names: Sequence[str]) -> str:
-    return ", ".join(name[:30] for name in names[:8]) + (", …" if len(names) > 8 else "")
+    return first_few([name[:30] for name in names])
 
 
 def _on_one_line(text: str) -> str:

@@ -39,7 +39,12 @@ def find_files(source: str, target: str, source_dir: Path | None = None) -> dict
     Returns the files of each split; a warning names test sets that the folder lacks. Raises DataError for a
     folder without the files of train and valid, or with others, and DownloadError.
     """
-    folder = _named_folder(source_dir)
+    folder = None
+    if named := source_dir or os.environ.get(FOLDER_VARIABLE):
+        folder = Path(os.path.expanduser(named))
+        if not folder.is_dir():
+            by = "--source-dir" if source_dir else FOLDER_VARIABLE
+            raise DataError(f"{folder}: no such folder; {by} must name one that holds Multi30k's *.gz files")
     files, left_out = {}, []
     for split in ("train", "valid", *TESTS):
         names = [f"{split.replace('valid', 'val')}.{language}.gz" for language in (source, target)]
@@ -64,17 +69,6 @@ def sums() -> dict[str, str]:
 def cache_folder() -> Path:
     """Returns the user's folder for what is downloaded, which may not be there yet."""
     return Path(platformdirs.user_cache_dir("tfm"), "multi30k")
-
-
-def _named_folder(source_dir: Path | None) -> Path | None:
-    named = source_dir or os.environ.get(FOLDER_VARIABLE)
-    if not named:
-        return None
-    folder = Path(os.path.expanduser(named))
-    if not folder.is_dir():
-        by = "--source-dir" if source_dir else FOLDER_VARIABLE
-        raise DataError(f"{folder}: no such folder; {by} must name one that holds Multi30k's *.gz files")
-    return folder
 
 
 def _verified(name: str, folder: Path | None) -> Path:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.text.lengths import Rows
+from transformer_cli.datasets.dataset import EncodedSplit, Rows, Side
 from transformer_cli.text.vocabulary import EOS, MARKERS, PAD, SOS
 
 WIDE = 512  # tokens of a sentence, from which on its squares bound the memory of a part
@@ -53,7 +52,8 @@ def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
     The sum of the parts' gradients is the batch's gradient.
     """
     parts = []
-    for part in _cut_by_tokens(_by_length(split, rows), split, tokens):
+    order = _by_length(split, rows)
+    for part in _cut_by(order, target_tokens(split, order), tokens):
         longest = np.maximum(split.source.lengths[part], split.target.lengths[part])
         parts += _cut_by(part, longest**2, tokens * WIDE)
     return parts
@@ -92,20 +92,15 @@ def _padded(side: Side, rows: Rows) -> Tensor:
 def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:
     if training.batch_by == "sentences":
         return [order[start : start + training.batch_size] for start in range(0, len(order), training.batch_size)]
-    return _cut_by_tokens(order, split, training.batch_size)
+    return _cut_by(order, target_tokens(split, order), training.batch_size)
 
 
 def _by_length(split: EncodedSplit, rows: Rows) -> Rows:
     return rows[np.lexsort((split.source.lengths[rows], split.target.lengths[rows]))]
 
 
-def _cut_by_tokens(order: Rows, split: EncodedSplit, most: int) -> list[Rows]:
-    """Cut rows, in their order, into batches of at most `most` target tokens; a longer sentence is one of its own."""
-    return _cut_by(order, target_tokens(split, order), most)
-
-
 def _cut_by(order: Rows, sizes: Rows, most: int) -> list[Rows]:
-    """Cut rows, in their order, where their sizes (rows,) would add up to more than `most`.
+    """Cut rows, in their order, where their sizes (rows,) would add up to more than `most`; a larger one is alone.
 
     For example, rows [7, 8, 9] of the sizes 3, 2 and 4 become [[7, 8], [9]] if most = 5.
     """

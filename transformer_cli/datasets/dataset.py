@@ -14,11 +14,10 @@ data/multi30k.de-en-1a2b3c4d/
     left-out.tsv.gz                 what cleaning left out: rule, file, line or unit, source, target
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
 
@@ -30,16 +29,14 @@ from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
 from transformer_cli.system.files import check_file, read_checked_json, sha256
 from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
-from transformer_cli.text.lengths import Rows
 from transformer_cli.text.vocabulary import MARKERS, UNK
 
 FORMAT_VERSION = 2
 BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
-CHUNK = 1_000  # pairs that are encoded at once; a worker tokenises them in a tenth of a second
 
 Pair = tuple[str, str]
-Texts = tuple[tuple[str, ...], ...]
-"""(source texts, target texts) of a chunk"""
+Rows = NDArray[np.int64]
+"""Which sentences of a split, (rows,), in some order"""
 Add = Callable[[Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]], None]
 """Writes a chunk: of each side, its ids (tokens,), all sentences end to end, and lengths (sentences,)"""
 Opened = TypeVar("Opened")
@@ -120,7 +117,9 @@ class Dataset:
     def split(self, name: str) -> EncodedSplit:
         """Map a split's arrays. Raises DataError for an unknown split or arrays that do not match the manifest."""
         self._sentences(name)
-        return EncodedSplit(_side(self.folder / f"{name}.source"), _side(self.folder / f"{name}.target"))
+        paths = [[self.folder / f"{name}.{side}.{kind}.npy" for kind in ("ids", "offsets")] for side in SIDES]
+        load = partial(np.load, mmap_mode="r")
+        return EncodedSplit(*(Side(*(_opened(path, load) for path in of_side)) for of_side in paths))
 
     def text(self, name: str, side: str) -> list[str]:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
@@ -141,12 +140,6 @@ class Dataset:
         if name not in splits:
             raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(splits)}")
         return int(splits[name]["sentences"])
-
-
-def _side(stem: Path) -> Side:
-    """Map the arrays of one side."""
-    load = partial(np.load, mmap_mode="r")
-    return Side(*(_opened(stem.with_name(f"{stem.name}.{kind}.npy"), load) for kind in ("ids", "offsets")))
 
 
 def _opened(path: Path, open_: Callable[[Path], Opened]) -> Opened:
@@ -284,12 +277,6 @@ def blocks(path: Path, mode: Literal["r", "r+"] = "r") -> Iterator[NDArray[np.in
         yield ids[start : start + BLOCK]
 
 
-def renumber(path: Path, final_ids: NDArray[np.int32]) -> None:
-    """Replace each id in a file by final_ids[id]."""
-    for block in blocks(path, "r+"):
-        block[:] = final_ids[block]
-
-
 def count(folder: Path, name: str) -> dict[str, Any]:
     """Returns the counts of a split that was written, as the manifest keeps them."""
     counts: dict[str, Any] = {}
@@ -300,10 +287,3 @@ def count(folder: Path, name: str) -> dict[str, Any]:
         counts["sentences"] = len(offsets) - 1
         counts[side] = {"tokens": tokens, "unknown_rate": n_unknown / tokens, "longest": longest}
     return counts
-
-
-def chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
-    """Yield the source texts and the target texts of CHUNK pairs at a time."""
-    pairs = iter(pairs)
-    while chunk := list(islice(pairs, CHUNK)):
-        yield tuple(zip(*chunk, strict=True))

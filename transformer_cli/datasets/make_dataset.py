@@ -29,8 +29,7 @@ from transformer_cli.datasets.dataset import (
     shaping_settings,
     without_places,
 )
-from transformer_cli.datasets.subword_corpus import encode_by_subwords
-from transformer_cli.datasets.word_corpus import encode_by_words
+from transformer_cli.datasets.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import new_folder, sweep, write_json, write_sums
 from transformer_cli.system.locks import exclusive

@@ -16,7 +16,7 @@ from transformer_cli.compute.threads import SideBySide
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.datasets.batching import pad_ids
 from transformer_cli.decoding.beam import beam_search
-from transformer_cli.decoding.greedy import greedy
+from transformer_cli.decoding.greedy import greedy, sample, uniform_numbers
 from transformer_cli.decoding.interface import (
     BATCH_POSITIONS,
     BeforeStep,
@@ -29,7 +29,6 @@ from transformer_cli.decoding.interface import (
     longest_first,
     no_check,
 )
-from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.terms import beam_search_with_terms
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.cache import Cache
@@ -51,7 +50,8 @@ class TransformerEngine:
 
     def __init__(self, models: Sequence[Transformer]) -> None:
         self.models = list(models)
-        self.max_length = longest_of(models)
+        limits = [limit for model in models if (limit := model.config.max_length) is not None]
+        self.max_length = min(limits, default=None)
         self._device = next(models[0].parameters()).device
         self.device = device_name(self._device)
         self.is_on_cpu = self._device.type == "cpu"
@@ -109,11 +109,6 @@ class TransformerEngine:
                 [sentences[row].ids for row in rows], positions, way.rows_of_each, min(self._threads, len(rows) // FEW)
             )
         ]
-
-
-def longest_of(models: Sequence[Transformer]) -> int | None:
-    """Returns the most positions that a sentence may take in all of these models (None: no limit)."""
-    return min((limit for model in models if (limit := model.config.max_length) is not None), default=None)
 
 
 @torch.inference_mode()

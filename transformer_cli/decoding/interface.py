@@ -10,12 +10,12 @@ where sentences may have different numbers of them.
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
-from transformer_cli.text.lengths import groups_by_length
 from transformer_cli.text.vocabulary import MARKERS
 
 if TYPE_CHECKING:
@@ -159,6 +159,22 @@ def longest_first(
         shares = [np.array_split(group, -(-len(group) * least // len(lengths)))[::-1] for group in groups]
         groups = [share for of_group in shares for share in of_group]
     return [group[start : start + most].tolist() for group in groups for start in range(0, len(group), most)]
+
+
+def groups_by_length(lengths: NDArray[Any], most: int) -> list[NDArray[np.int64]]:
+    """Group sentences of similar length: at most `most` padded positions per group, <sos> and <eos> included.
+
+    lengths (sentences,). Returns the indices of each group, the shortest sentences first; a sentence that is longer
+    than `most` is a group of its own. For example, lengths [5, 1, 4] with 14 positions give [[1, 2], [0]]:
+    2 × (4 + 2) = 12 positions fit, and 3 × (5 + 2) = 21 do not.
+    """
+    order = np.argsort(lengths, kind="stable")
+    groups, start = [], 0
+    for end, width in enumerate((lengths[order] + MARKERS).tolist()):  # the last of a group is its longest
+        if start < end and (end + 1 - start) * width > most:
+            groups.append(order[start:end])
+            start = end
+    return [*groups, order[start:]] if len(order) else []
 
 
 @dataclass(frozen=True)

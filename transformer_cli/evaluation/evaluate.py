@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig, DecodingConfig, TranslationSettings
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, Side, find_dataset
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.evaluation.losses import (
@@ -39,7 +39,6 @@ from transformer_cli.runs.provenance import append_result, text_sum
 from transformer_cli.runs.run import Run
 from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.text.lengths import Rows
 from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translation import Translation
@@ -157,15 +156,20 @@ def evaluate(
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
-    if not isinstance(translator.engine, CTranslate2Engine):
-        for each, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
-            say_other_losses(model, each.folder / "checkpoints" / name)
+    say_other_code(translator)
     found, keep = [], keeper(translator, files or ())
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
         if is_kept:
             keep(asdict(found[-1].result), text)
     return found
+
+
+def say_other_code(translator: Translator) -> None:
+    """Warn of each of its runs whose code computes something else than when it was saved; see `say_other_losses`."""
+    if not isinstance(translator.engine, CTranslate2Engine):
+        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
+            say_other_losses(model, run.folder / "checkpoints" / name)
 
 
 def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> float:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.datasets.dataset import EncodedSplit, Side
+from transformer_cli.datasets.dataset import EncodedSplit, Rows, Side
+from transformer_cli.decoding.interface import groups_by_length
 from transformer_cli.runs.state import load_witnesses
 from transformer_cli.system.terminal import counted
-from transformer_cli.text.lengths import Rows, groups_by_length
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer

@@ -28,8 +28,8 @@ from transformer_cli.runs.checkpoints import keep_imported
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
+from transformer_cli.text.languages import MANY, TARGET_TOKEN, targets_among
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
-from transformer_cli.text.targets import MANY, TARGET_TOKEN, targets_among
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z")

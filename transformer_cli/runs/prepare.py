@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from transformer_cli.config.commented import as_commented_yaml
-from transformer_cli.config.load import load_config, with_paths_from
+from transformer_cli.config.load import as_commented_yaml, load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
 from transformer_cli.corpora.corpora import gather, open_corpus, shares_for
 from transformer_cli.corpora.formats import count_pairs, paired, read_texts, require_files, unpacked_name

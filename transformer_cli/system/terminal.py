@@ -163,6 +163,11 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def first_few(names: Sequence[str], most: int = 8) -> str:
+    """Returns the first of some names, "a, b, c", and "…" for the others, if there are more than `most`."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
 def on_one_line(message: str) -> str:
     """Returns text whose control characters are visible: a file's name may hold line feeds."""
     return CONTROLS.sub(lambda found: _escape(found[0]), message)

@@ -15,9 +15,10 @@ from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.system.files import read_bytes, read_json, sha256, write_bytes, write_json
+from transformer_cli.system.terminal import first_few
+from transformer_cli.text.languages import TARGET_TOKEN, targets_among, token_of
 from transformer_cli.text.reading import Reader, Reading, is_in_capitals, lower
 from transformer_cli.text.subwords import SPACE, Pieces
-from transformer_cli.text.targets import N_NAMED, TARGET_TOKEN, begins_with_target, targets_among, token_of
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Joins, Tokenizer
 
@@ -163,8 +164,9 @@ class SubwordCodec(Pieces):
         return f"{self.towards} {text}" if self.towards and text.strip() and not self.asks(text) else text
 
     def asks(self, text: str) -> bool:
-        """Whether a line names the language that it is to be translated into."""
-        return begins_with_target(text, self.targets)
+        """Whether a line names the language that it is to be translated into; <2br> may be markup."""
+        found = TARGET_TOKEN.match(text.lstrip())
+        return bool(found and self.targets and (found[1] or found[0] in self.targets.values()))
 
     def save(self, folder: Path, side: str) -> None:
         write_bytes(folder / f"{side}.subwords.model", self.model)
@@ -241,7 +243,15 @@ class ImportedCodec(SubwordCodec):
     @cached_property
     def reader(self) -> Reader:
         of_symbols = frozenset("".join(self.symbols))
-        knows = lru_cache(CHARACTERS_KEPT)(lambda char: char in of_symbols or self._has_pieces(char))
+
+        @lru_cache(CHARACTERS_KEPT)
+        def knows(char: str) -> bool:
+            (pieces,) = self.pieces_of_all([char])
+            has_pieces = UNK not in self.vocabulary.encode(pieces) and not any(
+                each.startswith("<0x") for each in pieces
+            )
+            return has_pieces or char in of_symbols
+
         return Reader(knows, self.language, False, self._cost)
 
     def headed(self, text: str) -> str:
@@ -263,10 +273,6 @@ class ImportedCodec(SubwordCodec):
     def _encoded(self, text: str, reading: Reading) -> Encoded:
         (pieces,) = self._cut([text])
         return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), reading)
-
-    def _has_pieces(self, char: str) -> bool:
-        (pieces,) = self.pieces_of_all([char])
-        return UNK not in self.vocabulary.encode(pieces) and not any(piece.startswith("<0x") for piece in pieces)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return list(map(_shown, self.vocabulary.decode(ids)))
@@ -302,8 +308,9 @@ class ImportedCodec(SubwordCodec):
 @cache
 def _name_targets(codes: tuple[str, ...]) -> None:
     """Warn, once, that text does not say what it is to be translated into."""
-    some = ", ".join(sorted(codes)[:N_NAMED]) + (", …" if len(codes) > N_NAMED else "")
-    log.warning("the model translates into several languages: name the one you want with --to (%s)", some)
+    log.warning(
+        "the model translates into several languages: name the one you want with --to (%s)", first_few(sorted(codes))
+    )
 
 
 def _shown(piece: str) -> str:

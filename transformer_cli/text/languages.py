@@ -1,6 +1,17 @@
-"""What languages are called: codes of two and three letters, English names, their own, and those of some neighbours."""
+"""What languages are called, and the tokens by which a model is told which of several it is to write: >>fra<< or <2fr>.
+
+Languages have codes of two and three letters, English names, their own, and those of some neighbours. A token begins a
+sentence of the source. Knows no codecs.
+"""
 
 import re
+from collections.abc import Iterable, Mapping
+
+from transformer_cli.errors import ConfigError
+from transformer_cli.system.terminal import first_few
+
+TARGET_TOKEN = re.compile(r">>([^\s<>]+)<<|<2([A-Za-z][A-Za-z_-]*)>")
+MANY = "mul"  # ISO 639-2: several languages
 
 # For each language: its code in ISO 639-1, if it has one; in ISO 639-3; in ISO 639-2/B, where that is another; names.
 _LIST = """
@@ -33,7 +44,7 @@ zh zho chi Chinese 中文 汉语 漢語 Mandarin Chinesisch chinois chino cinese
 _ROWS = [row.split() for row in _LIST.split(";")]
 NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}
 """code → English name"""
-SHORT = {row[1]: row[0] for row in _ROWS if len(row[0]) == 2}
+_SHORT = {row[1]: row[0] for row in _ROWS if len(row[0]) == 2}
 """code of three letters, as ISO 639-3 has it → of two"""
 _CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
@@ -50,3 +61,29 @@ def language_named(text: str) -> str | None:
     if tag := _TAG.fullmatch(name):
         return _CODES.get(tag[1]) or _CODES.get(name, tag[1])
     return _CODES.get(name) or _CODES.get(_PLACE.split(name, maxsplit=1)[0].rstrip())
+
+
+def targets_among(tokens: Iterable[str]) -> dict[str, str]:
+    """Returns the languages of the target tokens among a vocabulary's: code → token, such as {"fr": ">>fra<<"}.
+
+    A code is as short as ISO 639 has it; what stands behind it stays, as in pt_br.
+    """
+    found = ((TARGET_TOKEN.fullmatch(token), token) for token in tokens)
+    return {_short(match[1] or match[2]): token for match, token in found if match}
+
+
+def token_of(language: str, targets: Mapping[str, str]) -> str:
+    """Returns the token of a language, whose code may have two letters or three. Raises ConfigError."""
+    written = {code.lower().replace("-", "_"): token for code, token in targets.items()}
+    token = written.get(_short(language).lower().replace("-", "_"))
+    if token is None:
+        if not targets:
+            raise ConfigError(f"--to: {language}: the model translates into one language only; leave it out")
+        some = first_few(sorted(targets))
+        raise ConfigError(f"--to: {language} is not a language that the model writes; choose one of {some}")
+    return token
+
+
+def _short(code: str) -> str:
+    main = re.split("[-_]", code, maxsplit=1)[0]
+    return _SHORT.get(main, main) + code[len(main) :]

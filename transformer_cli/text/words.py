@@ -80,8 +80,8 @@ def open_cutter(settings: CutSettings) -> Callable[[Sequence[Sequence[str]]], li
     Arrays are bytes. It is here since a worker that cuts imports this module, and nothing that it does not need.
     Raises ConfigError as Tokenizer does.
     """
-    *languages, lowercase = settings
-    tokenizers = [Tokenizer(str(language), lowercase=bool(lowercase)) for language in languages]
+    source, target, lowercase = settings
+    tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
     return lambda texts: [_cut(*side) for side in zip(tokenizers, texts, strict=True)]
 
 

@@ -12,7 +12,7 @@ import torch
 
 from transformer_cli.config.schema import Config
 from transformer_cli.corpora.formats import ONE_SIDE, format_of, paired, read_texts, require_files
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Pair, Side, find_dataset
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Pair, Rows, Side, find_dataset
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import ParallelText, judge
 from transformer_cli.model.transformer import Transformer
@@ -21,7 +21,6 @@ from transformer_cli.runs.state import load_average, validations_so_far
 from transformer_cli.system.files import read_sums, write_sums, write_text
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.lengths import Rows
 from transformer_cli.text.lines import read_lines
 from transformer_cli.translator import Translator
 

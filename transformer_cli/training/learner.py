@@ -32,11 +32,10 @@ from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.datasets.batching import PaddedBatch, collate, parts_by_length, target_tokens
-from transformer_cli.datasets.dataset import EncodedSplit
+from transformer_cli.datasets.dataset import EncodedSplit, Rows
 from transformer_cli.model.dropout import drawing_from
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.text.lengths import Rows
 from transformer_cli.training.optimisers import make_optimizer
 
 PART = 4096  # how many target tokens of a batch a CPU computes at a time, in all lanes together, to bound memory

@@ -19,11 +19,11 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import Checkpoint, load_named_best
 from transformer_cli.runs.run import Run, find_run, free_name
+from transformer_cli.system.terminal import first_few
 from transformer_cli.text.vectors import Vectors, read_vectors
 from transformer_cli.text.vocabulary import SPECIALS
 
 EMBEDDING = "{}_embedding.tokens.weight"  # the name of a side's token vectors
-N_NAMED = 8  # how many missed words the log line about coverage names
 
 log = logging.getLogger(__name__)
 
@@ -128,5 +128,5 @@ def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:
     if vectors.n_other_case:
         line += f", {vectors.n_other_case:,} of them in another case"
     if missed:
-        line += f"; missed: {', '.join(missed[:N_NAMED])}" + (", …" if len(missed) > N_NAMED else "")
+        line += f"; missed: {first_few(missed)}"
     return line

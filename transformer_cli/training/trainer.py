@@ -27,7 +27,7 @@ from transformer_cli.compute.devices import choose_device, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.evaluate import greedy_score
 from transformer_cli.evaluation.losses import Losses, corpus_losses, say_other_losses, witnesses_of
@@ -47,7 +47,6 @@ from transformer_cli.runs.state import Average, Validation, best_of, error_of, i
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.text.lengths import Rows
 from transformer_cli.training.beside import drawn, encoded_beside, joined, mixed
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.commented import WIDTH, as_commented_yaml, heading
-from transformer_cli.config.load import differences, load_config, shipped_configs
+from transformer_cli.config.load import WIDTH, as_commented_yaml, differences, heading, load_config, shipped_configs
 from transformer_cli.config.schema import Config
 
 SHIPPED = {name: path.read_text(encoding="utf-8") for name, path in shipped_configs().items()}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tables import read_table
-from transformer_cli.config.commented import as_commented_yaml
 from transformer_cli.config.load import (
+    as_commented_yaml,
     differences,
     dump_config,
     load_config,

@@ -10,8 +10,7 @@ import torch
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.datasets import batching
 from transformer_cli.datasets.batching import collate, pad_ids, parts_by_length, plan_epoch
-from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.text.lengths import Rows
+from transformer_cli.datasets.dataset import EncodedSplit, Rows, Side
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 
 

@@ -13,8 +13,8 @@ from outcomes import power_cut
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.datasets import dataset as dataset_module
+from transformer_cli.datasets import encoding
 from transformer_cli.datasets import make_dataset as module
-from transformer_cli.datasets import word_corpus
 from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError, DataError
@@ -146,12 +146,12 @@ def test_prepare_joint_vocabulary_counts_both_sides(workshop: Workshop) -> None:
 def test_make_dataset_by_any_number_of_processes_makes_the_same_files(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset_module, "CHUNK", 9)
-    monkeypatch.setattr(word_corpus, "FEW", 20)
+    monkeypatch.setattr(encoding, "CHUNK", 9)
+    monkeypatch.setattr(encoding, "FEW", 20)
     config = load_config(corpus / "tiny.yaml")
     made = {}
     for cores in (1, 2):
-        monkeypatch.setattr(word_corpus, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(encoding, "available_cores", lambda cores=cores: cores)
         folder = make_dataset(config, data_dir=tmp_path / str(cores)).folder
         made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
     assert made[1] == made[2]
@@ -160,7 +160,7 @@ def test_make_dataset_by_any_number_of_processes_makes_the_same_files(
 def test_prepare_vocabulary_without_words_warns(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
     workshop.prepare(min_freq=3)
     message = "the source vocabulary is empty: no word occurs 3 times; lower data.min_freq"
-    assert caplog.record_tuples == [("transformer_cli.datasets.word_corpus", logging.WARNING, message)]
+    assert caplog.record_tuples == [("transformer_cli.datasets.encoding", logging.WARNING, message)]
 
 
 def test_prepare_max_words_limits_both_vocabularies_and_makes_another_dataset(workshop: Workshop) -> None:
@@ -175,7 +175,7 @@ def test_prepare_max_words_limits_both_vocabularies_and_makes_another_dataset(wo
 def test_prepare_huge_vocabulary_warns(
     workshop: Workshop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, joint: bool, named: list[str]
 ) -> None:
-    monkeypatch.setattr(word_corpus, "MANY_WORDS", 3)
+    monkeypatch.setattr(encoding, "MANY_WORDS", 3)
     workshop.prepare(min_freq=1, joint_vocabulary=joint)
     said = [message for message in caplog.messages if "data.tokens: subwords" in message]
     assert [message.split()[1] for message in said] == named
@@ -245,7 +245,7 @@ def test_make_dataset_that_fails_leaves_no_folder(
 def test_make_dataset_twice_at_once_lets_the_slower_take_what_the_other_made(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = word_corpus.encode_by_words
+    encode = encoding.encode_by_words
 
     def overtaken(*arguments: Any) -> Any:
         monkeypatch.setattr(module, "encode_by_words", encode)

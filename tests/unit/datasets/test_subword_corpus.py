@@ -9,11 +9,11 @@ import pytest
 
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.datasets import encoding
 from transformer_cli.datasets import make_dataset as module
-from transformer_cli.datasets import subword_corpus
 from transformer_cli.datasets.dataset import Dataset, find_dataset
+from transformer_cli.datasets.encoding import sample
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
-from transformer_cli.datasets.subword_corpus import sample
 from transformer_cli.errors import ConfigError, DataError, MissingFile
 from transformer_cli.text.codec import SubwordCodec, codec_sums
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, learn_pieces
@@ -54,11 +54,11 @@ def text(corpus: Path, split: str, language: str) -> list[str]:
 def test_sample_of_too_many_pairs_keeps_every_second_one_again_and_again(
     n: int, kept: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subword_corpus, "MOST_PAIRS", 4)
+    monkeypatch.setattr(encoding, "MOST_PAIRS", 4)
     pairs = [(f"s{number}", f"T{number}") for number in range(n)]
     assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == [pairs[number] for number in kept]
     assert sample(iter(pairs[:1]), DataConfig(lowercase=True), size=1) == [("s0", "t0")]
-    monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)  # of two pairs
+    monkeypatch.setattr(encoding, "MOST_CHARACTERS", 8)  # of two pairs
     assert sample(iter(pairs[:3]), DataConfig(lowercase=False), size=0) == [pairs[0], pairs[2]]
 
 

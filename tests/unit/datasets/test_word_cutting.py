@@ -10,8 +10,8 @@ from itertools import count, islice
 import pytest
 
 from transformer_cli.compute.threads import available_cores
-from transformer_cli.datasets import dataset
-from transformer_cli.datasets.word_corpus import Chunk, cutting
+from transformer_cli.datasets import encoding
+from transformer_cli.datasets.encoding import Chunk, cutting
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.text.words import Tokenizer
 
@@ -19,7 +19,7 @@ WORDS = ("de", "en", True)
 ENDLESS = """
 import os, sys
 from itertools import repeat
-from transformer_cli.datasets.word_corpus import cutting
+from transformer_cli.datasets.encoding import cutting
 try:
     with cutting(("xx", "xx", True), processes=2) as tokenize:
         for texts, _ in tokenize(repeat(("Ein Hund.", "A dog."))):
@@ -48,7 +48,7 @@ def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
 def test_cutting_chunks_come_in_order_and_no_more_is_read_than_is_needed(
     processes: int, workers: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "CHUNK", 4)
     chosen = list(islice(pairs(), 30))
     with cutting(WORDS, processes=processes) as tokenize:
         chunks = list(tokenize(iter(chosen)))

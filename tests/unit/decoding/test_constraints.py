@@ -9,9 +9,8 @@ from hypothesis import strategies as some
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, table
 from transformer_cli.decoding.beam import beam_search
-from transformer_cli.decoding.greedy import greedy
+from transformer_cli.decoding.greedy import greedy, sample, uniform_numbers
 from transformer_cli.decoding.interface import Hypothesis, Rules
-from transformer_cli.decoding.sampling import sample, uniform_numbers
 
 SENTENCES = list(range(6))
 Search = Callable[[Rules], list[list[Hypothesis]]]  # those of each sentence

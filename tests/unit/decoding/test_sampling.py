@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder
-from transformer_cli.decoding.greedy import greedy
+from transformer_cli.decoding.greedy import greedy, sample, uniform_numbers
 from transformer_cli.decoding.interface import Rules, Step
-from transformer_cli.decoding.sampling import sample, uniform_numbers
 
 
 def rules(limits: list[int]) -> Rules:

@@ -74,6 +74,13 @@ def test_xliff_what_people_have_settled_is_kept_and_counted(inner: str, reason: 
     assert +opened(inner).kept == {reason: 1}
 
 
+@pytest.mark.parametrize("source", ["", " ", "12", "<ph id='1'>code</ph>"])
+def test_xliff_segments_without_a_letter_are_copied_and_counted(source: str) -> None:
+    unit = f"<trans-unit><source>{source}</source>"
+    assert translated(f"{unit}</trans-unit>") == f"{unit}<target{STATE}>{source}</target></trans-unit>"
+    assert +opened(f"{unit}</trans-unit>").kept == {"without a letter": 1}
+
+
 CODES = {
     "<g id='1'>rot</g> hund": "HUND <g id='1'>ROT</g>",
     "<bpt id='1'>&lt;b></bpt>rot<ept id='1'>x</ept> hund": "HUND <bpt id='1'>&lt;b></bpt>ROT<ept id='1'>x</ept>",

@@ -1,14 +1,16 @@
-"""Encodes a corpus by words: cuts its text on several cores, counts words, makes the codecs, and encodes every split.
+"""Encodes a corpus: makes the codecs, and writes the ids of every split, by words or by subwords.
 
-The training split is read once. Its tokens get provisional ids in the order in which they first appear; when all are
-counted, one pass over the ids on disk turns them into the final ones. Memory holds word forms, not sentences. Text is
-cut chunk by chunk, in order: in this process, or in worker processes.
+By words, the training split is read once. Its tokens get provisional ids in the order in which they first appear; when
+all are counted, one pass over the ids on disk turns them into the final ones. Memory holds word forms, not sentences.
+Text is cut chunk by chunk, in order: in this process, or in worker processes. By subwords, the training split is read
+twice. Memory holds the sample from which the pieces are learned, whose size is bounded.
 """
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +20,29 @@ from numpy.typing import NDArray
 from transformer_cli.compute.threads import SideBySide, available_cores
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.corpora.corpora import gathered
-from transformer_cli.datasets.dataset import Pair, Texts, blocks, chunks, renumber, writing
-from transformer_cli.errors import DataError
+from transformer_cli.datasets.dataset import Pair, blocks, writing
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.system import progress
 from transformer_cli.system.workers import workers_of
-from transformer_cli.text.codec import SIDES, Codecs, WordCodec
+from transformer_cli.text.codec import SIDES, Codecs, SubwordCodec, WordCodec
+from transformer_cli.text.lines import Pairs
 from transformer_cli.text.reading import lower, normalized
+from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary, import_torchtext
 from transformer_cli.text.words import SPACY_VERSION, CutSettings, Joins, learn_joins, open_cutter
 
 log = logging.getLogger(__name__)
 
+CHUNK = 1_000  # pairs that are encoded at once; a worker tokenises them in a tenth of a second
 FEW = 5_000  # one process has tokenised this many pairs before workers would have started
 MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
 MANY_WORDS = 50_000  # above which a warning speaks of subwords
 JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
+MOST_PAIRS = 500_000  # that pieces are learned from
+MOST_CHARACTERS = 50_000_000  # the same, both sides together
+
+Texts = tuple[tuple[str, ...], ...]
+"""(source texts, target texts) of a chunk"""
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,7 @@ def encode_by_words(
         if given is None:
             import_torchtext()  # while the workers start
             pairs = ((normalized(one), normalized(other)) for one, other in gathered(folder, "train"))
-            source, target = _learn(folder, data, cut(pairs), left.pop("train"))
+            source, target = _learn_words(folder, data, cut(pairs), left.pop("train"))
         else:
             source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
         for name, size in left.items():
@@ -109,7 +120,7 @@ def encode_by_words(
     }
 
 
-def _learn(folder: Path, data: DataConfig, found: Iterable[Chunk], size: int) -> tuple[WordCodec, WordCodec]:
+def _learn_words(folder: Path, data: DataConfig, found: Iterable[Chunk], size: int) -> tuple[WordCodec, WordCodec]:
     """Write the training split; returns the codecs learned from it, of the source and of the target."""
     known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
     if data.joint_vocabulary:
@@ -165,7 +176,8 @@ def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequ
         )
     final_ids = np.array(vocabulary.encode(forms), np.int32)
     for path in paths:
-        renumber(path, final_ids)
+        for block in blocks(path, "r+"):
+            block[:] = final_ids[block]
     return vocabulary
 
 
@@ -185,7 +197,7 @@ def cutting(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterabl
             else opened.enter_context(workers_of(open_cutter, settings, processes))
         )
         threads = opened.enter_context(SideBySide(processes))
-        yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), chunks(pairs))
+        yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), _chunks(pairs))
 
 
 def _sides(cut: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
@@ -201,3 +213,81 @@ def _sides(cut: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
         CutSide(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_))
         for ids, lengths, forms, glued in found
     ]
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
+    """Yield the source texts and the target texts of CHUNK pairs at a time."""
+    pairs = iter(pairs)
+    while chunk := list(islice(pairs, CHUNK)):
+        yield tuple(zip(*chunk, strict=True))
+
+
+def encode_by_subwords(
+    folder: Path, data: DataConfig, splits: Mapping[str, int], given: Codecs | None = None
+) -> tuple[Codecs, dict[str, Any]]:
+    """Learn both codecs from the training split, unless they are given, and write the ids of every split.
+
+    splits: how many pairs each has, whose text `gather` has written into the folder. Returns the codecs, and what the
+    manifest keeps of the tokenising. Raises ConfigError if SentencePiece cannot learn so many pieces from the text, or
+    so few.
+    """
+    if given is None:
+        source, target = _learn_subwords(sample(gathered(folder, "train"), data, size=splits["train"]), data)
+    else:
+        source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
+    for name, size in splits.items():
+        with writing(folder, name, size) as add:
+            for texts in _chunks(gathered(folder, name)):
+                sides = [codec.encode_all(lines) for codec, lines in zip((source, target), texts, strict=True)]
+                ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
+                add(ids, [np.array([len(line) for line in side], np.int64) for side in sides])
+    tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION, "algorithm": data.subwords.algorithm}
+    return Codecs(source, target), {"tokenizer": tokenizer}
+
+
+def sample(pairs: Pairs, data: DataConfig, *, size: int) -> list[Pair]:
+    """Returns all pairs of a text as they are read, or if these are too many, every second one, every fourth one, …
+
+    size: how many pairs there are.
+    """
+    kept: list[Pair] = []
+    every, n_characters = 1, 0
+    with progress.bar("learn subwords", size, " sentences") as bar:
+        for number, pair in enumerate(pairs):
+            bar.update(1)
+            if number % every:
+                continue
+            source, target = map(normalized, pair)
+            if data.lowercased:
+                source, target = lower(source, data.source), lower(target, data.target)
+            kept.append((source, target))
+            n_characters += len(source) + len(target)
+            while len(kept) > MOST_PAIRS or (n_characters > MOST_CHARACTERS and len(kept) > 1):
+                kept = kept[::2]  # 0, 4, 8, … of 0, 2, 4, 6, 8, …
+                every *= 2
+                n_characters = sum(len(source) + len(target) for source, target in kept)
+    return kept
+
+
+def _learn_subwords(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCodec]:
+    """Returns the codecs of the source and the target; with a joint vocabulary they have the same model."""
+    languages = [data.source, data.target]
+    texts: list[Iterable[str]] = [(source for source, _ in pairs), (target for _, target in pairs)]
+    if data.joint_vocabulary:
+        languages, texts = [" and ".join(languages)], [chain(*texts)]
+    settings, models = data.subwords, []
+    if settings.algorithm == "imported":
+        raise ConfigError(
+            "data.subwords.algorithm: imported pieces are not learned; let data.codec name a run with them"
+        )
+    for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
+        symbols = () if side else settings.symbols
+        try:
+            models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm, symbols=symbols))
+        except ConfigError as error:
+            raise ConfigError(f"{error} ({language})") from None
+    source, target = (
+        SubwordCodec(model, data.lowercased, settings.algorithm, language)
+        for model, language in ((models[0], data.source), (models[-1], data.target))
+    )
+    return source, target

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from transformer_cli.text.lengths import groups_by_length
+from transformer_cli.decoding.interface import groups_by_length
 from transformer_cli.text.vocabulary import MARKERS
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
