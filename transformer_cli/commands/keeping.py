@@ -18,7 +18,7 @@ import typer
 
 from transformer_cli.commands.options import find_runs, refuse_without_folder
 from transformer_cli.commands.tables import Column, Form, write_table
-from transformer_cli.compute.memory import in_words
+from transformer_cli.compute import devices
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.system.terminal import on_one_line
 
@@ -91,7 +91,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequ
     chosen = [_column(head.strip(), runs) for head in (["run", *wanted] if wanted else heads)]
     if not wanted:
         chosen += [Column(key, [cells.get(key, UNKNOWN) for cells in told]) for key in keys]
-    total = f"; on disk: {in_words(sum(run.bytes for run in runs))}"
+    total = f"; on disk: {devices.in_words(sum(run.bytes for run in runs))}"
     shown = {column.head for column in chosen}
     notes = [f"loss: at the best checkpoint, on the validation text{total}"] if "loss" in shown else []
     if texts and "BLEU" in shown:
@@ -130,7 +130,7 @@ def _column(head: str, runs: Sequence["ListedRun"]) -> Column:
         "bleu": Column("BLEU", [each and each.bleu for each in evaluations], "{:.2f}".format),
         "of": Column("of", [each.text if each else "" for each in evaluations]),
         "case": Column("case", ["lc" if _is_lowercase(run) else "" for run in runs]),
-        "size": Column("size", [run.bytes for run in runs], in_words),
+        "size": Column("size", [run.bytes for run in runs], devices.in_words),
     }
     keys = dict.fromkeys(key for run in runs for key in run.settings or ())
     of_key = next((key for key in keys if head in (key, key.rpartition(".")[2])), None)
@@ -246,33 +246,30 @@ def config(
 
 def doctor() -> None:
     """Say what a bug report needs. It says what is installed, where things lie and what this machine computes with."""
-    from transformer_cli.compute.memory import free_memory
     from transformer_cli.compute.threads import available_cores
     from transformer_cli.corpora.multi30k import cache_folder
     from transformer_cli.runs.provenance import provenance
 
-    made_by, free = provenance(), free_memory()
+    made_by, free = provenance(), devices.free_memory()
     influencing = (f"{name} {value}" for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name))
     _say("tfm", f"{made_by['tfm'] or '–'} in {Path(__file__).parents[1]}")
     _say("python", f"{made_by['python']}, {platform.platform()}")
     _say("packages", _packages())
     _say("variables", ", ".join(influencing))
-    _say("folder", f"{Path.cwd()}, {in_words(shutil.disk_usage(Path.cwd()).free)} free")
+    _say("folder", f"{Path.cwd()}, {devices.in_words(shutil.disk_usage(Path.cwd()).free)} free")
     _say("downloads", str(cache_folder()))
     _say("processor", f"{made_by['processor']}, {available_cores()} cores")
-    _say("memory free", "–" if free is None else in_words(free))
+    _say("memory free", "–" if free is None else devices.in_words(free))
     try:  # with torch, which takes long
-        from transformer_cli.compute.devices import choose_device, choose_precision, describe, fast_at_bfloat16
-
-        device = choose_device("auto")
+        device = devices.choose_device("auto")
     except (ImportError, OSError) as error:  # it is not installed, or damaged
         _say("device", f"no torch ({' '.join(str(error).split())}): exported models alone can be used")
         return
-    fast = fast_at_bfloat16(device)
-    _say("device", describe(device))
+    fast = devices.fast_at_bfloat16(device)
+    _say("device", devices.describe(device))
     _say(
         "precision",
-        f"{choose_precision('auto', device)}: {f'fast here by {fast}' if fast else 'bfloat16 is slow here'}",
+        f"{devices.choose_precision('auto', device)}: {f'fast here by {fast}' if fast else 'bfloat16 is slow here'}",
     )
 
 

@@ -47,8 +47,8 @@ TABLE = {  # by the groups of the help
     "Arguments": (
         Row("sentences", "", "The sentences to translate.", "standard input"),
         Row("sentence", "", "The sentence to translate and look into."),
-        Row("files", "[FILE]...", "Training text: TMX, TSV, CSV or JSON lines, or files of one side each, such as a.de "
-            "and a.en.", default=False),
+        Row("files", "[FILE]...", "Training text: TMX, XLIFF, .po, TSV, CSV or JSON lines, or files of one side each, "
+            "such as a.de and a.en.", default=False),
         Row("systems", "A B [C …]", "Runs (names or folders), or files of translations. The others are compared with "
             "the first. A1,A2 B1,B2 or 'a-s*' 'b-s*' compares recipes: several runs of each; one alone gives its mean "
             "and spread. NAME=… names any of them.", default=False),

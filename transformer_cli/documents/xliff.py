@@ -19,7 +19,7 @@ from transformer_cli.text.reading import main_code
 log = logging.getLogger(__name__)
 
 _PREFIXES = {
-    "urn:oasis:names:tc:xliff:document:1.2": "",
+    **dict.fromkeys((f"urn:oasis:names:tc:xliff:document:{version}" for version in ("1.1", "1.2")), ""),
     "http://sdl.com/FileTypes/SdlXliff/1.0": "sdl:",
     "MQXliff": "mq:",
 }

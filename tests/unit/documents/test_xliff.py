@@ -53,6 +53,8 @@ def translated(inner: str, translate: object = turned) -> str:
     ],
 )  # fmt: skip
 def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) -> None:
+    old = f"{HEAD.replace('document:1.2', 'document:1.1')}<trans-unit>{unit}</trans-unit>{END}"  # as po2xliff writes it
+    assert len(open_xliff(old.encode(), ("de", "en")).blocks) == len(opened(f"<trans-unit>{unit}</trans-unit>").blocks)
     assert translated(f"<trans-unit id='1'>{unit}</trans-unit>") == f"<trans-unit id='1'>{expected}</trans-unit>"
 
 
