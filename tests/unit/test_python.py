@@ -55,6 +55,7 @@ def here(project: Path) -> Path:
         (lambda: compare("a", untyped("b")), "compare: conditions: 'b', where a Conditions is wanted"),
         (lambda: compare_recipes(untyped([["a"], 3])), "compare_recipes: recipes, item 1: 3, where a str or a "),
         (lambda: compare(untyped({1: "a"})), "compare: systems: {1: 'a'}, where a str or a Path or a Run or a "),
+        (lambda: compare("a", examples=-1), "compare: examples: -1, where 0 or more is wanted"),
         (lambda: compare(untyped({"a": 1})), "compare: systems, item 'a': 1, where a str or a Path or a Run or a "),
         (lambda: evaluate("demo", lists=untyped([["a", 3]])), "evaluate: lists, item 0, item 1: 3, where a str is"),
         (lambda: evaluate("demo", lists=untyped([iter("a")])), "evaluate: lists, item 0: <str_"),
@@ -88,7 +89,7 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
             lambda given: [*score_pairs(given, untyped(["ab"]))],
             "pairs, item 0: 'ab', where a list of str is wanted",
         ),
-        (lambda given: [*score_pairs(given, [("a", "b", "c")])], "('a', 'b', 'c'), where a sentence and its"),
+        (lambda given: [*score_pairs(given, [("a", "b", "c")])], "item 0: ('a', 'b', 'c'), where two texts"),
         (lambda given: [*score_pairs(given, iter(untyped([("a", None)])))], "pairs, item 0, item 1: None, where a str"),
         (
             lambda given: inspect_sentence(given, untyped(3)),
@@ -97,7 +98,7 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
         (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
         (lambda given: given.with_terms([("a", "b")]), "glossary: [('a', 'b')], where a mapping of str is wanted"),
         (lambda given: given.translate_file("a", "html"), "content: 'a', where bytes is wanted"),
-        (lambda given: given.translate_file(b"a", "txt"), "form: 'txt', where one of html, "),
+        (lambda given: given.translate_file(b"a", "txt"), "form: 'txt', where one of text, html, "),
         (lambda given: given.into(5), "language: 5, where a str is wanted"),
         (lambda given: [*given.stream(["a"], chunk=0)], "chunk: 0, where at least 1 is wanted"),
         (lambda given: given.run.point("best", 5), "name: 5, where a str is wanted"),
@@ -268,6 +269,14 @@ def test_checkers_of_types_are_content_with_a_program_and_see_its_mistakes(check
     assert {int(line) - first_wrong for line in re.findall(r"program\.py:(\d+)", done.stdout)} == {0, 1, 2, 3}, (
         done.stdout
     )
+
+
+def test_star_brings_all_public_names() -> None:
+    found: dict[str, object] = {}
+    exec("from transformer_cli import *", found)
+    del found["__builtins__"]
+    assert found.keys() > transformer_cli._HOME.keys() | {"TfmError", "DataError", "Interrupted"}
+    assert all(each.__module__.startswith("transformer_cli.") for each in map(untyped, found.values()))
 
 
 def test_page_is_what_the_docstrings_say_and_has_an_example_for_each_name() -> None:

@@ -11,7 +11,14 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from transformer_cli.compute.memory import free_memory, in_words
+from transformer_cli.compute.devices import (
+    choose_device,
+    choose_precision,
+    describe,
+    fast_at_bfloat16,
+    free_memory,
+    in_words,
+)
 from transformer_cli.compute.threads import available_cores
 from transformer_cli.runs.provenance import DISTRIBUTIONS, provenance
 
@@ -36,8 +43,6 @@ def doctor() -> None:
     _say("processor", f"{made_by['processor']}, {available_cores()} cores")
     _say("memory free", "–" if free is None else in_words(free))
     try:
-        from transformer_cli.compute.devices import choose_device, choose_precision, describe, fast_at_bfloat16
-
         device = choose_device("auto")
     except (ImportError, OSError) as error:  # it is not installed, or damaged
         _say("device", f"no torch ({' '.join(str(error).split())}): exported models alone can be used")

@@ -137,13 +137,22 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
         columns += [column("brevity penalty", "brevity_penalty", "{:.3f}".format)]
         columns += [column("length ratio", "length_ratio", "{:.3f}".format)]
         columns += [column("precisions", "precisions", lambda each: "/".join(f"{value:.1f}" for value in each))]
-    columns.append(column("seconds", "seconds", "{:.1f}".format))
+    differing = _differing([each.bleu_signature for each in results])
+    is_mixed = any(differing)
+    columns += [*([Column("scored", differing)] if is_mixed else []), column("seconds", "seconds", "{:.1f}".format)]
     notes = ["± half of the 95 % bootstrap interval"] if any(each.bleu_interval for each in results) else []
     notes += [
         f"{each.split}: {each.terms_kept:,} of {each.terms:,} terms of the glossary are in the translations"
         for each in results
         if each.terms
     ]
+    notes += ["scored: in what their scores differ; compare only those that are scored alike"] if is_mixed else []
     signatures = [f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}" for each in results]
     signatures += [f"{FURTHER_METRICS[name]} {of.signature}" for each in results for name, of in each.further.items()]
     return write_table(columns, form, "\n".join([*notes, "", *dict.fromkeys(signatures)]))
+
+
+def _differing(signatures: Sequence[str]) -> list[str]:
+    """Returns the parts of each signature that others lack, such as case:lc; those of intervals change no score."""
+    parts = [[part for part in each.split("|") if not part.startswith(("bs:", "seed:"))] for each in signatures]
+    return [" ".join(part for part in each if any(part not in other for other in parts)) for each in parts]

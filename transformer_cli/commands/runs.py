@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from transformer_cli.commands.tables import Column, Form, write_table
-from transformer_cli.compute.memory import in_words
+from transformer_cli.compute.devices import in_words
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.system.terminal import on_one_line
 
@@ -64,13 +64,16 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequ
     if not wanted:
         chosen += [Column(key, [cells.get(key, UNKNOWN) for cells in told]) for key in keys]
     total = f"; on disk: {in_words(sum(run.bytes for run in runs))}"
-    notes = [f"loss: at the best checkpoint, on the validation text{total}"]
-    if texts:
+    shown = {column.head for column in chosen}
+    notes = [f"loss: at the best checkpoint, on the validation text{total}"] if "loss" in shown else []
+    if texts and "BLEU" in shown:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
-        lc = "; lc: scored without case" if len(cases) > 1 else ""
+        lc = "; lc: scored without case" if "case" in shown else ""
+        unseen = [head for head, found in (("of", texts), ("case", cases)) if len(found) > 1 and head not in shown]
+        lc += f"; not of one kind: add the columns {','.join(unseen)}" if unseen else ""
         notes.append(f"BLEU: the last that `tfm evaluate` or `tfm compare` found{of}{lc}")
     n_more = len(set(differing_settings(settings)) - set(IN_COLUMNS)) - len(keys)
-    if n_more:
+    if n_more and not wanted:
         notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
     if any(run.newest for run in runs):
         notes.append("* the newest, which commands use that are given no run")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Generic, Literal
 
 from transformer_cli.config.load import settings_by_key
-from transformer_cli.errors import CheckpointError, DataError
-from transformer_cli.evaluation.evaluate import Keeper, ParallelText, keeper, read_splits, read_text
+from transformer_cli.errors import ArgumentError, CheckpointError, DataError
+from transformer_cli.evaluation.evaluate import Keeper, ParallelText, keeper, read_splits, read_text, say_other_code
 from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, warn_of_form
 from transformer_cli.evaluation.statistics import (
     ByMetric,
@@ -149,6 +149,8 @@ def compare(
     systems: a mapping gives each a name. examples: how many sentences are shown of each pair. The scores of runs are
     appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
+    if examples < 0:
+        raise ArgumentError(f"compare: examples: {examples}, where 0 or more is wanted")
     names, given = _named(systems)
     groups = [([name], [each]) for name, each in zip(names, given, strict=True)]
     return _comparisons(names, groups, conditions, paired_tests, examples)
@@ -379,6 +381,7 @@ def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions
             raise DataError(f"{found}; line n must translate line n")
         return Written([lines])
     translator = Translator.of(system, conditions.device).with_options(on_error="truncate", **_beam(conditions))
+    say_other_code(translator)
     written = []
     for text in texts:
         translations = translator.translations(text.sources)

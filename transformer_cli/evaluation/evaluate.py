@@ -156,15 +156,20 @@ def evaluate(
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
-    if not isinstance(translator.engine, CTranslate2Engine):
-        for each, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
-            say_other_losses(model, each.folder / "checkpoints" / name)
+    say_other_code(translator)
     found, keep = [], keeper(translator, files or ())
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
         if is_kept:
             keep(asdict(found[-1].result), text)
     return found
+
+
+def say_other_code(translator: Translator) -> None:
+    """Warn of each of its runs whose code computes something else than when it was saved; see `say_other_losses`."""
+    if not isinstance(translator.engine, CTranslate2Engine):
+        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
+            say_other_losses(model, run.folder / "checkpoints" / name)
 
 
 def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> float:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.devices import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.datasets.dataset import EncodedSplit, Rows, Side

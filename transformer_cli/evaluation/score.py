@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.errors import ArgumentError, DataError
-from transformer_cli.evaluation.evaluate import is_judged, losses_by
+from transformer_cli.evaluation.evaluate import is_judged, losses_by, say_other_code
 from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.system.arguments import check, checked
 from transformer_cli.system.terminal import counted
@@ -63,15 +63,17 @@ def score_pairs(
     is said of the two sides. Raises DataError for a line that is longer than the model's positions.
     """
     translator = Translator.of(run)
+    say_other_code(translator)
     codecs, limit = translator.run.codecs, translator.max_length
     pairs = iter(pairs)
     n_lines = n_tokens = n_words = n_unknown = 0
     total = 0.0
     while chunk := list(islice(pairs, CHUNK)):
         sides = []
-        check(score_pairs, {"pairs": chunk})
-        if wrong := next((each for each in chunk if len(each) != 2), None):
-            raise ArgumentError(f"score_pairs: pairs: {wrong!r}, where a sentence and its translation are wanted")
+        check(score_pairs, {"pairs": chunk}, first=n_lines)
+        for number, pair in enumerate(chunk, start=n_lines):
+            if len(pair) != 2:
+                raise ArgumentError(f"score_pairs: pairs, item {number}: {pair!r}, where two texts are wanted")
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
             for number, text in enumerate(texts, start=n_lines + 1):
                 refuse_halves(text, f"{name}: line {number}: ")

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from transformer_cli.compute.memory import in_words
+from transformer_cli.compute.devices import in_words
 from transformer_cli.config.schema import Config, ModelConfig
 from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError

@@ -217,7 +217,7 @@ class Run:
 
         Raises MemoryShortage as `new_model` does.
         """
-        from transformer_cli.model.initialization import UninitializedWeights
+        from transformer_cli.model.transformer import UninitializedWeights
 
         with UninitializedWeights():
             return self._make_model()

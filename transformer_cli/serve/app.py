@@ -256,7 +256,13 @@ async def vectors(asked: SentenceQuestion, request: Request) -> Response:
             "source_tokens": inspection.source_tokens,
             "before": directions_in_the_plane(inspection.before, DIGITS),
             "after": directions_in_the_plane(inspection.after, DIGITS),
-            "repetitions": inspection.repetitions_as_records(DIGITS),
+            "repetitions": [
+                {
+                    key: round(value, DIGITS) if isinstance(value, float) else value
+                    for key, value in asdict(each).items()
+                }
+                for each in inspection.repetitions()
+            ],
         }
 
     return await _looked(request, asked, look)

@@ -37,10 +37,11 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     return call
 
 
-def check(owner: Callable[..., object], values: Mapping[str, object]) -> dict[str, Path]:
+def check(owner: Callable[..., object], values: Mapping[str, object], *, first: int = 0) -> dict[str, Path]:
     """Returns the Paths of those of these values that are a str where a Path alone is wanted.
 
-    Raises ArgumentError for the first value that is not what a function, or a class, says of its name.
+    first: the number of a list's first item. Raises ArgumentError for the first value that is not what a function, or a
+    class, says of its name.
     """
     hints, paths = _hints(owner), {}
     for name, value in values.items():
@@ -49,7 +50,7 @@ def check(owner: Callable[..., object], values: Mapping[str, object]) -> dict[st
             paths[name] = Path(value)
         elif not _fits(value, hint):
             where = f"{owner.__qualname__.removesuffix('.__init__')}: {name}"
-            place, value, hint = _misfit(value, hint)
+            place, value, hint = _misfit(value, hint, first)
             raise ArgumentError(f"{where}{place}: {_shown(value)}, where {_words(hint)} is wanted")
     return paths
 
@@ -74,11 +75,11 @@ def _is_path(hint: Any) -> bool:
     return Path in choices and str not in choices
 
 
-def _misfit(value: Any, hint: Any) -> tuple[str, Any, Any]:
+def _misfit(value: Any, hint: Any, first: int = 0) -> tuple[str, Any, Any]:
     """Returns the innermost part of a value that does not fit: its place there, itself, and its type."""
     items: Iterable[tuple[object, Any]] = value.items() if isinstance(value, Mapping) else ()
     if isinstance(value, Collection) and not isinstance(value, NOT_LISTS):
-        items = enumerate(value)
+        items = enumerate(value, first)
     empty: Any = {} if isinstance(value, Mapping) else []
     for inner in (get_args(each)[-1] for each in _choices(hint) if _fits(empty, each)):
         for place, item in items:

@@ -75,6 +75,12 @@ def test_evaluate_table_has_one_line_per_split() -> None:
     several = evaluate.results_as_table({"a": [result("test", 1.7)], "b": [valid]}, "csv", details=True).split("\n")
     assert [line.split(",")[:2] for line in several] == [["run", "split"], ["a", "test"], ["b", "valid-set"]]
     assert several[1].endswith(',0.98,0.981,"[66.0, 42.0, 28.0, 19.0]",7.64')
+    lower = replace(valid, bleu_signature="nrefs:1|bs:9|case:lc|tok:13a")
+    mixed = evaluate.results_as_table(
+        {"a": [replace(valid, bleu_signature="nrefs:1|case:mixed|tok:13a")], "b": [lower]}
+    )
+    assert [line.split()[-2] for line in mixed.split("\n")[:3]] == ["scored", "case:mixed", "case:lc"]
+    assert "compare only those that are scored alike" in mixed
     assert "±" not in evaluate.results_as_table({"runs/mine": [replace(valid, bleu_interval=None, chrf_interval=None)]})
 
 

@@ -196,10 +196,12 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
     assert "bs:" not in found.signatures["BLEU"][0]
 
 
-def test_compare_three_sentences_cannot_tell(tmp_path: Path) -> None:
+def test_compare_three_sentences_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
-    (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
+    with caplog.at_level(logging.INFO):
+        (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
+    assert {record.name.partition(".")[0] for record in caplog.records} <= {"transformer_cli"}  # sacreBLEU is quiet
     said = words_of(comparison)
     assert said.startswith(f"3 sentences cannot tell {worse} and {reference} apart: ")
     assert said.count("(p = 0.250)") == 2

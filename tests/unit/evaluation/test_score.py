@@ -3,10 +3,11 @@
 import gzip
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from transformer_cli.errors import DataError
+from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.evaluation import score as module
 from transformer_cli.evaluation.evaluate import ParallelText, evaluate, judge
 from transformer_cli.evaluation.score import LineScore, score_files, score_pairs
@@ -82,6 +83,13 @@ def test_score_files_line_too_long_is_named_with_its_file(
         next(found)
     with pytest.raises(DataError, match=r"^target: line 1: 15 tokens"):
         list(score_pairs(translator, [("Hund", "dog " * 15)]))
+    mistakes: list[tuple[Any, str]] = [
+        (["Hund", None], "item 2, item 1: None, where a str is"),
+        (["Hund"], r"item 2: \['Hund'\], where two texts are"),
+    ]
+    for wrong, said in mistakes:
+        with pytest.raises(ArgumentError, match=f"^score_pairs: pairs, {said}"):
+            list(score_pairs(translator, [("Hund", "dog"), ("Hund", "dog"), wrong]))
     (tmp_path / "a").write_text("Hund\nHund\n")
     with pytest.raises(DataError, match=r"a has 2 lines, .*b has 3; line n must translate line n"):
         list(score_files(translator, tmp_path / "a", tmp_path / "b"))
