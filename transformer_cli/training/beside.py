@@ -60,7 +60,7 @@ def _pairs(kind: str, names: Sequence[str], config: Config, dataset: Dataset, ru
         note(f"{paths[0]}: {counted(len(lines), 'line')} are translated by {config.training.initialize_from}")
         translator = Translator(Run.open(find_run(config.training.initialize_from, runs_dir)), config.training.device)
         return list(zip(lines, translator.with_options(on_error="blank").translate(lines), strict=True))
-    texts = read_texts(paired(paths, config.data), config.data, lambda *_: None)
+    texts = read_texts(paired(paths, config.data), config.data)
     return [(source, target) for source, target, _ in texts]
 
 
