@@ -274,18 +274,15 @@ def test_import_of_hugging_face_reads_its_languages_its_beam_and_added_tokens(th
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(
-            ("forced_bos_token_id", 3),
-            ("bad_words_ids", [[5]]),
-            ("suppress_tokens", [4]),
-            ("begin_suppress_tokens", [4]),
-        ),
-        *(
-            ("min_new_tokens", 5),
-            ("encoder_no_repeat_ngram_size", 3),
-            ("num_beam_groups", 2),
-            ("forced_eos_token_id", 7),
-        ),
+        ("forced_bos_token_id", 3),
+        ("bad_words_ids", [[5]]),
+        ("suppress_tokens", [4]),
+        ("begin_suppress_tokens", [4]),
+        ("min_new_tokens", 5),
+        ("encoder_no_repeat_ngram_size", 3),
+        ("num_beam_groups", 2),
+        ("forced_eos_token_id", 7),
+        ("force_words_ids", [[5]]),
     ],
 )
 def test_import_of_hugging_face_refuses_by_name_what_it_cannot_search_for(
@@ -301,12 +298,14 @@ def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_
 ) -> None:
     from safetensors.numpy import load_file, save_file
 
-    configured(theirs, max_length=20, bad_words_ids=[[VOCABULARY]], forced_eos_token_id=0)
+    drawn = {"do_sample": True, "num_beams": 1, "temperature": 0.5, "top_p": 0.9}
+    configured(theirs, max_length=20, bad_words_ids=[[VOCABULARY]], forced_eos_token_id=0, **drawn)
     arrays = load_file(theirs / "model.safetensors")
     arrays["lm_head.weight"] = arrays["model.shared.weight"] + 1
     save_file(arrays, theirs / "model.safetensors")
     run = import_run(theirs, runs_dir=tmp_path / "runs")
     assert run.config.model.tie_embeddings == "none"
+    assert (run.config.decoding.temperature, run.config.decoding.top_k, run.config.decoding.top_p) == (0.5, 50, 0.9)
     said = "\n".join(caplog.messages)
     assert "config.json: max_length: 20 is not taken" in said
     assert "it says that the output is tied to the embedding, but the weights are others" in said
