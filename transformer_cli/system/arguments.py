@@ -111,6 +111,8 @@ def _fits(value: object, hint: Any) -> bool:
             return False
         if not isinstance(value, Collection):
             return not issubclass(origin, Sequence)
+        if origin is tuple and len(value) != len(inner):  # no function takes tuples of any length
+            return False
         has_order = hasattr(value, "__getitem__") or not issubclass(origin, Sequence)
         return has_order and all(_fits(each, inner[0]) for each in value)
     kind = {int: Integral, float: Real}.get(hint, origin or hint)
@@ -126,6 +128,8 @@ def _words(hint: Any) -> str:
         return " or ".join(map(repr, inner))
     if origin and issubclass(origin, Mapping):
         return f"a mapping of {_words(inner[0]).removeprefix('a ')}"
+    if origin is tuple:
+        return f"a tuple of {len(inner)} {_words(inner[0]).removeprefix('a ')}"
     if origin and issubclass(origin, Iterable):
         return f"a list of {_words(inner[0]).removeprefix('a ')}"
     return WORDS.get(hint, f"a {hint.__name__}")
