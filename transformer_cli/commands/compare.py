@@ -92,7 +92,7 @@ def _runs_of(argument: str) -> tuple[str, list[str]]:
         return argument, [argument]
     label, _, names = argument.rpartition("=")
     parts = [name for name in names.split(",") if name] or [argument]
-    return label or names, [name for part in parts for name in options.matching(part)]
+    return label or ",".join(parts), [name for part in parts for name in options.matching(part)]
 
 
 def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = "text") -> str:

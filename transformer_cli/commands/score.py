@@ -4,7 +4,10 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import typer
+
 from transformer_cli.commands import options
+from transformer_cli.system.files import STANDARD
 
 
 def score(
@@ -20,6 +23,8 @@ def score(
     One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by
     tabs.
     """
+    if input_file == target_file == STANDARD:
+        raise typer.BadParameter("only one of --input and --target can be standard input")
     folders = options.find_runs(named, run)
     options.check_text(input_file, target_file)
     from transformer_cli.evaluation.losses import perplexity_text
