@@ -60,8 +60,7 @@ benchmark: install
 best: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
 	$(BIN)/python scripts/best.py
-	$(BIN)/python scripts/diversify.py
-	$(BIN)/python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
+	$(BIN)/python scripts/best.py --diverse
 
 speedrun: install
 	$(BIN)/python scripts/speedrun.py

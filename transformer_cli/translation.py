@@ -345,7 +345,8 @@ def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation])
     ]
     links: list[Link] = []
     for (place, each), first in zip(units, _starts(translated, [each for _, each in units]), strict=True):
-        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, each.held)
+        put_in = [*each.held, *((one, other) for one, other in each.terms if other)]
+        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, put_in)
         links += ((_moved(one, place), _moved(other, first)) for one, other in found)
     return translated, links
 

@@ -99,7 +99,7 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
         (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
         (lambda given: given.with_terms([("a", "b")]), "glossary: [('a', 'b')], where a mapping of str is wanted"),
         (lambda given: given.translate_file("a", "html"), "content: 'a', where bytes is wanted"),
-        (lambda given: given.translate_file(b"a", "txt"), "form: 'txt', where one of html, "),
+        (lambda given: given.translate_file(b"a", "txt"), "form: 'txt', where one of text, html, "),
         (lambda given: given.into(5), "language: 5, where a str is wanted"),
         (lambda given: [*given.stream(["a"], chunk=0)], "chunk: 0, where at least 1 is wanted"),
         (lambda given: given.run.point("best", 5), "name: 5, where a str is wanted"),

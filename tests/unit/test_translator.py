@@ -322,6 +322,8 @@ def test_translate_html_translates_text_and_keeps_markup_beside_it(translator: T
     endless = translator.translate_html(f"<p>{'Hund ' * 1000}")  # cut at a space, behind 800
     hounds = translator.with_options(split_sentences=True).translate(["Hund " * 799 + "Hund", "Hund " * 199 + "Hund"])
     assert endless == f"<p>{' '.join(hounds)} "
+    terms = translator.with_terms({"Hund": "Waldi"}).translate_html("<p>Der alte <b>Hund</b> singt im Park.")
+    assert "<b>Waldi</b>" in terms
     with pytest.raises(DataError, match="blocks of text, one a line: line 2: more than 4,000 characters"):
         translator.translate_html(f"<p>{dog}<p>{'Hund' * 1001}")
 

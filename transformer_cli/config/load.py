@@ -24,8 +24,7 @@ from transformer_cli.config.schema import NAME, Config, DecodingConfig, Section,
 from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, parse
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list, checked
-from transformer_cli.system.checked import decoded
-from transformer_cli.system.files import is_stream, open_to_read
+from transformer_cli.system.files import decoded, is_stream, open_to_read
 
 OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config

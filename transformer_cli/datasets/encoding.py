@@ -88,7 +88,7 @@ def encode_by_words(
     manifest keeps of the tokenising.
     """
     processes = min(available_cores(), MOST_WORKERS) if splits["train"] > FEW else 1
-    n_sentences = n_restored = 0
+    n_restored = 0
     with cutting((data.source, data.target, data.lowercased), processes) as cut:
         left = dict(splits)
         if given is None:
@@ -109,14 +109,12 @@ def encode_by_words(
                     ]
                     add(ids, [side.lengths for side in sides])
                     if name == "valid":
-                        n_sentences += len(texts[1])
-                        n_restored += sum(
-                            target.joins.restores(lower(text, target.language) if target.lowercase else text, tokens)
-                            for text, tokens in zip(texts[1], sides[1].sentences(), strict=True)
-                        )
+                        for text, words in zip(texts[1], sides[1].sentences(), strict=True):
+                            text = lower(text, target.language) if target.lowercase else text
+                            n_restored += target.joins.join(words) == " ".join(text.split())
     return Codecs(source, target), {
         "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
-        "joins": {"valid_restored": n_restored / n_sentences},
+        "joins": {"valid_restored": n_restored / splits["valid"]},
     }
 
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from transformer_cli.compute.devices import parse_device, saturates_int8
-from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.devices import parse_device, room_for, saturates_int8
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.decoding.interface import (

@@ -60,6 +60,8 @@ class Block:
     write: "Write"
     translation: str = ""
     """as it is written in the file: what `Document.render` has found"""
+    keeps_words: bool = False
+    """whether an element has kept words of the source, since no word of the translation is left for it"""
 
 
 class Words(str):
@@ -327,6 +329,7 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
     for index, each in enumerate(block.elements[1:], start=1):
         children[each.parent].append(index)
     is_own, places = _without_words(block, places), [*places]  # whether the text in it stays as it was
+    block.keeps_words = any(is_own)
     for index, each in enumerate(block.elements):
         if each.parent >= 0 and is_own[each.parent]:
             places[index] = (each.start, each.end)

@@ -10,15 +10,16 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from transformer_cli.documents.blocks import Builder, escaping, nested
-from transformer_cli.documents.opened import Languages, Opened, decoded
+from transformer_cli.documents.opened import NO_LETTER, Languages, Opened, decoded
 from transformer_cli.documents.xmltext import Token, cut_xml, escaping_like
 from transformer_cli.errors import DataError
+from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import main_code
 
 log = logging.getLogger(__name__)
 
 _PREFIXES = {
-    "urn:oasis:names:tc:xliff:document:1.2": "",
+    **dict.fromkeys((f"urn:oasis:names:tc:xliff:document:{version}" for version in ("1.1", "1.2")), ""),
     "http://sdl.com/FileTypes/SdlXliff/1.0": "sdl:",
     "MQXliff": "mq:",
 }
@@ -93,7 +94,7 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
         place = 0
         for name, (start, end) in wanted.items():
             _add(build, unit, (place, start), wanted)
-            _fill(build, unit, sources[name], start, end)
+            kept[NO_LETTER] += not _fill(build, unit, sources[name], start, end)
             place = end + 1
         _add(build, unit, (place, len(unit)), wanted)
         return
@@ -115,11 +116,11 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
         for name, span in sources.items():
             _add(build, unit, (place, span[0] + 1), ())
             if name not in locked:
-                _add_text(build, unit, span)
+                kept[NO_LETTER] += not _add_text(build, unit, span)
             place = span[1]
         _add(build, unit, (place, cut[1]), ())
     else:
-        _add_text(build, unit, source)
+        kept[NO_LETTER] += not _add_text(build, unit, source)
     build.boundary(f"</{_tag(unit[source[0]], 'source', 'target')}>")
     _add(build, unit, (end + 1, len(unit)), sources.keys() - locked)
 
@@ -131,15 +132,16 @@ def _add(build: Builder, unit: Sequence[Token], span: _Span, filled: Collection[
         build.boundary(_with(each.raw, {"conf": "Draft", "origin": "mt"}) if is_new else each.raw)
 
 
-def _fill(build: Builder, unit: Sequence[Token], source: _Span, start: int, end: int) -> None:
-    """Add a segment of a target with the text of its source."""
+def _fill(build: Builder, unit: Sequence[Token], source: _Span, start: int, end: int) -> bool:
+    """Add a segment of a target with the text of its source. Returns whether that has a letter."""
     build.boundary(unit[start].raw.removesuffix("/>") + ">" * unit[start].raw.endswith("/>"))
-    _add_text(build, unit, source)
+    has_letters = _add_text(build, unit, source)
     build.boundary(unit[end].raw or f"</{_tag(unit[start])}>")
+    return has_letters
 
 
-def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> None:
-    """Add what is inside an element to the text."""
+def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
+    """Add what is inside an element to the text. Returns whether that has a letter."""
     marks: list[tuple[str, str, str, str]] = []  # what it opens and closes, how it is written, what it means
     depth = 0  # in what is kept
     for each in unit[span[0] + 1 : span[1]]:
@@ -170,6 +172,7 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> None:
             build.close(closes, raw)
         else:
             build.point(raw)
+    return any(has_letter(text) for *_, text in marks)
 
 
 def _child(unit: Sequence[Token], name: str) -> _Span | None:

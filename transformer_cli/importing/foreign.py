@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.system.checked import read_bytes, read_json, shown
+from transformer_cli.system.files import read_bytes, read_json, shown
 from transformer_cli.text.subwords import Pieces
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
@@ -96,7 +96,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
 
 
 def read(path: Path, reader: Callable[[Path], T], remedy: str = "download the whole folder again") -> T:
-    """Returns what a reader of `system.checked` finds in a file of the model. Raises DataError."""
+    """Returns what a reader of `system.files` finds in a file of the model. Raises DataError."""
     try:
         return reader(path)
     except FileError as error:

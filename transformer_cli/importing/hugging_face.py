@@ -17,7 +17,7 @@ from transformer_cli.config.schema import LANGUAGE
 from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Foreign, Vocabulary, object_in, refuse, refuse_others
-from transformer_cli.model.positions import marian_frequencies
+from transformer_cli.model.transformer import marian_frequencies
 
 STACKS = ("encoder", "decoder")
 HELD: Mapping[str, tuple[object, ...]] = {

@@ -21,9 +21,8 @@ from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Foreign
 from transformer_cli.importing.hugging_face import read_hugging_face
 from transformer_cli.importing.marian import read_marian
-from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.model.transformer import Transformer, count_parameters
+from transformer_cli.model.transformer import Transformer, UninitializedWeights, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.system.terminal import counted

@@ -18,7 +18,7 @@ from transformer_cli.config.yamltext import parse, scalar_pairs
 from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Codes, Foreign, Vocabulary, refuse, refuse_others
-from transformer_cli.system.checked import read_text
+from transformer_cli.system.files import read_text
 
 SETTINGS = "special:model.yml"
 HELD: Mapping[str, tuple[object, ...]] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, comparisons_as_table
+from transformer_cli.commands.judging import CAUTION, RECIPE_CAUTION, comparisons_as_table
 from transformer_cli.commands.tables import Column, Form, spread, write_table
 from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.compare import Comparison, Example, System

@@ -53,6 +53,8 @@ def translated(inner: str, translate: object = turned) -> str:
     ],
 )  # fmt: skip
 def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) -> None:
+    old = f"{HEAD.replace('document:1.2', 'document:1.1')}<trans-unit>{unit}</trans-unit>{END}"  # as po2xliff writes it
+    assert len(open_xliff(old.encode(), ("de", "en")).blocks) == len(opened(f"<trans-unit>{unit}</trans-unit>").blocks)
     assert translated(f"<trans-unit id='1'>{unit}</trans-unit>") == f"<trans-unit id='1'>{expected}</trans-unit>"
 
 
@@ -72,6 +74,13 @@ def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) 
 def test_xliff_what_people_have_settled_is_kept_and_counted(inner: str, reason: str) -> None:
     assert translated(inner) == inner
     assert +opened(inner).kept == {reason: 1}
+
+
+@pytest.mark.parametrize("source", ["", " ", "12", "<ph id='1'>code</ph>"])
+def test_xliff_segments_without_a_letter_are_copied_and_counted(source: str) -> None:
+    unit = f"<trans-unit><source>{source}</source>"
+    assert translated(f"{unit}</trans-unit>") == f"{unit}<target{STATE}>{source}</target></trans-unit>"
+    assert +opened(f"{unit}</trans-unit>").kept == {"without a letter": 1}
 
 
 CODES = {
