@@ -41,7 +41,7 @@ JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; 
 MOST_PAIRS = 500_000  # that pieces are learned from
 MOST_CHARACTERS = 50_000_000  # the same, both sides together
 
-Texts = tuple[tuple[str, ...], ...]
+ChunkTexts = tuple[tuple[str, ...], ...]
 """(source texts, target texts) of a chunk"""
 
 
@@ -75,7 +75,7 @@ class CutSide:
             start += length
 
 
-Chunk = tuple[Texts, list[CutSide]]
+Chunk = tuple[ChunkTexts, list[CutSide]]
 """The texts of some sentence pairs, and their words: [source, target]"""
 
 
@@ -198,7 +198,7 @@ def cutting(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterabl
         yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), _chunks(pairs))
 
 
-def _sides(cut: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
+def _sides(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list[CutSide]:
     """Returns the words of a chunk. Raises DataError if the worker that cuts them is dead or dies."""
     try:
         found = cut(texts)
@@ -213,7 +213,7 @@ def _sides(cut: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
     ]
 
 
-def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
+def _chunks(pairs: Iterable[Pair]) -> Iterator[ChunkTexts]:
     """Yield the source texts and the target texts of CHUNK pairs at a time."""
     pairs = iter(pairs)
     while chunk := list(islice(pairs, CHUNK)):
