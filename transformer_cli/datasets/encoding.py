@@ -8,7 +8,7 @@ twice. Memory holds the sample from which the pieces are learned, whose size is 
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -188,13 +188,10 @@ def cutting(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterabl
 
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
-    with ExitStack() as opened:
-        cut = (
-            open_cutter(settings)
-            if processes == 1
-            else opened.enter_context(workers_of(open_cutter, settings, processes))
-        )
-        threads = opened.enter_context(SideBySide(processes))
+    cutter: AbstractContextManager[Callable[[Any], Any]] = (
+        nullcontext(open_cutter(settings)) if processes == 1 else workers_of(open_cutter, settings, processes)
+    )
+    with cutter as cut, SideBySide(processes) as threads:
         yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), _chunks(pairs))
 
 
