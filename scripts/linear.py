@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -199,7 +200,7 @@ def with_stand_ins(text: str) -> object:
 def clean(text: str) -> object:
     data = DataConfig().model_copy(update={"clean": names("empty copies markup length duplicates held_out")})
     pairs = ((line, line[::-1], lines.Place(Path("a"), Path("b"), 1)) for line in lines_of(text))
-    return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}, lambda: None))
+    return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}, Counter()))
 
 
 def of_file(write: Callable[[str], str]) -> Prepare:
