@@ -54,8 +54,8 @@ def names(text: str) -> list[str]:
 READ_IN = names(
     "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.catalogue documents.glossary "
     "documents.held documents.long_lines documents.markup documents.sentences documents.subtitles documents.word "
-    "documents.xliff documents.xmltext evaluation.metrics serve.languages system.terminal text.codec text.forms "
-    "text.lines text.reading text.subwords text.words translation"
+    "documents.xliff documents.xmltext evaluation.metrics serve.languages system.terminal text.catalogues text.codec "
+    "text.forms text.lines text.reading text.subwords text.words translation"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -365,7 +365,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
-    "documents.catalogue._STRING documents.catalogue._COMMENT documents.subtitles._TIMES documents.subtitles._SPEAKER "
+    "text.catalogues._STRING text.catalogues._COMMENT documents.subtitles._TIMES documents.subtitles._SPEAKER "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
