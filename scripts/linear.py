@@ -259,7 +259,8 @@ def xliff(text: str) -> bytes:
 
 
 def bleu(text: str) -> object:
-    return metrics.bleu_of_text(lines_of(text), lines_of(text[::-1]), lowercase=False)
+    metric = metrics.text_metrics(language="en", lowercase=False)["BLEU"]
+    return metric.corpus_score(lines_of(text), [lines_of(text[::-1])])
 
 
 def chrf(text: str) -> object:
@@ -336,7 +337,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.sentences.join": (joined, "a |。|a. |”。"),
     "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
     "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
-    "evaluation.metrics.bleu_of_text": (of(bleu), "a |.|1,|&amp;"),
+    "evaluation.metrics.text_metrics": (of(bleu), "a |.|1,|&amp;"),
     "evaluation.metrics.sentence_chrf": (of(chrf), "a |a"),
     "evaluation.metrics.warn_of_form": (of(warn_of_form), "a|\u0301|é"),
     "serve.languages.Directions.detect": (of(lambda text: _shares(text[:LOOKED_AT], ("de", "en"))), "a|\u0301"),
