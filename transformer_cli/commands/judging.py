@@ -334,8 +334,8 @@ def score(
         raise typer.BadParameter("only one of --input and --target can be standard input")
     folders = options.find_runs(named, run)
     options.check_text(input_file, target_file)
+    from transformer_cli.evaluation.evaluate import score_files
     from transformer_cli.evaluation.losses import perplexity_text
-    from transformer_cli.evaluation.score import score_files
     from transformer_cli.translator import Translator
 
     for each in score_files(Translator.load(*folders, device=device), input_file, target_file):

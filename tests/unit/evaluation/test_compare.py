@@ -14,7 +14,6 @@ from safetensors.numpy import load, save
 from sealed import edit_sealed, reseal, set_config
 from transformer_cli.datasets.dataset import find_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
-from transformer_cli.evaluation import metrics, statistics
 from transformer_cli.evaluation.compare import Comparison, Conditions, Example, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.statistics import PairedScore, welch
@@ -22,13 +21,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
 from transformer_cli.translator import AnyRun
 
-
-@pytest.fixture(autouse=True)
-def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests of statistics.py and metrics.py hold the real numbers to sacreBLEU's figures."""
-    monkeypatch.setattr(statistics, "SHUFFLES", 200)
-    for module in (statistics, metrics):
-        monkeypatch.setattr(module, "RESAMPLES", 200)
+pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 @pytest.fixture
