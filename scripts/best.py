@@ -32,7 +32,7 @@ from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
-from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens
+from transformer_cli.evaluation.metrics import bleu_of_tokens, text_metrics
 from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
@@ -116,12 +116,13 @@ def scores(judged: Judged, text: ParallelText, language: str) -> dict[str, Any]:
     """Returns a row's scores: the usual ones, and BLEU of lower-cased tokens in the ways of the figures beside it."""
     result, texts = judged.result, [each.text for each in judged.translations]
     tokens = {"bleu_words": words, "bleu_moses": moses(language)}
+    case_free = text_metrics(language=language, lowercase=True)["BLEU"]
     return {
         "loss": result.loss,
         "nats_per_character": result.loss * result.tokens / sum(map(len, text.references[0])),
         "bleu": result.bleu,
         "bleu_half_interval": result.bleu_interval and result.bleu_interval.half_width,
-        "bleu_lowercase": bleu_of_text(texts, *text.references, lowercase=True, language=language),
+        "bleu_lowercase": float(case_free.corpus_score(texts, text.references).score),
         "chrf": result.chrf,
         **{key: bleu_of_tokens([*map(cut, texts)], [*map(cut, text.references[0])]) for key, cut in tokens.items()},
         "bleu_signature": result.bleu_signature,

@@ -251,6 +251,23 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
 
 
 @pytest.fixture
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of differences draw little: those of statistics.py and metrics.py hold the real numbers to sacreBLEU's."""
+    from transformer_cli.evaluation import metrics, statistics
+
+    monkeypatch.setattr(statistics, "SHUFFLES", 200)
+    for module in (statistics, metrics):
+        monkeypatch.setattr(module, "RESAMPLES", 200)
+
+
+@pytest.fixture
+def no_curves() -> Iterator[None]:
+    """What trains in this test leaves an empty picture."""
+    with _curves_are_left_out():
+        yield
+
+
+@pytest.fixture
 def bars() -> "Iterator[list[progress.Bar]]":
     """All bars that are shown during the test."""
     from transformer_cli.system import progress

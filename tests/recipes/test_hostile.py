@@ -11,6 +11,7 @@ import hostile
 import torture
 
 
+@pytest.mark.usefixtures("no_curves")
 def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Path) -> None:
     tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2, in_full=False)
     for table in tables.values():

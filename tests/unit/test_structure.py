@@ -33,7 +33,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "gensim": "text.vectors",
     "matplotlib": "inspection",
     "platformdirs": "corpora.multi30k",
-    "prometheus_client": "serve.metrics",
+    "prometheus_client": "serve.gate",
     "py3langid": ("corpora.cleaning", "serve.languages"),
     "pydantic": ("config", "serve"),
     "readline": "system.terminal",

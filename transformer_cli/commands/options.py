@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from transformer_cli.commands import completion
+from transformer_cli.commands import spelling
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.system.files import STANDARD, is_stream
 
@@ -182,11 +182,11 @@ TABLE = {  # by the groups of the help
     ),
 }  # fmt: skip
 COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
-    **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), completion.runs),
-    **dict.fromkeys(("base", "config"), completion.configs),
-    "overrides": completion.settings,
-    "search": completion.decoding_settings,
-    "split": completion.splits,
+    **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), spelling.runs),
+    **dict.fromkeys(("base", "config"), spelling.configs),
+    "overrides": spelling.settings,
+    "search": spelling.decoding_settings,
+    "split": spelling.splits,
 }
 
 

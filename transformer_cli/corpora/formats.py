@@ -79,7 +79,9 @@ _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # begins at the first of
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+def read_texts(
+    texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut = lambda *_: None
+) -> Iterator[Placed]:
     """Yield the pairs of texts, one after another: of two aligned files, or of one file that holds both sides.
 
     leave_out: is told of what is no pair and no mistake either, such as units of other languages. Raises DataError,
@@ -101,11 +103,6 @@ def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: Le
                 yield pair
         except DataError as error:
             raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
-
-
-def count_pairs(texts: Iterable[FilePair | Path], data: DataConfig) -> int:
-    """Returns how many pairs there are in texts. Raises DataError as `read_texts` does."""
-    return sum(1 for _ in read_texts(texts, data, lambda *_: None))
 
 
 def format_of(path: Path, data: DataConfig) -> str:

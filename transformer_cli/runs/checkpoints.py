@@ -59,8 +59,7 @@ from transformer_cli.runs.state import (
     load_average,
     load_state,
 )
-from transformer_cli.system.checked import check_file, sum_of, write_sums
-from transformer_cli.system.files import delete, new_folder, write_json
+from transformer_cli.system.files import check_file, delete, new_folder, sum_of, write_json, write_sums
 
 WEIGHTS = "model.safetensors"
 FROZEN_ROWS = "frozen_rows."

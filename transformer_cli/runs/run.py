@@ -49,8 +49,17 @@ from transformer_cli.errors import CheckpointError, DataError, FileError, Missin
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.arguments import checked
-from transformer_cli.system.checked import SUMS, check_files, read_checked_json, read_sums, read_text, shown, write_sums
-from transformer_cli.system.files import write_json, write_text
+from transformer_cli.system.files import (
+    SUMS,
+    check_files,
+    read_checked_json,
+    read_sums,
+    read_text,
+    shown,
+    write_json,
+    write_sums,
+    write_text,
+)
 from transformer_cli.text.codec import Codecs, codec_files
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD

@@ -22,8 +22,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import START, load_validated
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import load_average, validations_so_far
-from transformer_cli.system.checked import read_sums, write_sums
-from transformer_cli.system.files import write_text
+from transformer_cli.system.files import read_sums, write_sums, write_text
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import read_lines
@@ -61,7 +60,7 @@ def _pairs(kind: str, names: Sequence[str], config: Config, dataset: Dataset, ru
         note(f"{paths[0]}: {counted(len(lines), 'line')} are translated by {config.training.initialize_from}")
         translator = Translator(Run.open(find_run(config.training.initialize_from, runs_dir)), config.training.device)
         return list(zip(lines, translator.with_options(on_error="blank").translate(lines), strict=True))
-    texts = read_texts(paired(paths, config.data), config.data, lambda *_: None)
+    texts = read_texts(paired(paths, config.data), config.data)
     return [(source, target) for source, target, _ in texts]
 
 

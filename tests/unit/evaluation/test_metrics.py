@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 
 from transformer_cli.evaluation import metrics
-from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, score_text, warn_of_form
+from transformer_cli.evaluation.metrics import bleu_of_tokens, score_text, warn_of_form
 
 REFERENCE = "The old Bado sleeps at home."
 
@@ -73,7 +73,6 @@ def test_score_text_intervals_are_sacrebleus() -> None:
         [REFERENCE] * 4,
     )
     found = score_text(texts, references, language="en", lowercase=True)
-    assert found["BLEU"].score == bleu_of_text(texts, references, lowercase=True)
     for metric, ours in zip(
         (sacrebleu.BLEU(lowercase=True), sacrebleu.CHRF(lowercase=True)), found.values(), strict=True
     ):

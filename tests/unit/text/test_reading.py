@@ -43,11 +43,11 @@ def known(name: str) -> Codec:
     return CODECS[name]()
 
 
-IGNORABLE = [  # DerivedCoreProperties.txt, Unicode 16: Default_Ignorable_Code_Point
+IGNORABLE = [  # DerivedCoreProperties.txt, Unicode 16: Default_Ignorable_Code_Point, some of its last plane
     *(0xAD, 0x34F, 0x61C, *range(0x115F, 0x1161), *range(0x17B4, 0x17B6), *range(0x180B, 0x1810)),
     *range(0x200B, 0x2010),
     *(*range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0),
-    *(*range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+    *(*range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000, 15)),
 ]
 CONTROLS = [code for code in range(0xA0) if unicodedata.category(chr(code)) == "Cc" and not chr(code).isspace()]
 
