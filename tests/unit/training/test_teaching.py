@@ -36,6 +36,23 @@ def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
     assert inherited("base", runs)["training"] == {"initialize_from": "base", **pace}
 
 
+@pytest.mark.parametrize(
+    ("text", "overrides", "patience"),
+    [
+        ("training: {}", [], 2),
+        ("training:", ["training.patience=null"], None),
+        ("training: {patience: null, initialize_from: null}\ndata: {codec: null}", [], None),
+    ],
+)
+def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_itself(
+    runs: Path, text: str, overrides: list[str], patience: int | None
+) -> None:
+    (runs / "taught.yaml").write_text(text)
+    config = load_config(runs / "taught.yaml", overrides, inherited=inherited("base", runs))
+    assert (config.training.patience, config.training.learning_rate) == (patience, 1e-4)
+    assert (config.training.initialize_from, config.data.codec) == ("base", "base")
+
+
 def test_start_is_validated_first_and_says_how_long_training_will_take(
     train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
