@@ -90,7 +90,6 @@ MODULES = (
     "transformer_cli.inspection.plots",
     "transformer_cli.translator",
     "transformer_cli.evaluation.compare",
-    "transformer_cli.evaluation.score",
     "sacrebleu",
     "spacy.lang.de",
     "spacy.lang.en",

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from transformer_cli.errors import ArgumentError, DataError
-from transformer_cli.evaluation import score as module
-from transformer_cli.evaluation.evaluate import ParallelText, evaluate, judge
-from transformer_cli.evaluation.score import LineScore, score_files, score_pairs
+from transformer_cli.evaluation import evaluate as module
+from transformer_cli.evaluation.evaluate import LineScore, ParallelText, evaluate, judge, score_files, score_pairs
 from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is said here
