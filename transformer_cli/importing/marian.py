@@ -172,7 +172,7 @@ def _vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any], given: 
             )
     said = tuple(next((part for part in _parts(name) if _IS_CODE.fullmatch(part)), None) for name in names)
     both = (said[0], said[1]) if names[0] != names[1] else (None, None)
-    return names, foreign.known(given, both, codes)
+    return names, foreign.known(both, foreign.languages_of(folder))
 
 
 def _by_side(names: Sequence[str], codes: Codes) -> list[str]:

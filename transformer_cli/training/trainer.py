@@ -65,6 +65,7 @@ from transformer_cli.training.record import (
 )
 
 AS_LONG = 3  # times as long a step takes as a validation of as many tokens: forward, and twice that backward
+FEW = 20  # pairs, whose loss is by some tenths a matter of chance
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
 log = logging.getLogger(__name__)
@@ -159,6 +160,10 @@ class Trainer:
         where = describe(self.learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
         facts = (parameters, text, counted(number, unit[:-1]), where, self.learner.precision)
         log.info("%s: %s", config.run_name, "; ".join(facts))
+        for name, sentences in (("valid", self.valid_sentences), ("training.watch", self.watched)):
+            if sentences and len(sentences.rows) < FEW:
+                what = "%s: %s can hardly tell which weights are the best; give it a few hundred"
+                log.warning(what, name, counted(len(sentences.rows), "pair"))
         if state.has_ended(config.training) and not state.patience_is_spent(config.training):
             done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
             more = "" if config.training.is_planned_to_the_end else f"; raise training.{unit} to go on"
