@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
     from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
-    from transformer_cli.evaluation.evaluate import evaluate
-    from transformer_cli.evaluation.score import score_pairs
+    from transformer_cli.evaluation.evaluate import evaluate, score_pairs
     from transformer_cli.importing.exporting import export_to_hugging_face
     from transformer_cli.inspection.numbers import Inspection, inspect_sentence
     from transformer_cli.runs.export import export
@@ -55,7 +54,7 @@ _HOME = {
     "inspect_sentence": "inspection.numbers",
     "load_config": "config.load",
     "prepare": "runs.prepare",
-    "score_pairs": "evaluation.score",
+    "score_pairs": "evaluation.evaluate",
     "train": "training.trainer",
 }
 

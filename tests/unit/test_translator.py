@@ -93,11 +93,6 @@ def test_translations_of_a_model_that_never_ends_stop_at_the_limit(
     assert len(translation.tokens) == longest
 
 
-def test_translate_one_str_is_a_type_error(translator: Translator) -> None:
-    with pytest.raises(TypeError, match=r"sentences: 'Hallo', where a list of str is wanted"):
-        translator.translate("Hallo")
-
-
 @pytest.mark.parametrize(("n_sentences", "batches"), [(1, [1]), (4, [2, 2]), (7, [2, 2, 3])])
 def test_translations_share_threads_among_batches_and_find_the_same_or_their_error(
     translator: Translator,

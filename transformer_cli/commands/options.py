@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from transformer_cli.commands import completion
+from transformer_cli.commands import spelling
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.system.files import STANDARD, is_stream
 
@@ -47,8 +47,8 @@ TABLE = {  # by the groups of the help
     "Arguments": (
         Row("sentences", "", "The sentences to translate.", "standard input"),
         Row("sentence", "", "The sentence to translate and look into."),
-        Row("files", "[FILE]...", "Training text: TMX, TSV, CSV or JSON lines, or files of one side each, such as a.de "
-            "and a.en.", default=False),
+        Row("files", "[FILE]...", "Training text: TMX, XLIFF, .po, TSV, CSV or JSON lines, or files of one side each, "
+            "such as a.de and a.en.", default=False),
         Row("systems", "A B [C …]", "Runs (names or folders), or files of translations. The others are compared with "
             "the first. A1,A2 B1,B2 or 'a-s*' 'b-s*' compares recipes: several runs of each; one alone gives its mean "
             "and spread. NAME=… names any of them.", default=False),
@@ -182,11 +182,11 @@ TABLE = {  # by the groups of the help
     ),
 }  # fmt: skip
 COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
-    **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), completion.runs),
-    **dict.fromkeys(("base", "config"), completion.configs),
-    "overrides": completion.settings,
-    "search": completion.decoding_settings,
-    "split": completion.splits,
+    **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), spelling.runs),
+    **dict.fromkeys(("base", "config"), spelling.configs),
+    "overrides": spelling.settings,
+    "search": spelling.decoding_settings,
+    "split": spelling.splits,
 }
 
 

@@ -21,7 +21,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, write_bytes, written
+from transformer_cli.system.files import STANDARD, is_stream, new_file, write_bytes
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ def _copy(path: Path, to: Path) -> None:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
-    with file, options.writing(to), written(to) as copy:
+    with file, options.writing(to), new_file(to) as copy:
         shutil.copyfileobj(file, copy)
 
 
@@ -419,7 +419,7 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
     if output is None or output == STANDARD:
         yield sys.stdout
         return
-    with options.writing(output), written(output) as file:
+    with options.writing(output), new_file(output) as file:
         if output.suffix == ".gz":
             packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
             out: TextIO = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")

@@ -203,6 +203,16 @@ class Builder:
         self.text(markup, space)
         self._elements[-1].end = self._length
 
+    def line_end(self, markup: str, before: str, after: str) -> None:
+        """Add the end of a line that is kept: a seam of a sentence that goes on in a small letter, else a boundary.
+
+        before, after: the text beside it.
+        """
+        if after[:1].islower() and before[-1:] not in (*".!?:", ""):
+            self.seam(markup, " " * (before[-1] != " "))
+        else:
+            self.boundary(markup)
+
     def boundary(self, *markup: str | Block) -> None:
         """End the block. markup: what stands behind it."""
         text, n_around = "".join(self._texts), sum(0 < index <= self._n_outer for index, _, _ in self._open)

@@ -19,7 +19,7 @@ from transformer_cli.documents.word import open_word
 from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted
-from transformer_cli.text.forms import HTML, MAY_BE_PLAIN, NO_TEXT, form_named, refuse_no_text
+from transformer_cli.text.forms import HTML, MAY_BE_PLAIN, NO_TEXT, PO, XLIFF, form_named, refuse_no_text
 from transformer_cli.text.lines import PACKED, unpacked
 
 TRANSLATED, MISSING = "translated", ("a number", "a term", "the place of a tag")
@@ -96,10 +96,8 @@ FORMATS = {
     TEXT: FileFormat(("plain text",), (".txt",), _lines),
     "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), open_word, is_text=False),
-    "xliff": FileFormat(
-        ("a translation file (XLIFF)",), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff
-    ),
-    "po": FileFormat(("a message catalogue (PO)",), (".po", ".pot"), open_catalogue),
+    "xliff": FileFormat((XLIFF,), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff),
+    "po": FileFormat((PO,), (".po", ".pot"), open_catalogue),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), open_subtitles),
 }
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from transformer_cli.compute.memory import in_words
+from transformer_cli.compute.devices import in_words
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config
 from transformer_cli.config.yamltext import as_line

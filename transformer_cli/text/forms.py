@@ -6,8 +6,9 @@ from pathlib import Path
 from transformer_cli.errors import DataError
 
 HTML, TMX, TBX, JSON = "an HTML document", "a translation memory (TMX)", "a term base (TBX)", "JSON"
+XLIFF, PO = "a translation file (XLIFF)", "a message catalogue (PO)"
 CUT = "text that is cut into subwords"
-XML = (HTML, TBX, "a translation file (XLIFF)", "XML")
+XML = (HTML, TBX, "XML")
 
 _NO_TEXT = {  # how files begin that are no text, and what to do instead; several are ZIP archives
     name: re.compile(pattern, re.DOTALL)
@@ -39,13 +40,13 @@ _FORMS = {
     for name, pattern in {
         HTML: rf"{_BEFORE}<(?:html|head|body)\b",
         "a part of an HTML document": rf"{_BEFORE}<(?:p|div|h1)\b",
-        "a translation file (XLIFF)": rf"{_BEFORE}<xliff\b",
+        XLIFF: rf"{_BEFORE}<(?:\w+:)?xliff\b",
         TBX: rf"{_BEFORE}(?:<(?:martif|tbx)\b|<!DOCTYPE\s+martif\b)",
         TMX: rf"{_BEFORE}(?:<(?:\w+:)?tmx\b|<!DOCTYPE\s+tmx\b)",
         "XML": rf"<\?xml\b|<!DOCTYPE\b|{_COMMENT}<\w|</?(?:tuv?|seg|prop|note|header|trans-unit|target)\b",
         "subtitles (SRT)": r"\d+[ \t\r]*\n\d+:\d\d:\d\d[,.]\d+ --> ",
         "subtitles (WebVTT)": r"WEBVTT\b",
-        "a message catalogue (PO)": r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
+        PO: r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
         JSON: r"[\[{]\s*[\[{\"]",
         "a table (TSV)": r"\S[^\t\n]*\t[^\S\t\n]*\S",
         CUT: r"(?=\S)[^\n]*?(?:@@ |\xe2\x96\x81\w)",  # ▁

@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, comparisons_as_table
+from transformer_cli.commands.judging import CAUTION, RECIPE_CAUTION, comparisons_as_table
 from transformer_cli.commands.tables import Column, Form, spread, write_table
-from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.compare import Comparison, Example, System
 from transformer_cli.evaluation.metrics import Interval
 from transformer_cli.evaluation.statistics import Difference, PairedScore, RecipeDifference, RecipeScore
 
-
-@pytest.fixture(autouse=True)
-def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "SHUFFLES", 200)
-    monkeypatch.setattr(statistics, "RESAMPLES", 200)
+pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from kinds import TrainTiny
 from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.evaluation import losses as module
 from transformer_cli.evaluation.compare import Conditions, compare
-from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.evaluation.evaluate import evaluate, score_pairs
 from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity, perplexity_text, sentence_losses
-from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.model.transformer import Embedding
 from transformer_cli.runs.run import Run
