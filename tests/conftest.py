@@ -215,6 +215,13 @@ def workspace(project: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(project, tmp_path / "workspace"))
 
 
+@pytest.fixture
+def runs(tiny: "Run", tmp_path: Path) -> Path:
+    """A folder of runs in which one is called base: a copy of the project's."""
+    shutil.copytree(tiny.folder, tmp_path / "runs/base")
+    return tmp_path / "runs"
+
+
 @pytest.fixture(scope="session")
 def train_tiny(corpus: Path, request: pytest.FixtureRequest) -> "TrainTiny":
     """train_tiny(runs_dir, *overrides, fresh=False, by="words"): train, or go on with, the tiny run in runs_dir.

@@ -69,6 +69,7 @@ def here(project: Path) -> Path:
         (lambda: load_config(untyped(3)), "load_config: path: 3, where a str or a Path is wanted"),
         (lambda: Run.open(untyped(5)), "Run.open: folder: 5, where a Path is wanted"),
         (lambda: Run.named(untyped(5)), "Run.named: run: 5, where a str or a Path or a Run is wanted"),
+        (lambda: list(score_pairs("demo", [], names=untyped(("a",)))), "score_pairs: names: ('a',), where a tuple"),
         (lambda: list(score_pairs("demo", untyped(None))), "score_pairs: pairs: None, where a list of list of str"),
     ],
 )  # fmt: skip
@@ -221,6 +222,7 @@ def test_error_as_a_str_has_the_names_of_python(written: str, said: str) -> None
         (lambda given: compare([], Conditions()), "nothing to compare; name at least two runs or files"),
         (lambda given: compare_recipes({"a": []}), "a recipe without a run: one run has no spread"),
         (lambda given: Run.open(untyped("nope")), "nope: no run here"),
+        (lambda given: evaluate("a" * 300), ": File name too long; runs/ has "),
         (lambda given: given.run.point("best", "step-1234567"), "checkpoints/ has no 'step-1234567' for best to name"),
         (lambda given: given.run.point("bset", given.run.best_name), "'bset' names no checkpoint; best, last, average"),
     ],

@@ -236,7 +236,7 @@ def _runs_of(argument: str) -> tuple[str, list[str]]:
         return argument, [argument]
     label, _, names = argument.rpartition("=")
     parts = [name for name in names.split(",") if name] or [argument]
-    return label or names, [name for part in parts for name in options.matching(part)]
+    return label or ",".join(parts), [name for part in parts for name in options.matching(part)]
 
 
 def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = "text") -> str:
@@ -330,6 +330,8 @@ def score(
     One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by
     tabs.
     """
+    if input_file == target_file == STANDARD:
+        raise typer.BadParameter("only one of --input and --target can be standard input")
     folders = options.find_runs(named, run)
     options.check_text(input_file, target_file)
     from transformer_cli.evaluation.evaluate import score_files

@@ -329,11 +329,19 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
 def _open_all(names: Sequence[str], systems: Sequence[AnyRun], runs_dir: Path) -> list[Opened]:
     """Returns runs, and the paths of files. Raises DataError for what is named twice, by one name or by two."""
     named = [each for each in systems if isinstance(each, str | Path)]
-    places = [(runs_dir / each if (runs_dir / each).is_dir() else Path(each)).resolve() for each in named]
+    places = [_place(each, runs_dir) for each in named]
     twice = [str(each) for each, place in zip(named, places, strict=True) if places.count(place) > 1]
     if twice := twice or [name for name in names if names.count(name) > 1]:
         raise DataError(f"{twice[0]}: named twice; name different runs or files")
     return [_open(each, runs_dir) for each in systems]
+
+
+def _place(name: str | Path, runs_dir: Path) -> Path:
+    """Returns where a run or a file is. Raises DataError for what no file can be called, such as a long sentence."""
+    try:
+        return (runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{str(name)[:40]!r}…: not a run or a file: {error.args[-1]}; name what is there") from None
 
 
 def _open(system: AnyRun, runs_dir: Path) -> Opened:

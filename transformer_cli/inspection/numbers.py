@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from transformer_cli.compute.devices import room_for
 from transformer_cli.decoding.decoder import mean_log_probs
+from transformer_cli.decoding.interface import longest_translation
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import say_other_losses
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
@@ -335,7 +336,8 @@ def decoder_choices(
     constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
     (steps, source), the mean of its heads. translation: of a sentence with a letter. Raises MemoryShortage.
     """
-    limit = translator.wording.limit(len(translation.source_ids))  # terms may take more
+    source_tokens = len(translation.source_ids)
+    limit = longest_translation(translator.settings, source_tokens, translator.max_length)  # terms may take more
     written = [*translation.ids, EOS][: max(limit, len(translation.ids))]
     models = translator.engine.models
     device = next(models[0].parameters()).device

@@ -315,7 +315,10 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     if name is None:
         return _newest(runs_dir, known)
     places = [runs_dir / name, Path(name)]
-    folder = next((path for path in places if path.is_dir()), None)
+    try:
+        folder = next((path for path in places if path.is_dir()), None)
+    except OSError as error:  # no file has so long a name, or what is above it is closed
+        raise CheckpointError(f"{places[0]}: {error.strerror}; {runs_dir}/ has {', '.join(known) or 'none'}") from None
     if folder is None:
         place = places["/" in str(name) or places[1].is_file()]
         what = "a file, and not the folder of a run" if place.is_file() else "no such run"
@@ -419,7 +422,7 @@ def is_new(folder: Path) -> bool:
 
 def is_exported(folder: Path) -> bool:
     """Whether a folder is an exported run's, by its weights."""
-    return (folder / EXPORTED).is_file()
+    return os.path.isfile(folder / EXPORTED)  # in a folder that is closed there is none
 
 
 @contextmanager

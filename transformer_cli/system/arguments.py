@@ -92,6 +92,8 @@ def _misfit(value: Any, hint: Any, first: int = 0) -> tuple[str, Any, Any] | Non
             return whole
         if not isinstance(value, Collection):
             return whole if issubclass(origin, Sequence) else None
+        if origin is tuple and len(value) != len(inner):  # no function takes tuples of any length
+            return whole
         if issubclass(origin, Sequence) and not hasattr(value, "__getitem__"):
             return whole
         items = enumerate(value, first)
@@ -114,6 +116,8 @@ def _words(hint: Any) -> str:
         return " or ".join(map(repr, inner))
     if origin and issubclass(origin, Mapping):
         return f"a mapping of {_words(inner[0]).removeprefix('a ')}"
+    if origin is tuple:
+        return f"a tuple of {len(inner)} {_words(inner[0]).removeprefix('a ')}"
     if origin and issubclass(origin, Iterable):
         return f"a list of {_words(inner[0]).removeprefix('a ')}"
     return WORDS.get(hint, f"a {hint.__name__}")

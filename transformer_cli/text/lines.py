@@ -26,7 +26,7 @@ from transformer_cli.text.forms import refuse_no_text
 LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
 MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end
 
-WIDEST = 1 << 20  # bytes of a line that holds both sides of a pair, and perhaps more
+WIDEST = 1 << 20  # bytes of a line that holds both sides of a pair, and perhaps more, or the numbers of a vector
 
 TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 

@@ -9,7 +9,6 @@ import pytest
 
 from transformer_cli.errors import FileError, MissingFile
 from transformer_cli.system.files import (
-    append_line,
     check_file,
     delete,
     new_file,
@@ -204,12 +203,6 @@ def test_write_follows_the_users_umask(tmp_path: Path) -> None:
         os.umask(umask)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700
-
-
-def test_append_line_goes_behind_those_there(tmp_path: Path) -> None:
-    append_line(tmp_path / "lines", "größer")
-    append_line(tmp_path / "lines", "b")
-    assert (tmp_path / "lines").read_bytes() == "größer\nb\n".encode()
 
 
 # Small files and sums

@@ -23,13 +23,6 @@ TAUGHT = ("training.batch_size=100", "training.epochs=2", "training.initialize_f
 
 
 @pytest.fixture
-def runs(tiny: Run, tmp_path: Path) -> Path:
-    """A folder of runs in which one is called base."""
-    shutil.copytree(tiny.folder, tmp_path / "runs/base")
-    return tmp_path / "runs"
-
-
-@pytest.fixture
 def old(tmp_path: Path) -> Path:
     """Text that the taught run is not to forget."""
     path = tmp_path / "old.tsv"
