@@ -21,7 +21,7 @@ TESTS := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal --d
 .PHONY: demo test site docs-run coverage browser-test linear lowest long benchmark best speedrun hostile hammer torture install clean
 
 demo: install
-	$(BIN)/python scripts/demo.py
+	scripts/demo.sh
 
 # mypy works beside the tests, which do not keep all cores busy; its words come after theirs.
 test: install
@@ -60,8 +60,7 @@ benchmark: install
 best: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
 	$(BIN)/python scripts/best.py
-	$(BIN)/python scripts/diversify.py
-	$(BIN)/python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
+	$(BIN)/python scripts/best.py --diverse
 
 speedrun: install
 	$(BIN)/python scripts/speedrun.py

@@ -20,22 +20,22 @@ from typing import Any
 import torch
 
 from measure.commands import prepare_speed, start_up, training_memory
-from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, greedy_speed, open_run
+from measure.decoding import beam_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
 from measure.serving import serving_speed
 from measure.training import training_speed
 from transformer_cli.config.load import load_config
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
+from transformer_cli.runs.provenance import processor
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "memory", "start")
+SECTIONS = ("train", "greedy", "beam", "ctranslate2", "serve", "prepare", "memory", "start")
 DECODING = {
     "greedy": greedy_speed,
     "beam": beam_speed,
     "ctranslate2": ctranslate2_speed,
-    "busy": busy_speed,
     "serve": serving_speed,
 }
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
@@ -48,7 +48,6 @@ MARKS = {  # for the ratio, unless a unit is given
     ("beam", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, int8"): "≥ 1",
-    **{("busy", f"sentences at a time: {count}, beside one program"): "≤ 1" for count in FEW},
     ("prepare", "multi30k"): "≤ 1.3",
     ("start", "tfm --help"): "≤ 0.35 s",
     ("start", "tfm evaluate --help"): "≤ 0.35 s",
@@ -96,14 +95,11 @@ def measured(section: str, run: str | None) -> list[Figure]:
 
 def machine() -> dict[str, Any]:
     """Returns what the figures depend on: the processor, its load, and the versions of the libraries."""
-    cpu, flags = platform.processor(), set[str]()
-    for line in Path("/proc/cpuinfo").read_text().split("\n") if Path("/proc/cpuinfo").exists() else ():
-        key, _, value = (part.strip() for part in line.partition(":"))
-        cpu = value if key == "model name" else cpu
-        flags |= set(value.split()) if key in ("flags", "Features") else set()
+    about = Path("/proc/cpuinfo")
+    flags = set(about.read_text().split()) if about.exists() else set[str]()
     return {
         "date": time.strftime("%Y-%m-%d %H:%M"),
-        "cpu": cpu,
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "flags": " ".join(flag for flag in FLAGS if flag in flags),
         "load before": round(os.getloadavg()[0], 2),

@@ -1,37 +1,51 @@
 """The best translators of Multi30k's 29,000 pairs: trains and judges them. docs/results.md has the table and its terms.
 
-    make best                                                         both directions, and diversify.py
+    make best                                                         both directions, then with --diverse
     python scripts/best.py --config my.yaml --seeds 0 --judge valid   to choose: greedy and beam on the validation split
 
 Trains a run for each seed, which takes one to two hours (an interrupted one goes on), then translates each split with
 each of them, and where there are several also with all together, as an ensemble: greedily and by the config's own
 search. Scores the text in the ways that others report.
-Prints one row per translator, split and search as JSON to standard output, and progress to standard error. A test set
-is looked at once for each published row, when all has been chosen.
+
+--diverse trains a model on what models of both directions translate (Nguyen et al. 2020), for either of two configs:
+the runs of all seeds translate the training split (exported in int8, by their own search). A new model of the same
+config learns, for half as long, from the pairs, from their source sentences with the translations of the one direction,
+and from their target sentences with those of the other. No other text comes in.
+
+Prints one row per translator, split and search as JSON to standard output, and progress to standard error. What is
+trained or translated already is not done again. A test set is looked at once for each published row, when all has been
+chosen.
 """
 
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmark import DATA, machine
 from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
+from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
-from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens
+from transformer_cli.evaluation.metrics import bleu_of_tokens, text_metrics
+from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
+from transformer_cli.system.files import write_text
+from transformer_cli.text.codec import SIDES
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
-CONFIGS = tuple(Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de"))
+CONFIGS = [Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de")]
 RUNS = Path("runs")
-TESTS = ("test_2016_flickr", "test_2017_flickr")
+TESTS = ["test_2016_flickr", "test_2017_flickr"]
 TOKEN = re.compile(r"\w+|[^\w\s]")
+SHARE = 0.5  # with --diverse: of the training of one of the others
+DROPOUT = 0.2  # of the new model, which has more to learn
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,21 +53,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and judge them.")
     parser.add_argument("--config", type=Path, action="append", help="repeatable; without it, both shipped ones")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
+    parser.add_argument("--judge", nargs="*", default=TESTS, metavar="SPLIT", help="none: train only")
+    parser.add_argument("--diverse", action="store_true", help="train on translations of both directions")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of its new model")
     options = parser.parse_args(arguments)
-    configs = {path: load_config(path) for path in options.config or CONFIGS}
-    texts_of: dict[Path, Sequence[ParallelText]] = {}
-    for path, config in configs.items():
+    paths = options.config or CONFIGS
+    configs = [load_config(path) for path in paths]
+    directions = [(each.data.source, each.data.target) for each in configs]
+    if options.diverse and directions[1:] != [directions[0][::-1]]:
+        parser.error("--diverse: two configs are needed, one for each direction")
+    for config in configs:
         make_dataset(config, data_dir=DATA)
-        texts_of[path] = judged_texts(config, options.judge)  # what is missing is told now
-    for path, config in configs.items():
-        runs = {seed: trained(config, seed).folder for seed in options.seeds}
-        texts = texts_of[path]
-        ensemble = [list(runs)] if len(runs) > 1 else []
-        for seeds in (*([seed] for seed in runs), *ensemble) if texts else ():
-            translator = Translator.load(*(runs[seed] for seed in seeds))
-            for row in rows(translator, texts):
-                print(json.dumps({"config": path.stem, "seeds": seeds, **row}, ensure_ascii=False), flush=True)
+        judged_texts(config, options.judge)  # what is missing is told now
+    for path, config, reverse in zip(paths, configs, configs[::-1], strict=True):
+        texts = judged_texts(config, options.judge)
+        if options.diverse:
+            new = diverse_config(path, config, reverse, options.seeds, options.set)
+            make_dataset(new, data_dir=DATA)
+            about = {"config": new.run_name, "translations_of_seeds": options.seeds}
+            systems = [(about, [train(new, data_dir=DATA, runs_dir=RUNS)])]
+        else:
+            runs = {seed: trained(config, seed) for seed in options.seeds}
+            ensemble = [list(runs)] if len(runs) > 1 else []
+            chosen = [*([seed] for seed in runs), *ensemble]
+            systems = [({"config": path.stem, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
+        for about, together in systems if texts else ():
+            for row in rows(Translator.load(*(run.folder for run in together)), texts):
+                print(json.dumps({**about, **row}, ensure_ascii=False), flush=True)
 
 
 def judged_texts(config: Config, splits: Sequence[str]) -> Sequence[ParallelText]:
@@ -90,12 +116,13 @@ def scores(judged: Judged, text: ParallelText, language: str) -> dict[str, Any]:
     """Returns a row's scores: the usual ones, and BLEU of lower-cased tokens in the ways of the figures beside it."""
     result, texts = judged.result, [each.text for each in judged.translations]
     tokens = {"bleu_words": words, "bleu_moses": moses(language)}
+    case_free = text_metrics(language=language, lowercase=True)["BLEU"]
     return {
         "loss": result.loss,
         "nats_per_character": result.loss * result.tokens / sum(map(len, text.references[0])),
         "bleu": result.bleu,
         "bleu_half_interval": result.bleu_interval and result.bleu_interval.half_width,
-        "bleu_lowercase": bleu_of_text(texts, *text.references, lowercase=True, language=language),
+        "bleu_lowercase": float(case_free.corpus_score(texts, text.references).score),
         "chrf": result.chrf,
         **{key: bleu_of_tokens([*map(cut, texts)], [*map(cut, text.references[0])]) for key, cut in tokens.items()},
         "bleu_signature": result.bleu_signature,
@@ -113,6 +140,56 @@ def moses(language: str) -> Callable[[str], list[str]]:
 
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
     return lambda line: list(tokenizer.tokenize(normalizer.normalize(line.lower())))
+
+
+def diverse_config(
+    path: Path, config: Config, reverse: Config, seeds: Sequence[int], overrides: Sequence[str]
+) -> Config:
+    """Returns the config of a model that learns from the pairs and from what the seeds of both configs translate.
+
+    The text is written into a folder of its own, the translations that are kept into another one.
+    """
+    kept, folder = DATA / "diverse", DATA / f"diverse-{config.data.source}-{config.data.target}"
+    for each in (kept, folder):
+        each.mkdir(parents=True, exist_ok=True)
+    dataset = Dataset.open(find_dataset(config.data, DATA))
+    source, target = (list(dataset.text("train", side)) for side in SIDES)
+    pairs = [(source, target)]
+    pairs += [(source, translated(trained(config, seed), source, kept)) for seed in seeds]
+    pairs += [(translated(trained(reverse, seed), target, kept), target) for seed in seeds]
+    files: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
+    for number, side in enumerate(SIDES):
+        texts = {"train": [line for pair in pairs for line in pair[number]], "valid": dataset.text("valid", side)}
+        for split, lines in texts.items():
+            write_text(folder / f"{split}.{side}", as_text(lines))
+            files[split][side] = str((folder / f"{split}.{side}").resolve())
+    unit, number = config.training.end
+    times = len(pairs) if unit == "epochs" else 1  # as many pairs in an epoch
+    changes = {
+        "name": f"{config.run_name}-diverse",
+        "data.corpus": "files",
+        "data.skip_empty": True,
+        "data.files": files,
+        "model.dropout": DROPOUT,
+        f"training.{unit}": max(1, round(SHARE * number / times)),
+    }
+    return load_config(path, [*(f"{key}={json.dumps(value)}" for key, value in changes.items()), *overrides])
+
+
+def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
+    """Returns the translations of lines by a run, which are kept in the folder; of a long line, of its beginning."""
+    kept = folder / f"{run.folder.name}-{run.identity.id}.txt"
+    if not kept.exists():
+        with TemporaryDirectory() as temporary:
+            exported = export(run.folder, Path(temporary) / "exported", quantization="int8")
+            translator = Translator(exported, "cpu").with_options(on_error="truncate")
+            write_text(kept, as_text(translator.translate(lines)))
+    return kept.read_bytes().decode().split("\n")[:-1]
+
+
+def as_text(lines: Iterable[str]) -> str:
+    """Returns the content of a file of lines."""
+    return "".join(f"{line}\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import io
 import os
 import pathlib
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -95,19 +94,6 @@ def disturbed(disturbance: Disturbance) -> Iterator[Disturbance]:
         patches.enter_context(mock.patch.object(os, "open", _system_open(disturbance)))
         patches.enter_context(mock.patch("safetensors.torch.serialize_file", _serialize_file(disturbance)))
         yield disturbance
-
-
-@contextmanager
-def small_disk(place: Path, size: int) -> Iterator[Path]:
-    """A disk of so many KiB. Raises PermissionError if it may not be mounted."""
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(place)], capture_output=True
-    ).returncode:
-        raise PermissionError("mount")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 def _noted(name: str, disturbance: Disturbance) -> Callable[..., Any]:

@@ -49,6 +49,7 @@ CONFIG = [
 ]
 SENTENCES = 300
 KEY = "geheim"
+WRONG_KEYS = ("x", f"{KEY}x", "\0", "ß" * 1000)
 MIB = 1 << 20
 GROWTH = 1.1  # of the memory after the first third of the requests
 WAIT = 10.0  # times the 99th percentile among honest clients alone
@@ -76,99 +77,92 @@ class Found:
     reloads: int = 0
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is asked, and what has to come back."""
+
+    language: tuple[str, str]
+    answers: dict[str, str]
+    """sentence → its translation"""
+    termed: list[tuple[str, dict[str, str], str]]
+    """sentences, a glossary for each, and the translation with it"""
+
+
 @dataclass
 class Client:
     """One of those who ask."""
 
     server: Server
-    expected: dict[str, str]
-    termed: "list[tuple[str, dict[str, str], str]]"
-    """sentences, a glossary for each, and the translation with it"""
-    pair: tuple[str, str]
+    known: Known
     found: Found
     chance: random.Random
-    connection: http.client.HTTPConnection | None = None
+    connection: http.client.HTTPConnection
+
+    def some(self, least: int, most: int, *, with_nul: bool = True) -> list[str]:
+        """Returns some of the sentences, of which the one that is a NUL is hard to see in other text."""
+        sentences = [each for each in self.known.answers if with_nul or each != "\0"]
+        return self.chance.choices(sentences, k=self.chance.randint(least, most))
 
     def one(self) -> str:
         """Ask for the translation of a sentence."""
-        q = self.chance.choice(list(self.expected))
-        return self.check(self.ask(q=q), self.expected[q])
+        (q,) = self.some(1, 1)
+        return self.check(self.ask(q=q), self.known.answers[q])
 
     def as_form(self) -> str:
         """The same as a form, on a connection of its own."""
-        q = self.chance.choice(list(self.expected))
-        body = urlencode({"q": q, "source": self.pair[0], "target": self.pair[1], "api_key": KEY})
-        return self.check(self.send(body.encode(), FORM), self.expected[q])
+        (q,) = self.some(1, 1)
+        return self.check(self.send(urlencode(self.asked(q=q)).encode(), FORM), self.known.answers[q])
 
     def several(self) -> str:
         """Ask for several at once."""
-        q = self.chance.choices(list(self.expected), k=self.chance.randint(2, 20))
-        return self.check(self.ask(q=q), [self.expected[each] for each in q])
+        q = self.some(2, 20)
+        return self.check(self.ask(q=q), [self.known.answers[each] for each in q])
 
     def lines(self) -> str:
         """Ask for a text of several lines, with blank ones and NULs between them."""
-        q = self.chance.choices(list(self.expected), k=5)
-        return self.check(self.ask(q="\n\n".join(q)), "\n\n".join(self.expected[each] for each in q))
+        q = self.some(5, 5)
+        return self.check(self.ask(q="\n\n".join(q)), "\n\n".join(self.known.answers[each] for each in q))
 
     def paragraph(self) -> str:
         """Ask for several sentences in a line."""
-        q = self.chance.choices([each for each in self.expected if each != "\0"], k=self.chance.randint(2, 6))
+        q = self.some(2, 6, with_nul=False)
         text = "  ".join(q)
-        if [text[start:end] for start, end in sentences(text, self.pair[0])] != q:
+        if [text[start:end] for start, end in sentences(text, self.known.language[0])] != q:
             return self.one()  # random words may look like an abbreviation
-        return self.check(self.ask(q=text), "  ".join(self.expected[each] for each in q))
+        return self.check(self.ask(q=text), "  ".join(self.known.answers[each] for each in q))
 
     def markup(self) -> str:
         """Ask for a document."""
-        q = self.chance.choices([each for each in self.expected if " ".join(each.split()) == each != "\0"], k=3)
+        q = [each for each in self.some(3, 3, with_nul=False) if " ".join(each.split()) == each]
 
         def document(texts: Iterable[str]) -> str:
             return "<ul class=a>\n" + "".join(f"<li>{html.escape(each, quote=False)}</li>" for each in texts) + "</ul>"
 
-        return self.check(self.ask(q=document(q), format="html"), document(self.expected[each] for each in q))
+        expected = document(self.known.answers[each] for each in q)
+        return self.check(self.ask(q=document(q), format="html"), expected)
 
     def inspection(self) -> str:
         """Look inside."""
-        q = self.chance.choice([each for each in self.expected if each != "\0"])
+        (q,) = self.some(1, 1, with_nul=False)
         status, body = self.ask("/inspect/steps", q=q)
-        return self.check((status, {"translatedText": body.get("translation")}), self.expected[q])
+        return self.check((status, {"translatedText": body.get("translation")}), self.known.answers[q])
 
     def terms(self) -> str:
         """Bring a glossary, of which each term may overlap others, and some cannot be spelled."""
-        q, glossary, expected = self.chance.choice(self.termed)
+        q, glossary, expected = self.chance.choice(self.known.termed)
         return self.check(self.ask(q=q, glossary=glossary), expected)
 
-    def nul(self) -> str:
-        """A NUL is a character like others."""
-        return self.check(self.ask(q="\0"), self.expected["\0"])
-
-    def bad_json(self) -> str:
-        """A body that is not JSON."""
-        body = self.chance.choice(
-            [b"{", b"", b"[]", b"\0\0", b'{"q": "\xff"}', b"[" * 10_000, b"null", b'{"q": 1e999}']
-        )
-        return self.refused(self.send(body, JSON), 400)
-
-    def wrong_key(self) -> str:
-        """A wrong key, or none."""
-        key = self.chance.choice(["", "x", KEY + "x", "\0", "ß" * 1000])
-        return self.refused(self.ask(q="Hund", api_key=key), 403 if key else 400)
-
-    def wrong_question(self) -> str:
-        """A question that has no answer here."""
-        wrong: list[dict[str, object]] = [
-            {"source": "xx"},
-            {"q": []},
-            {"q": "x" * 4001},
-            {"format": "xml"},
-            {"alternatives": -1},
-            {"q": {"a": 1}},
-        ]
-        return self.refused(self.ask("/translate", **{"q": "Hund", **self.chance.choice(wrong)}), 400)
-
-    def large(self) -> str:
-        """A body of 10 MB."""
-        return self.refused(self.send(b"x" * 10 * MIB, JSON), 413)
+    def slow(self) -> str:
+        """A sender that takes its time, and gets its answer."""
+        (q,) = self.some(1, 1)
+        request = self.written(q=q)
+        with self.raw() as connection:
+            for at in range(0, len(request), 1 + len(request) // 10):
+                connection.sendall(request[at : at + 1 + len(request) // 10])
+                time.sleep(0.1)
+            response = http.client.HTTPResponse(connection)
+            response.begin()
+            return self.check((response.status, json.loads(response.read())), self.known.answers[q])
 
     def not_http(self) -> str:
         """Bytes that are not HTTP."""
@@ -180,24 +174,27 @@ class Client:
                 answer += chunk
         return self.refused((int(answer.split()[1]), {"error": "in plain text"}), 400)
 
-    def slow(self) -> str:
-        """A sender that takes its time, and gets its answer."""
-        q = self.chance.choice(list(self.expected))
-        request = self.written(q)
-        with self.raw() as connection:
-            for at in range(0, len(request), 1 + len(request) // 10):
-                connection.sendall(request[at : at + 1 + len(request) // 10])
-                time.sleep(0.1)
-            response = http.client.HTTPResponse(connection)
-            response.begin()
-            return self.check((response.status, json.loads(response.read())), self.expected[q])
-
     def dropped(self) -> str:
         """A client that goes before its answer comes, at any moment."""
-        request = self.written(self.chance.choice(list(self.expected)))
-        with self.raw() as connection:
-            connection.sendall(request[: self.chance.choice([0, 10, len(request) // 2, len(request), len(request)])])
-        return "gone"
+        request = self.written(q=self.some(1, 1)[0])
+        return self.goes(request[: self.chance.choice([0, 10, len(request) // 2, len(request), len(request)])])
+
+    def unread(self) -> str:
+        """Everything inside a long sentence, of which the client reads nothing for a while."""
+        return self.goes(self.written("/inspect/steps", q=" ".join(self.some(4, 4))), after_s=1.0)
+
+    def long_and_gone(self) -> str:
+        """A line that takes long, whose client does not wait."""
+        return self.goes(self.written(q=" ".join(self.some(40, 40))[:3900]), after_s=0.05)
+
+    def costly_and_gone(self) -> str:
+        """A search of many hypotheses, whose client does not wait."""
+        return self.goes(self.written(q="\n".join(["a " * 240] * 20), alternatives=10), after_s=0.2)
+
+    def chunked(self) -> str:
+        """A body in chunks of one byte, which never ends."""
+        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        return self.goes(head + b"1\r\nx\r\n" * 200_000)
 
     def idle(self) -> str:
         """A connection on which nothing is sent."""
@@ -206,82 +203,16 @@ class Client:
             self.found.idle.pop(0).close()
         return "idle"
 
-    def unread(self) -> str:
-        """Everything inside a long sentence, of which the client reads nothing for a while."""
-        q = " ".join(self.chance.choices(list(self.expected), k=4))
-        with self.raw() as connection:
-            connection.sendall(self.written(q, "/inspect/steps"))
-            time.sleep(1)
+    def goes(self, request: bytes, after_s: float = 0.0) -> str:
+        """Send bytes, and go without an answer."""
+        with self.raw() as connection, suppress(ConnectionError):  # it may be closed while we send
+            connection.sendall(request)
+            time.sleep(after_s)
         return "gone"
 
-    def long_and_gone(self) -> str:
-        """A line that takes long, whose client does not wait."""
-        q = " ".join(self.chance.choices(list(self.expected), k=40))
-        with self.raw() as connection:
-            connection.sendall(self.written(q[:3900]))
-            time.sleep(0.05)
-        return "gone"
-
-    def bad_terms(self) -> str:
-        """A glossary that is too large, or malformed."""
-        wrong: list[object] = [{f"w{n}": "x" for n in range(10_000)}, {"": "x"}, {"Hund": "a||b"}, {"x" * 201: ""}]
-        wrong += [{"Hund": 7}, ["Hund"], "Hund", {"\ud800": "x"}, {"*": "x"}]
-        return self.refused(self.ask(q="Hund", glossary=self.chance.choice(wrong)), 400)
-
-    def brackets(self) -> str:
-        """Characters without a space, each of them a token of its own."""
-        status, body = self.ask(q="[" * 499)
-        return self.refused((status, body), 400) if status != 200 else "200"
-
-    def fields(self) -> str:
-        """A form of 41,000 fields."""
-        return self.refused(self.send(b"&".join(b"f%d=" % number for number in range(41_000)), FORM), 400)
-
-    def costly(self) -> str:
-        """Little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice."""
-        chosen: list[dict[str, object]] = [
-            {"q": "\n".join(["a " * 240] * 8), "alternatives": 10},
-            {"q": "Hallo %" + "0" * 3900},
-            {"q": "Hallo %" + "0" * 50_000, "format": "html"},
-            {"q": "a " + "<b>.</b>" * 6000, "format": "html"},
-            {"q": "\n".join(["a" * 480] * 8), "glossary": {"a": "b"}},
-            {"q": "a " * 1900, "alternatives": 10, "split": False},
-            {"q": "&" * 50_000, "format": "html"},
-            {"q": "{" * 3900},
-        ]
-        status, body = self.ask(**self.chance.choice(chosen))
-        return self.refused((status, body), 400) if status != 200 else "200"
-
-    def costly_and_gone(self) -> str:
-        """The same, whose client does not wait."""
-        with self.raw() as connection:
-            connection.sendall(self.written("\n".join(["a " * 240] * 20), alternatives=10))
-            time.sleep(0.2)
-        return "gone"
-
-    def chunked(self) -> str:
-        """A body in chunks of one byte, which never ends."""
-        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-        with self.raw() as connection, suppress(ConnectionError):  # it is closed while we send
-            connection.sendall(head + b"1\r\nx\r\n" * 200_000)
-        return "gone"
-
-    def forged(self) -> str:
-        """Headers that would write into the log, or pretend to be the server's own page."""
-        headers = {
-            "X-Forwarded-For": "9" * 20_000,
-            "Origin": self.chance.choice(["null", "http://evil.example", "http://["]),
-        }
-        return self.refused(self.send(b"{}", {**JSON, **headers}), 403)
-
-    def prefix(self) -> str:
-        """A million ids as the beginning of a translation."""
-        return self.refused(self.ask("/inspect/steps", q="Hund", prefix=[5] * 1_000_000), 413)
-
-    def written(self, q: str, address: str = "/translate", **further: object) -> bytes:
+    def written(self, address: str = "/translate", /, **parameters: object) -> bytes:
         """Returns a request, byte by byte."""
-        asked = {"q": q, "source": self.pair[0], "target": self.pair[1], "api_key": KEY, **further}
-        body = json.dumps(asked).encode()
+        body = json.dumps(self.asked(**parameters)).encode()
         head = f"POST {address} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -289,63 +220,128 @@ class Client:
         """Returns a connection of bytes."""
         return socket.create_connection((self.server.host, self.server.port), timeout=120)
 
+    def asked(self, **parameters: object) -> dict[str, object]:
+        """Returns these parameters and those that each request has."""
+        source, target = self.known.language
+        return {"source": source, "target": target, "api_key": KEY, **parameters}
+
     def ask(self, address: str = "/translate", /, **parameters: object) -> tuple[int, dict[str, object]]:
         """POST parameters as JSON, on a connection that stays open."""
-        asked = {"source": self.pair[0], "target": self.pair[1], "api_key": KEY, **parameters}
-        return self.send(json.dumps(asked).encode(), JSON, address)
+        return self.send(json.dumps(self.asked(**parameters)).encode(), JSON, address)
 
     def send(self, body: bytes, headers: dict[str, str], address: str = "/translate") -> tuple[int, dict[str, object]]:
-        """POST a body. Returns the status, and the answer, which is JSON."""
+        """POST a body. Returns the status, and the answer, which is JSON. Raises OSError, HTTPException, ValueError."""
         if self.chance.random() < 0.1:
-            self.close()
-        if self.connection is not None:
-            with suppress(ConnectionError):  # it was idle, and a server may close it just then: ask on a new one
-                return self.exchange(self.connection, body, headers, address)
-            self.close()
-        self.connection = http.client.HTTPConnection(self.server.host, self.server.port, timeout=120)
-        return self.exchange(self.connection, body, headers, address)
-
-    def exchange(
-        self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str], address: str
-    ) -> tuple[int, dict[str, object]]:
-        """POST a body on a connection. Returns the status and the answer. Raises OSError, HTTPException, ValueError."""
-        connection.request("POST", address, body, headers)
-        with connection.getresponse() as answer:
-            return answer.status, json.loads(answer.read())
-
-    def close(self) -> None:
-        """Close the connection that stays open."""
-        if self.connection is not None:
             self.connection.close()
-            self.connection = None
+        is_new = self.connection.sock is None  # then it is opened
+        try:
+            self.connection.request("POST", address, body, headers)
+            with self.connection.getresponse() as answer:
+                return answer.status, json.loads(answer.read())
+        except ConnectionError:  # it was idle, and a server may close it just then: ask on a new one
+            self.connection.close()
+            if is_new:
+                raise
+            return self.send(body, headers, address)
 
     def check(self, answer: tuple[int, dict[str, object]], expected: object) -> str:
         """Note an answer that is not the one to this question. Returns its status."""
         status, body = answer
-        if status == 503:
-            return "503"
-        if status != 200 or body.get("translatedText") != expected:
+        if status != 503 and (status != 200 or body.get("translatedText") != expected):
             self.found.wrong.append(f"{status} {str(body)[:300]}, but should be {str(expected)[:300]}")
         return str(status)
 
-    def refused(self, answer: tuple[int, dict[str, object]], expected: int) -> str:
-        """Note an error that has another status, or no words. Returns its status."""
+    def refused(self, answer: tuple[int, dict[str, object]], *expected: int) -> str:
+        """Note an answer that has another status than these, or an error without words. Returns its status."""
         status, body = answer
-        error = body.get("error")
-        if status not in (expected, 503) or not isinstance(error, str) or "\n" in error:
+        error = body.get("error", "" if status == 200 else None)
+        if status not in (*expected, 503) or not isinstance(error, str) or "\n" in error:
             self.found.wrong.append(f"{status} {str(body)[:300]}, but should be refused with {expected}")
         return str(status)
 
+    def asks_wrongly(self, requests: Sequence[bytes | dict[str, object]], *expected: int) -> str:
+        """Send one of these bodies, or ask one of these questions, which are refused."""
+        chosen = self.chance.choice(requests)
+        answer = self.send(chosen, JSON) if isinstance(chosen, bytes) else self.ask(**{"q": "Hund", **chosen})
+        return self.refused(answer, *expected)
 
-HONEST: list[tuple[int, Callable[[Client], str]]] = [  # how many of a thousand requests
-    *((500, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
-    *((10, Client.nul), (10, Client.slow), (40, Client.paragraph), (20, Client.markup), (40, Client.terms)),
+    def fields(self) -> str:
+        """A form of 41,000 fields."""
+        return self.refused(self.send(b"&".join(b"f%d=" % number for number in range(41_000)), FORM), 400)
+
+    def forged(self) -> str:
+        """Headers that would write into the log, or pretend to be the server's own page."""
+        origin = self.chance.choice(["null", "http://evil.example", "http://["])
+        return self.refused(self.send(b"{}", {**JSON, "X-Forwarded-For": "9" * 20_000, "Origin": origin}), 403)
+
+    def prefix(self) -> str:
+        """A million ids as the beginning of a translation."""
+        return self.refused(self.ask("/inspect/steps", q="Hund", prefix=[5] * 1_000_000), 413)
+
+
+Kind = tuple[int, str, Callable[[Client], str]]
+"""how many of a thousand requests, what they are called, how they are made"""
+
+HONEST: list[Kind] = [
+    (500, "one", Client.one),
+    (150, "as_form", Client.as_form),
+    (40, "several", Client.several),
+    (20, "lines", Client.lines),
+    (40, "inspection", Client.inspection),
+    (10, "slow", Client.slow),
+    (40, "paragraph", Client.paragraph),
+    (20, "markup", Client.markup),
+    (40, "terms", Client.terms),
 ]
-HOSTILE: list[tuple[int, Callable[[Client], str]]] = [
-    *((30, Client.bad_json), (15, Client.wrong_key), (15, Client.wrong_question), (5, Client.large)),
-    *((15, Client.not_http), (20, Client.dropped), (15, Client.idle), (5, Client.unread), (10, Client.long_and_gone)),
-    *((10, Client.brackets), (5, Client.fields), (5, Client.prefix), (15, Client.bad_terms)),
-    *((4, Client.costly), (4, Client.costly_and_gone), (4, Client.chunked), (8, Client.forged)),
+BAD_JSON = [b"{", b"", b"[]", b"\0\0", b'{"q": "\xff"}', b"[" * 10_000, b"null", b'{"q": 1e999}']
+WRONG: list[dict[str, object]] = [
+    {"source": "xx"},
+    {"q": []},
+    {"q": "x" * 4001},
+    {"format": "xml"},
+    {"alternatives": -1},
+    {"q": {"a": 1}},
+]
+BAD_TERMS: list[object] = [
+    {f"w{n}": "x" for n in range(10_000)},
+    {"": "x"},
+    {"Hund": "a||b"},
+    {"x" * 201: ""},
+    {"Hund": 7},
+    ["Hund"],
+]
+BAD_TERMS += ["Hund", {"\ud800": "x"}, {"*": "x"}]
+COSTLY: list[
+    dict[str, object]
+] = [  # little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice
+    {"q": "\n".join(["a " * 240] * 8), "alternatives": 10},
+    {"q": "Hallo %" + "0" * 3900},
+    {"q": "Hallo %" + "0" * 50_000, "format": "html"},
+    {"q": "a " + "<b>.</b>" * 6000, "format": "html"},
+    {"q": "\n".join(["a" * 480] * 8), "glossary": {"a": "b"}},
+    {"q": "a " * 1900, "alternatives": 10, "split": False},
+    {"q": "&" * 50_000, "format": "html"},
+    {"q": "{" * 3900},
+]
+HOSTILE: list[Kind] = [
+    (30, "bad_json", lambda client: client.asks_wrongly(BAD_JSON, 400)),
+    (12, "wrong_key", lambda client: client.asks_wrongly([{"api_key": each} for each in WRONG_KEYS], 403)),
+    (3, "no_key", lambda client: client.asks_wrongly([{"api_key": ""}], 400)),
+    (15, "wrong_question", lambda client: client.asks_wrongly(WRONG, 400)),
+    (5, "large", lambda client: client.asks_wrongly([b"x" * 10 * MIB], 413)),
+    (15, "bad_terms", lambda client: client.asks_wrongly([{"glossary": each} for each in BAD_TERMS], 400)),
+    (10, "brackets", lambda client: client.asks_wrongly([{"q": "[" * 499}], 200, 400)),  # each is a token
+    (4, "costly", lambda client: client.asks_wrongly(COSTLY, 200, 400)),
+    (5, "fields", Client.fields),
+    (8, "forged", Client.forged),
+    (5, "prefix", Client.prefix),
+    (15, "not_http", Client.not_http),
+    (20, "dropped", Client.dropped),
+    (15, "idle", Client.idle),
+    (5, "unread", Client.unread),
+    (10, "long_and_gone", Client.long_and_gone),
+    (4, "costly_and_gone", Client.costly_and_gone),
+    (4, "chunked", Client.chunked),
 ]
 
 
@@ -365,16 +361,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         own, *glossaries = _glossaries(lines, random.Random(options.seed))
         terms.write_text("".join(f"{source}\t{target}\n" for source, target in own.items()), encoding="utf-8")
         translator = translator.with_terms(own)
-        known = [*lines, "\0"]
-        expected = dict(zip(known, translator.translate(known), strict=True))
-        termed = [
-            (line, each, translator.with_terms(each).translate([line])[0])
-            for line, each in zip(lines, glossaries, strict=False)
-        ]
-        say(f"{len(expected)} sentences, of which the answers are known; the server starts")
+        asked, data = [*lines, "\0"], translator.run.config.data
+        known = Known(
+            (data.source, data.target),
+            dict(zip(asked, translator.translate(asked), strict=True)),
+            [
+                (line, each, translator.with_terms(each).translate([line])[0])
+                for line, each in zip(lines, glossaries, strict=False)
+            ],
+        )
+        say(f"{len(known.answers)} sentences, of which the answers are known; the server starts")
         named = ("--glossary", str(terms))
         with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}, named) as server:
-            given = (server, translator, expected, termed, options.clients, options.seed)
+            given = (server, known, options.clients, options.seed)
             quiet, found = Found(), Found(reloads=options.reloads)
             hammer(*given, HONEST, max(options.clients, options.requests // 10), quiet)
             hangups = threading.Thread(target=reload, args=(server, folder, found, options.requests))
@@ -388,23 +387,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def hammer(
-    server: Server,
-    translator: Translator,
-    expected: dict[str, str],
-    termed: list[tuple[str, dict[str, str], str]],
-    n_clients: int,
-    seed: int,
-    kinds: Sequence[tuple[int, Callable[[Client], str]]],
-    n_requests: int,
-    found: Found,
+    server: Server, known: Known, n_clients: int, seed: int, kinds: Sequence[Kind], n_requests: int, found: Found
 ) -> None:
     """Let clients ask until there were enough requests, and note what comes back."""
     lock = threading.Lock()
-    data = translator.run.config.data
+    weights = [weight for weight, _, _ in kinds]
 
     def work(number: int) -> None:
-        pair, chance = (data.source, data.target), random.Random(f"{seed} {number}")
-        client = Client(server, expected, termed, pair, found, chance)
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
+        client = Client(server, known, found, random.Random(f"{seed} {number}"), connection)
         while True:
             with lock:
                 if found.asked == n_requests:
@@ -413,24 +404,25 @@ def hammer(
                 if found.asked % max(1, n_requests // 10) == 0:
                     say(f"  {found.asked:,}")
                 if found.asked % max(1, n_requests // 60) == 0:
-                    found.memory.append(_resident(server.process.pid))
-            weights, choices = zip(*kinds, strict=True)
-            (kind,) = client.chance.choices(choices, weights)
+                    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+                    found.memory.append(pages * os.sysconf("SC_PAGE_SIZE"))
+            (kind,) = client.chance.choices(kinds, weights)
+            _, name, ask = kind
             started = time.perf_counter()
             try:
-                outcome = kind(client)
+                outcome = ask(client)
             except (OSError, http.client.HTTPException, ValueError, IndexError) as error:
-                client.close()
+                connection.close()
                 outcome = type(error).__name__
-                found.wrong.append(f"{kind.__name__}: {error!r}")
+                found.wrong.append(f"{name}: {error!r}")
             with lock:
-                found.answers[kind.__name__, outcome] += 1
-                if any(kind is honest for _, honest in HONEST):
-                    found.seconds.setdefault(kind.__name__, []).append(time.perf_counter() - started)
-        client.close()
+                found.answers[name, outcome] += 1
+                if kind in HONEST:
+                    found.seconds.setdefault(name, []).append(time.perf_counter() - started)
+        connection.close()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(n_clients)]
     started = time.perf_counter()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(n_clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -527,11 +519,6 @@ def _report(quiet: Found, found: Found) -> str:
         lines.append(f"one sentence, {name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms, longest {most:.0f} ms")
     memory = [f"{each / MIB:.0f}" for each in found.memory[:: max(1, len(found.memory) // 12)]]
     return "\n".join([*lines, f"memory, MiB: {' '.join(memory)}", f"{len(found.wrong)} wrong", *found.wrong[:20]])
-
-
-def _resident(pid: int) -> int:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":

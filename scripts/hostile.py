@@ -40,7 +40,7 @@ from matplotlib.figure import Figure
 from disturb import is_of_time
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.corpora.formats import count_pairs
+from transformer_cli.corpora.formats import read_texts
 from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import DataError, TfmError
@@ -352,7 +352,7 @@ def try_texts(folder: Path, n: int, seed: int = 0) -> dict[str, Table]:
             tracemalloc.reset_peak()
             begun, outcome = time.process_time(), "harmless"
             try:
-                count_pairs([path], data)
+                all(read_texts([path], data))
             except DataError as error:
                 outcome = "refused" if "\n" not in str(error) else f"more than one line: {error}"
                 table.said.append(str(error))

@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,8 +54,8 @@ def names(text: str) -> list[str]:
 READ_IN = names(
     "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.catalogue documents.glossary "
     "documents.held documents.long_lines documents.markup documents.sentences documents.subtitles documents.word "
-    "documents.xliff documents.xmltext evaluation.metrics serve.languages system.terminal text.codec text.forms "
-    "text.lines text.reading text.subwords text.words translation"
+    "documents.xliff documents.xmltext evaluation.metrics serve.languages system.terminal text.catalogues text.codec "
+    "text.forms text.lines text.reading text.subwords text.words translation"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -199,7 +200,7 @@ def with_stand_ins(text: str) -> object:
 def clean(text: str) -> object:
     data = DataConfig().model_copy(update={"clean": names("empty copies markup length duplicates held_out")})
     pairs = ((line, line[::-1], lines.Place(Path("a"), Path("b"), 1)) for line in lines_of(text))
-    return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}, lambda: None))
+    return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}, Counter()))
 
 
 def of_file(write: Callable[[str], str]) -> Prepare:
@@ -258,7 +259,8 @@ def xliff(text: str) -> bytes:
 
 
 def bleu(text: str) -> object:
-    return metrics.bleu_of_text(lines_of(text), lines_of(text[::-1]), lowercase=False)
+    metric = metrics.text_metrics(language="en", lowercase=False)["BLEU"]
+    return metric.corpus_score(lines_of(text), [lines_of(text[::-1])])
 
 
 def chrf(text: str) -> object:
@@ -335,7 +337,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.sentences.join": (joined, "a |。|a. |”。"),
     "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
     "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
-    "evaluation.metrics.bleu_of_text": (of(bleu), "a |.|1,|&amp;"),
+    "evaluation.metrics.text_metrics": (of(bleu), "a |.|1,|&amp;"),
     "evaluation.metrics.sentence_chrf": (of(chrf), "a |a"),
     "evaluation.metrics.warn_of_form": (of(warn_of_form), "a|\u0301|é"),
     "serve.languages.Directions.detect": (of(lambda text: _shares(text[:LOOKED_AT], ("de", "en"))), "a|\u0301"),
@@ -364,7 +366,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
-    "documents.catalogue._STRING documents.catalogue._COMMENT documents.subtitles._TIMES documents.subtitles._SPEAKER "
+    "text.catalogues._STRING text.catalogues._COMMENT documents.subtitles._TIMES documents.subtitles._SPEAKER "
     "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'

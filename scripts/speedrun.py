@@ -22,7 +22,7 @@ from typing import Any
 from benchmark import DATA, machine
 from best import trained
 from measure.figures import alternate, as_program, say
-from measure.training import CPU, beside_plain, each
+from measure.training import beside_plain, each, new_trainer
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import target_tokens
@@ -30,9 +30,7 @@ from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.evaluation.statistics import p_of_t
-from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
-from transformer_cli.training.trainer import Trainer
 
 TARGET = 1.617  # validation loss, mean of batch means: the best epoch of the published table (docs/results.md)
 PLAIN_EPOCHS = 8  # of the plain loop, which needs 7 to 9 for its best validation loss
@@ -105,7 +103,7 @@ def measured_cost(config: Config, default: Config) -> Cost:
     """Measure the steps of a config, the plain loop's, and a validation, all in turns on a quiet machine."""
     dataset = Dataset.open(find_dataset(config.data, DATA))
     with TemporaryDirectory() as folder, beside_plain(default, DATA, "float32", BATCHES) as reference:
-        trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, CPU)
+        trainer = new_trainer(Path(folder), config, dataset)
         valid = trainer.valid_sentences
         plan = trainer.plan()
         batches = plan[1 : BATCHES + 1]

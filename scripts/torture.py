@@ -3,12 +3,11 @@
 `make torture` does all of it. Training is killed by the clock at random moments, and in turns at a random operation on
 the disk (in the middle of a write, between two renames), in several setups that save after every step: weights,
 moments, history (without seconds), pointers and all else must be those of an undisturbed run, bit for bit. A dataset
-must be whole or absent after every kill of `tfm prepare`, and none of its workers may be left. Last, training runs on a
-disk that is too small and grows (to mount it needs root).
+must be whole or absent after every kill of `tfm prepare`, and none of its workers may be left.
 
-All with two lanes and as many threads as torch chooses, in float32. Linux only. What is disturbed runs in forks
-(tests/forked.py), so that a moment is never lost on imports; what is not is a `tfm` of its own. --seed N repeats the
-moments: those on the disk exactly, those by the clock as far as the machine is as fast.
+All with two lanes and as many threads as torch chooses, in float32. Linux only. All of it runs in forks
+(tests/forked.py), so that a moment is never lost on imports. --seed N repeats the moments: those on the disk exactly,
+those by the clock as far as the machine is as fast.
 """
 
 import argparse
@@ -19,7 +18,6 @@ import re
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,11 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-os.environ["OMP_NUM_THREADS"] = "1"
-
 from measure.figures import table  # isort: skip  # it finds what is in tests/
-from disturb import is_of_time, small_disk
+from disturb import is_of_time
 from forked import Forks
+from isolation import isolate
 from transformer_cli.corpora.corpora import read_captions
 
 CONFIG = """\
@@ -61,7 +58,6 @@ SETUPS = {
     ),
 }
 SHORT = list(SETUPS)[-1:]
-PARTS = {"weights": "model.safetensors", "moments": "state.safetensors", "history": "history.jsonl", "best": "best"}
 PASSING = re.compile(r"log|.*\.lock|\.latest\.unfinished-.*")
 PATIENCE_S = 900.0  # for a process that is not killed
 TWO_WORKERS = """\
@@ -77,7 +73,6 @@ kept = disturb.disturbed(disturb.Disturbance(Path.cwd(), {strike}))
 kept.__enter__()
 """
 STOP, COUNT = "disturb.stop_at({})", "lambda seen: Path('../operations').write_text(str(len(seen.operations)))"
-FULL = re.compile(r"tfm: error: \S+: No space left on device; .*")
 
 
 @dataclass
@@ -102,29 +97,19 @@ class Found:
 
     def row(self, name: str) -> list[str]:
         """For the table; "identical" or the files that differ."""
-        whole = [path for path in self.different if ".unfinished-" not in path]  # else it was left, which is wrong too
-        cells = [name, *map(str, (self.by_clock, self.on_disk, self.in_writing, self.ended))]
-        for part in PARTS.values():
-            wrong = sorted(path for path in whole if Path(path).name == part)
-            cells.append("DIFFERENT" if wrong else "identical")
-        others = sorted(path for path in self.different if path not in whole or Path(path).name not in PARTS.values())
-        return [*cells, " ".join(others) or "identical"]
+        counts = map(str, (self.by_clock, self.on_disk, self.in_writing, self.ended))
+        return [name, *counts, " ".join(sorted(self.different)) or "identical"]
 
 
 class Torture:
     """A folder with text, in which each command works in a folder of its own."""
 
-    def __init__(self, folder: Path, seed: int, *, in_forks: bool) -> None:
-        """in_forks: also run what is not disturbed in forks, which begin at once."""
-        self.folder, self.seed, self._in_forks, self.forks = folder, seed, in_forks, Forks()
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.seed, self.forks = folder, seed, Forks()
         self._places = iter(range(1_000_000))
         self._config = folder / "config.yaml"
         self._config.write_text(CONFIG, encoding="utf-8")
-        pairs = read_captions(200)
-        for split, n in (("train", 160), ("valid", 30)):
-            for index, language in enumerate(("de", "en")):
-                text = "".join(f"{pair[index]}\n" for pair in pairs[split][:n])
-                (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+        write_captions(folder, train=160, valid=30)
 
     def command(self, name: str, settings: Sequence[str]) -> list[str]:
         """A command of `tfm` with settings."""
@@ -141,27 +126,29 @@ class Torture:
     def undisturbed(self, command: Sequence[str], data: Path | None = None) -> Path:
         """Run a command to its end in a folder of its own. Returns the folder."""
         place = self.place(data)
-        if self._in_forks:
-            code = self._run(command, place)
-        else:
-            with (place / "log").open("ab") as log:
-                arguments = [sys.executable, "-m", "transformer_cli", *command]
-                code = subprocess.run(arguments, cwd=place, stdout=log, stderr=log).returncode
-        if code:
+        if self._run(command, place):
             sys.exit(f"torture: undisturbed, {command[0]} fails: {(place / 'log').read_text(encoding='utf-8')}")
         return place
 
     def kill(self, command: Sequence[str], kills: int, whole: Path, data: Path | None, name: str) -> Found:
         """Kill a command so many times, in one folder after another: a new one each time that it came to its end."""
         found, chance = Found(), random.Random(f"{self.seed} {name}")
-        n_operations, seconds = self._measure(command, self.place(data))
+        place, started = self.place(data), time.monotonic()
+        assert self._run(command, place, COUNT) == 0, (place / "log").read_text(encoding="utf-8")
+        seconds, n_operations = time.monotonic() - started, int((self.folder / "operations").read_text())
         share = 1 if command[0] == "prepare" else 3  # training goes on where it was: several kills for each end
         while found.kills < kills:
             place, code = self.place(data), None
             while found.kills < kills and code is None:
                 moment, number = chance.uniform(0.0, seconds / share), chance.randint(1, n_operations // share)
-                code = self._attempt(command, place, found, *((moment, 0) if found.kills % 2 else (None, number)))
-                found.in_writing += code is None and any(place.rglob("*.unfinished-*"))
+                is_by_clock = found.kills % 2 == 1
+                process = self._start(command, place, "" if is_by_clock else STOP.format(number))
+                code = self._end_of(process, within_s=moment if is_by_clock else PATIENCE_S)
+                if code is None:
+                    self._kill(process, found)
+                    found.by_clock += is_by_clock
+                    found.on_disk += not is_by_clock
+                    found.in_writing += any(place.rglob("*.unfinished-*"))
                 if command[0] == "prepare":
                     found.different |= half_made(place, whole)
             code = self._run(command, place) if code is None else code
@@ -173,31 +160,6 @@ class Torture:
             found.different |= differences(place, whole)
             shutil.rmtree(place)
         return found
-
-    def _attempt(
-        self, command: Sequence[str], place: Path, found: Found, moment: float | None, number: int
-    ) -> int | None:
-        """Give a command, and kill it after so many seconds (None: at an operation on the disk).
-
-        Returns its exit code if it has ended before, or None.
-        """
-        process = self._start(command, place, "" if moment is not None else STOP.format(number))
-        code = self._end_of(process, within_s=PATIENCE_S if moment is None else moment)
-        if code is None:
-            workers = self._kill(process)
-            found.by_clock += moment is not None
-            found.on_disk += moment is None
-            found.workers += len(workers)
-            found.failures += [f"a worker is left: process {worker}" for worker in workers if is_left(worker)]
-        return code
-
-    def _measure(self, command: Sequence[str], place: Path) -> tuple[int, float]:
-        """Returns how many operations on the disk a command takes, and how many seconds."""
-        started = time.monotonic()
-        code = self._run(command, place, COUNT)
-        seconds = time.monotonic() - started
-        assert code == 0, (place / "log").read_text(encoding="utf-8")
-        return int((self.folder / "operations").read_text()), seconds
 
     def _start(self, command: Sequence[str], place: Path, strike: str = "") -> int:
         """Start `tfm` in a folder, where `log` gets what it prints. Returns its process. strike: see Disturbance."""
@@ -219,33 +181,23 @@ class Torture:
         self._start(command, place, strike)
         return self.forks.end()
 
-    def _kill(self, process: int) -> list[int]:
-        """Kill the process that was started last. Returns the processes that it had started."""
+    def _kill(self, process: int, found: Found) -> None:
+        """Kill the process that was started last. Notes how many it had started, and which of them are left."""
         os.kill(process, signal.SIGSTOP)  # so that it starts none while we look
         numbers = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        started = [number for number in numbers if state_of(number)[0] == process]
+        workers = [number for number in numbers if state_of(number)[0] == process]
         os.kill(process, signal.SIGKILL)
         self.forks.end()
-        return started
+        found.workers += len(workers)
+        found.failures += [f"a worker is left: process {worker}" for worker in workers if is_left(worker)]
 
-    def fill_disk(self, command: Sequence[str], whole: Path, data: Path) -> tuple[int, Found]:
-        """Run a command on a disk that is too small, and enlarge it until it ends. Returns also how often it was full.
 
-        Raises PermissionError without the right to mount.
-        """
-        found, size, n_full = Found(), 60, 0
-        with small_disk(self.place(), size) as place:
-            (place / "data").symlink_to(data)
-            while self._run(command, place):
-                line = ((place / "log").read_text(encoding="utf-8", errors="replace").splitlines() or [""])[-1]
-                (place / "log").write_text("", encoding="utf-8")
-                if not FULL.fullmatch(line) or ".unfinished" in line:
-                    found.failures.append(f"on a disk of {size} KiB: {line}")
-                n_full, size = n_full + 1, size + 24
-                subprocess.run(["mount", "-o", f"remount,size={size}k", str(place)], check=True)
-            found.ended = 1
-            found.different = differences(place, whole)
-        return n_full, found
+def write_captions(folder: Path, *, train: int, valid: int) -> None:
+    """Write so many pairs of the embedded corpus as {train,valid}.{de,en}."""
+    pairs = read_captions(max(100, train))
+    for split, n in (("train", train), ("valid", valid)):
+        for language, lines in zip(("de", "en"), zip(*pairs[split][:n], strict=True), strict=True):
+            (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def state_of(process: int) -> tuple[int, str]:
@@ -313,10 +265,10 @@ def half_made(place: Path, whole: Path) -> set[str]:
 
 def torture(folder: Path, options: argparse.Namespace) -> list[str]:
     """Do all of it, and print the tables. Returns what failed."""
-    victim, failures = Torture(folder, options.seed, in_forks=options.short), []
+    victim, failures = Torture(folder, options.seed), []
     kinds = {kind: victim.command("prepare", kind) for kind in ((), SUBWORDS)}
     datasets = {kind: victim.undisturbed(command) for kind, command in kinds.items()}
-    rows = [["tfm train", "clock", "on disk", "in writing", "ended", *PARTS, "all else"]]
+    rows = [["tfm train", "clock", "on disk", "in writing", "ended", "in the end"]]
     for name in options.only or (SHORT if options.short else SETUPS):
         data = datasets[SUBWORDS if SUBWORDS[0] in SETUPS[name] else ()] / "data"
         command = victim.command("train", SETUPS[name])
@@ -338,16 +290,6 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
             f"{'DIFFERENT' if found.different else 'identical'}; {found.workers} workers were at work, none is left",
             flush=True,
         )
-    if not options.short:
-        try:
-            name = SHORT[0]
-            command, data = victim.command("train", SETUPS[name]), datasets[SUBWORDS] / "data"
-            n_full, found = victim.fill_disk(command, victim.undisturbed(command, data), data)
-            failures += [*found.failures, *sorted(found.different)]
-            verdict = "DIFFERENT" if found.different else "identical"
-            print(f"a disk that is too small: tfm train, {n_full} times full, one line each; in the end {verdict}")
-        except PermissionError:
-            print("a disk that is too small: left out, because it cannot be mounted here")
     victim.forks.close()
     return failures
 
@@ -359,7 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--prepare-kills", type=int, help="of `tfm prepare` (20; with --short 4)")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="repeats a torture")
     parser.add_argument("--only", action="append", choices=SETUPS, help="only this setup; repeatable")
-    parser.add_argument("--short", action="store_true", help="one setup, a few kills, no disk that is too small")
+    parser.add_argument("--short", action="store_true", help="one setup, a few kills")
     options = parser.parse_args(arguments)
     options.kills = options.kills or (6 if options.short else 50)
     options.prepare_kills = options.prepare_kills or (4 if options.short else 20)
@@ -374,4 +316,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    isolate()  # as tests are, whose forks it uses
     sys.exit(main())

@@ -20,7 +20,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from transformer_cli.corpora.corpora import read_captions
+from torture import write_captions
 
 CONFIG = """\
 name: nodes
@@ -125,11 +125,7 @@ def largest_difference(one: Path, other: Path) -> float:
 def main(folder: Path) -> float:
     """Train in `folder` twice, undisturbed and disturbed. Returns the largest difference of a weight."""
     (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
-    pairs = read_captions(1300)
-    for split, n in (("train", 1000), ("valid", 30)):
-        for index, language in enumerate(("de", "en")):
-            text = "".join(f"{pair[index]}\n" for pair in pairs[split][:n])
-            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+    write_captions(folder, train=1000, valid=30)
     _say("tfm prepare, and an undisturbed run")
     two = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *TFM[1:])
     for tfm, *command in ((TFM, "prepare"), (two, "train", "--set", "name=undisturbed")):

@@ -5,11 +5,12 @@ pytest-xdist's controller, which runs no test, loads this file too: what takes s
 
 # ruff: noqa: E402
 # isort: off
-from isolation import breaches, isolate
+from isolation import CACHES, breaches, isolate
 
 WORKING_FOLDER = isolate()  # before anything reads the environment
 # isort: on
 
+import fcntl
 import io
 import logging
 import os
@@ -103,20 +104,12 @@ def tokenizers_are_shared() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus() -> Path:
     """A folder with German–English text, {train,valid,test}.{de,en}, tiny.yaml and subwords.yaml.
 
     Not to be written to.
     """
-    folder = tmp_path_factory.mktemp("corpus")
-    pairs = iter(_pairs())
-    for split, size in SIZES.items():
-        chosen = [next(pairs) for _ in range(size)]
-        for language, lines in zip(("de", "en"), zip(*chosen, strict=True), strict=True):
-            (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (folder / "tiny.yaml").write_text(TINY, encoding="utf-8")
-    (folder / "subwords.yaml").write_text(SUBWORDS, encoding="utf-8")
-    return folder
+    return _made_once("corpus", _write_corpus)
 
 
 @pytest.fixture(scope="session")
@@ -152,20 +145,24 @@ def forks() -> Iterator[Forks]:
 @pytest.fixture(scope="session")
 def project(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working folder: the corpus prepared under data/, a run trained under runs/. Not to be written to."""
-    folder = tmp_path_factory.mktemp("project")
-    for command in ("prepare", "train"):
-        code, _, err = _tfm(command, "--config", corpus / "tiny.yaml", cwd=folder)
-        assert code == 0, err
-    return folder
+
+    def make(folder: Path) -> None:
+        for command in ("prepare", "train"):
+            code, _, err = _tfm(command, "--config", corpus / "tiny.yaml", cwd=folder)
+            assert code == 0, err
+
+    return _copied(_made_once("project", make), tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def subword_data(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with the corpus prepared as subwords.yaml says. Not to be written to."""
-    folder = tmp_path_factory.mktemp("subwords")
-    code, _, err = _tfm("prepare", "--config", corpus / "subwords.yaml", cwd=folder)
-    assert code == 0, err
-    return folder / "data"
+
+    def make(folder: Path) -> None:
+        code, _, err = _tfm("prepare", "--config", corpus / "subwords.yaml", cwd=folder)
+        assert code == 0, err
+
+    return _copied(_made_once("subwords", make), tmp_path_factory) / "data"
 
 
 @pytest.fixture(scope="session")
@@ -208,14 +205,21 @@ def by_subwords(train_tiny: "TrainTiny", tmp_path_factory: pytest.TempPathFactor
     """A run of subwords that has hardly learned anything."""
     from transformer_cli.translator import Translator
 
-    run = train_tiny(tmp_path_factory.mktemp("subword_runs"), "training.epochs=1", by="subwords")
-    return Translator(run, "cpu")
+    runs = _made_once("subword_runs", lambda folder: train_tiny(folder, "training.epochs=1", by="subwords"))
+    return Translator(_copied(runs, tmp_path_factory) / "tiny", "cpu")
 
 
 @pytest.fixture
 def workspace(project: Path, tmp_path: Path) -> Path:
     """A copy of the project that a test may change."""
     return Path(shutil.copytree(project, tmp_path / "workspace"))
+
+
+@pytest.fixture
+def runs(tiny: "Run", tmp_path: Path) -> Path:
+    """A folder of runs in which one is called base: a copy of the project's."""
+    shutil.copytree(tiny.folder, tmp_path / "runs/base")
+    return tmp_path / "runs"
 
 
 @pytest.fixture(scope="session")
@@ -254,6 +258,23 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
 
 
 @pytest.fixture
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of differences draw little: those of statistics.py and metrics.py hold the real numbers to sacreBLEU's."""
+    from transformer_cli.evaluation import metrics, statistics
+
+    monkeypatch.setattr(statistics, "SHUFFLES", 200)
+    for module in (statistics, metrics):
+        monkeypatch.setattr(module, "RESAMPLES", 200)
+
+
+@pytest.fixture
+def no_curves() -> Iterator[None]:
+    """What trains in this test leaves an empty picture."""
+    with _curves_are_left_out():
+        yield
+
+
+@pytest.fixture
 def bars() -> "Iterator[list[progress.Bar]]":
     """All bars that are shown during the test."""
     from transformer_cli.system import progress
@@ -268,6 +289,34 @@ def bars() -> "Iterator[list[progress.Bar]]":
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "bar", noted)
         yield shown
+
+
+def _made_once(name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first worker of xdist makes which needs it; the others wait for it. Not to be written to."""
+    folder = Path(os.environ[CACHES], name)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished = folder.with_suffix(".unfinished")
+            unfinished.mkdir()
+            make(unfinished)
+            unfinished.rename(folder)
+    return folder
+
+
+def _copied(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy for this worker, whose tests may take its locks."""
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp(made.name), dirs_exist_ok=True))
+
+
+def _write_corpus(folder: Path) -> None:
+    pairs = iter(_pairs())
+    for split, size in SIZES.items():
+        chosen = [next(pairs) for _ in range(size)]
+        for language, lines in zip(("de", "en"), zip(*chosen, strict=True), strict=True):
+            (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (folder / "tiny.yaml").write_text(TINY, encoding="utf-8")
+    (folder / "subwords.yaml").write_text(SUBWORDS, encoding="utf-8")
 
 
 def _pairs() -> list[tuple[str, str]]:

@@ -1,11 +1,14 @@
 """`tfm` in processes of its own, forked from one that has imported everything: real signals, streams and exit codes.
 
-Starting each of them by itself would take seconds, most of them for importing torch.
+Starting each of them by itself would take seconds, most of them for importing torch. All workers of xdist share the one
+that has imported everything: it forks a process for each of them, which forks `tfm`.
 """
 
+import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,15 +16,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from isolation import CACHES
+
 SERVER = """\
-import atexit, gc, json, os, sys, threading
+import atexit, gc, json, os, select, sitecustomize, socket, sys, threading
 for module in json.loads(sys.argv[1]):
     __import__(module)
-import torch
 from functools import cache
 from transformer_cli.text import words
 from transformer_cli.inspection import plots
 from transformer_cli.commands.app import main
+import torch
 weight = torch.nn.Parameter(torch.ones(1))
 weight.sum().backward()
 torch.optim.Adam([weight]).step()  # the first step of all imports a lot
@@ -30,14 +35,27 @@ words._blank_tokenizer = cache(words._blank_tokenizer)  # and these take half a 
 for language in ("de", "en"):
     words._blank_tokenizer(language)
 gc.freeze()  # a collection in a fork would copy all of the memory
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(sys.argv[2])
+listening.listen()
 print("ready", flush=True)
-for line in sys.stdin:
+while True:
+    if sys.stdin in select.select([listening, sys.stdin], [], [])[0]:
+        os._exit(0)
+    worker = listening.accept()[0].makefile("rw")
+    if os.fork() == 0:
+        break
+    worker.close()
+os.environ.clear()
+os.environ.update(json.loads(worker.readline()))
+sitecustomize.watch()  # what is forked may break what is isolated: the worker looks
+for line in worker:
     wanted = json.loads(line)
     pid = os.fork()
     if pid == 0:
         break
-    print(pid, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    print(pid, file=worker, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=worker, flush=True)
 else:
     os._exit(0)
 os.chdir(wanted["cwd"])
@@ -72,7 +90,6 @@ MODULES = (
     "transformer_cli.inspection.plots",
     "transformer_cli.translator",
     "transformer_cli.evaluation.compare",
-    "transformer_cli.evaluation.score",
     "sacrebleu",
     "spacy.lang.de",
     "spacy.lang.en",
@@ -83,15 +100,20 @@ class Forks:
     """A process that runs `tfm` in forks of itself, one at a time."""
 
     def __init__(self) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, "-c", SERVER, json.dumps(MODULES)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        self._server: subprocess.Popen[str] | None = None
         self._running: int | None = None
-        assert self._answer() == "ready"
+        self._socket = socket.socket(socket.AF_UNIX)
+        address = Path(os.environ[CACHES], "forks")
+        with address.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                self._socket.connect(str(address))
+            except OSError:  # nobody has started it, or who has started it has ended
+                address.unlink(missing_ok=True)
+                self._server = _started(address)
+                self._socket.connect(str(address))
+        self._talk = self._socket.makefile("rw", encoding="utf-8")
+        self._say(dict(os.environ))
 
     def start(
         self,
@@ -120,9 +142,7 @@ class Forks:
             "environment": dict(environment or {}),
             "streams": [None if path is None else str(path) for path in chosen],
         }
-        assert self._server.stdin
-        self._server.stdin.write(json.dumps(wanted) + "\n")
-        self._server.stdin.flush()
+        self._say(wanted)
         self._running = int(self._answer())
         return self._running
 
@@ -138,15 +158,25 @@ class Forks:
         return code, (cwd / "out.txt").read_text(encoding="utf-8"), (cwd / "err.txt").read_text(encoding="utf-8")
 
     def close(self) -> None:
-        """End the process."""
-        assert self._server.stdin
-        assert self._server.stdout
-        self._server.stdin.close()
-        self._server.stdout.close()
-        self._server.wait(60)
+        """End the process, and the one that all share if it was started here: those that it has forked go on."""
+        self._talk.close()
+        self._socket.close()
+        if self._server is not None:
+            self._server.communicate(timeout=60)
+
+    def _say(self, value: object) -> None:
+        print(json.dumps(value), file=self._talk, flush=True)
 
     def _answer(self) -> str:
-        assert self._server.stdout
-        line = self._server.stdout.readline()
-        assert line, "the server has ended"
+        line = self._talk.readline()
+        assert line, "the process has ended"
         return line.strip()
+
+
+def _started(address: Path) -> "subprocess.Popen[str]":
+    """The process that has imported everything, and waits for workers at this address."""
+    command = [sys.executable, "-c", SERVER, json.dumps(MODULES), str(address)]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdout
+    assert server.stdout.readline() == "ready\n"
+    return server

@@ -8,7 +8,7 @@ from typing import Any
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.runs.run import lasting, write_config
-from transformer_cli.system.checked import read_sums, write_sums
+from transformer_cli.system.files import read_sums, write_sums
 
 
 def flip(path: Path) -> None:

@@ -20,22 +20,25 @@ TYPE_CHECKING = False  # as type checkers know it from typing, whose import is h
 if TYPE_CHECKING:
     from typing import Any
 
-    from transformer_cli.config.load import load_config as load_config
-    from transformer_cli.config.schema import Config as Config
-    from transformer_cli.evaluation.compare import Conditions as Conditions
-    from transformer_cli.evaluation.compare import compare as compare
-    from transformer_cli.evaluation.compare import compare_recipes as compare_recipes
-    from transformer_cli.evaluation.evaluate import evaluate as evaluate
-    from transformer_cli.evaluation.score import score_pairs as score_pairs
-    from transformer_cli.inspection.numbers import Inspection as Inspection
-    from transformer_cli.inspection.numbers import inspect_sentence as inspect_sentence
-    from transformer_cli.runs.export import export as export
-    from transformer_cli.runs.prepare import prepare as prepare
-    from transformer_cli.runs.run import Run as Run
-    from transformer_cli.training.trainer import train as train
-    from transformer_cli.translation import Translation as Translation
-    from transformer_cli.translator import Translator as Translator
+    from transformer_cli.config.load import load_config
+    from transformer_cli.config.schema import Config
+    from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
+    from transformer_cli.evaluation.evaluate import evaluate, score_pairs
+    from transformer_cli.importing.exporting import export_to_hugging_face
+    from transformer_cli.inspection.numbers import Inspection, inspect_sentence
+    from transformer_cli.runs.export import export
+    from transformer_cli.runs.prepare import prepare
+    from transformer_cli.runs.run import Run
+    from transformer_cli.training.trainer import train
+    from transformer_cli.translation import Translation
+    from transformer_cli.translator import Translator
 
+__all__ = [
+    "ArgumentError", "CheckpointError", "Conditions", "Config", "ConfigError", "DataError", "DeviceError",
+    "DistributedError", "DownloadError", "Inspection", "Interrupted", "MemoryShortage", "Run", "TfmError",
+    "Translation", "Translator", "compare", "compare_recipes", "evaluate", "export", "export_to_hugging_face",
+    "inspect_sentence", "load_config", "prepare", "score_pairs", "train",
+]  # fmt: skip
 _HOME = {
     "Config": "config.schema",
     "Conditions": "evaluation.compare",
@@ -47,10 +50,11 @@ _HOME = {
     "compare_recipes": "evaluation.compare",
     "evaluate": "evaluation.evaluate",
     "export": "runs.export",
+    "export_to_hugging_face": "importing.exporting",
     "inspect_sentence": "inspection.numbers",
     "load_config": "config.load",
     "prepare": "runs.prepare",
-    "score_pairs": "evaluation.score",
+    "score_pairs": "evaluation.evaluate",
     "train": "training.trainer",
 }
 

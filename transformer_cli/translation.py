@@ -188,10 +188,6 @@ class Wording:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
         return LongLines(self.codecs.source, self.max_length, self.settings.on_error, self.holder, remedy)
 
-    def limit(self, source_tokens: int, *, more: int = 0) -> int:
-        """See `longest_translation`."""
-        return longest_translation(self.settings, source_tokens, self.max_length, more=more)
-
     def read_text(self, text: str) -> Line:
         """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""
         if "\n" not in text:
@@ -210,7 +206,9 @@ class Wording:
         refuse_halves(text)
         long_lines = self.long_lines()
         line = long_lines.split(text, self.language) if self.settings.split_sentences else long_lines.line(text)
-        if line.read and len(self.prefix) > (limit := self.limit(len(line.read))):
+        if line.read and len(self.prefix) > (
+            limit := longest_translation(self.settings, len(line.read), self.max_length)
+        ):
             raise DataError(
                 f"--prefix has {len(self.prefix)} tokens, but the translation may have {limit}; shorten it, or raise "
                 "--max-tokens as far as the model's positions allow"
@@ -224,7 +222,8 @@ class Wording:
         if not read:
             return Sentence(line, terms, None)
         required = None if EOS in self.prefix[-1:] else self._required(line, terms)  # nothing follows <eos>
-        limit = self.limit(len(read), more=required.n_tokens if required else 0)
+        more = required.n_tokens if required else 0
+        limit = longest_translation(self.settings, len(read), self.max_length, more=more)
         wanted = Wanted(read.ids, limit, key, self.prefix)
         return Sentence(line, terms, wanted, replace(wanted, terms=required) if required else None)
 
@@ -345,7 +344,8 @@ def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation])
     ]
     links: list[Link] = []
     for (place, each), first in zip(units, _starts(translated, [each for _, each in units]), strict=True):
-        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, each.held)
+        put_in = [*each.held, *((one, other) for one, other in each.terms if other)]
+        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, put_in)
         links += ((_moved(one, place), _moved(other, first)) for one, other in found)
     return translated, links
 

@@ -175,7 +175,9 @@ class Translator:
             raise ArgumentError(f"Translator.translate_file: form: {form!r}, {what}")
         opened = FORMATS[form].open(content, (self.run.config.data.source, self.run.config.data.into))
         found, counts = self._translate_blocks(opened.blocks)
-        return opened.render(found), counts + opened.kept
+        written = opened.render(found)
+        counts[MISSING[2]] = sum(block.keeps_words for block in opened.blocks)
+        return written, counts + opened.kept
 
     def _translate_blocks(self, blocks: Sequence[Block]) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
         """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""

@@ -1,4 +1,7 @@
-"""Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU."""
+"""Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU.
+
+Also how much there is to compute, and how fast this machine computes: the limit to which figures are compared.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +12,6 @@ from tempfile import TemporaryDirectory
 import torch
 
 from measure.figures import Figure, alternate, say
-from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
@@ -18,9 +20,11 @@ from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, find_d
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.text.vocabulary import MARKERS
+from transformer_cli.training.opening import new_run
 from transformer_cli.training.trainer import Trainer
 
 CPU = torch.device("cpu")
+MATRIX = 2048  # rows and columns of the product that says how fast the machine multiplies
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def beside_plain(config: Config, data_dir: Path, precision: Precision, batches: 
     config = config.model_copy(update={"training": training})
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
-        trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, CPU)
+        trainer = new_trainer(Path(folder), config, dataset)
         model = trainer.learner.model
         plain = PlainTransformer(model)
         optimizer = torch.optim.Adam(plain.parameters(), lr=training.learning_rate)
@@ -85,6 +89,11 @@ def beside_plain(config: Config, data_dir: Path, precision: Precision, batches: 
         yield Contest(model, split, tokens, each(lambda rows: trainer.step([rows]), plan), each(step, plan))
 
 
+def new_trainer(folder: Path, config: Config, dataset: Dataset) -> Trainer:
+    """Returns what trains a model that has learned nothing yet, in a folder."""
+    return Trainer(new_run(Run.create(folder / "run", config, dataset), dataset), CPU)
+
+
 def each(step: Callable[[Rows], None], plan: Sequence[Rows]) -> Callable[[], None]:
     """Returns a function that takes the steps of a plan, one after another."""
 
@@ -93,3 +102,30 @@ def each(step: Callable[[Rows], None], plan: Sequence[Rows]) -> Callable[[], Non
             step(rows)
 
     return take_all
+
+
+def matrix_rate(dtype: torch.dtype = torch.float32) -> float:
+    """Returns the FLOP/s of a large matrix product with torch's threads: the best of several."""
+    left, right = (torch.randn(MATRIX, MATRIX).to(dtype) for _ in range(2))
+    ways = [lambda: left @ right] * 8
+    return 2 * MATRIX**3 / min(alternate(ways, rounds=1))
+
+
+def forward_flop(model: Transformer, *, source_positions: float, target_positions: float) -> float:
+    """Returns the FLOP of a forward pass: 2 for each weight and position, without padding.
+
+    Encoder layers and the decoder's cross-attention keys and values meet source positions, everything else target
+    positions. The products inside attention (1 %) are left out.
+    """
+    per_source = per_target = 0
+    for name, weight in model.named_parameters():
+        if weight.ndim != 2 or "embedding" in name:
+            continue
+        if name.startswith("encoder."):
+            per_source += weight.numel()
+        elif "cross_attention.qkv" in name:
+            per_source += weight.numel() * 2 // 3
+            per_target += weight.numel() // 3
+        else:
+            per_target += weight.numel()
+    return 2.0 * (per_source * source_positions + per_target * target_positions)

@@ -11,6 +11,7 @@ import hostile
 import torture
 
 
+@pytest.mark.usefixtures("no_curves")
 def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Path) -> None:
     tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2, in_full=False)
     for table in tables.values():
@@ -54,7 +55,7 @@ def test_torture_ends_bit_for_bit_as_without_kills() -> None:
     first, *table, last = done.stdout.splitlines()
     assert first == "torture with --seed 0"
     assert last.startswith("all identical")
-    assert sum(line.count("identical") for line in table) > 5
+    assert sum(line.count("identical") for line in table) == 3
 
 
 def test_torture_notices_another_weight_another_loss_and_half_a_dataset(tmp_path: Path) -> None:

@@ -186,6 +186,38 @@ def test_translate_format_html_keeps_the_markup(tfm: Tfm, project: Path, tmp_pat
     assert (code, err) == (1, f"tfm: error: {page}: byte 4 is not UTF-8; save the document in UTF-8\n")
 
 
+def test_translate_a_folder_gives_one_with_the_same_files(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    dog, cat, folder, out = SENTENCES[0], SENTENCES[2], tmp_path / "de", tmp_path / "en"
+    files = {
+        "bad.po": "msgid", "a/b.html": f"<p>{dog}</p>", "a/b.txt": f"{dog}\r\n\r\n {cat} 7", "a/c/d.css": "p {{}}",
+        ".hidden/a.txt": dog, "~$a.docx": "", "e.txt": "<?xml version='1.0'?><a/>",
+    }  # fmt: skip
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text.encode())
+    code, printed, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
+    failed = (
+        f"error: {folder}/bad.po: line 1: no line of a message catalogue (PO): 'msgid'\n"
+        f"error: {folder}/e.txt: XML, as it seems; its texts can be translated as html, docx, xliff, po, srt; export "
+        "them, or `--format text` translates its lines, marks and all\n"
+    )
+    end = f"tfm: error: {folder}: 2 files of 5 not translated, as said above\n"
+    done = (
+        f"{out}: 2 files translated, 1 copied as they are (a/c/d.css); 3 texts translated, a number is missing in 1\n"
+    )
+    assert (code, printed, err) == (1, "", f"{failed}{done}{end}")
+    found = {str(each.relative_to(out)): each.read_bytes().decode() for each in out.rglob("*") if each.is_file()}
+    assert found.keys() == {"a/b.html", "a/b.txt", "a/c/d.css"}
+    assert (found["a/b.html"], found["a/c/d.css"]) == (f"<p>{DOG}</p>", "p {{}}")
+    assert found["a/b.txt"].startswith(f"{DOG}\r\n\r\n {CAT[:3]}")
+    (out / "a/b.html").write_text("mine", encoding="utf-8")
+    (folder / "bad.po").write_text("", encoding="utf-8")
+    (folder / "e.txt").unlink()
+    done = f"{out}: 1 file translated, 3 there already; 0 texts translated\n"
+    assert tfm("translate", "-i", folder, "-o", out, cwd=project) == (0, "", done)
+    assert (out / "a/b.html").read_text(encoding="utf-8") == "mine"
+
+
 def test_translate_warns_once_of_lines_that_seem_to_be_paragraphs(tfm: Tfm, project: Path) -> None:
     lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else "Hund" for n in range(104)]
     _, _, err = tfm("translate", stdin="\n".join(lines).encode(), cwd=project)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import benchmark
-from measure import commands, figures, training, work
+from measure import commands, figures, training
 from measure.figures import Figure
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
@@ -53,10 +53,10 @@ def test_benchmark_runs_each_kind_of_section(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "busy", "train", "memory"]
+    sections = ["greedy", "ctranslate2", "train", "memory"]
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(figures, "PAUSE_S", 0.0)
-    monkeypatch.setattr(work, "MATRIX", 32)
+    monkeypatch.setattr(training, "MATRIX", 32)
     monkeypatch.setattr(benchmark, "load_config", lambda path=tiny: load_config(path))
     monkeypatch.setattr(
         benchmark, "training_memory", lambda name, data: commands.training_memory(name, data, "--config", tiny)

@@ -79,7 +79,7 @@ def test_the_page_of_all_settings_is_what_tfm_config_prints() -> None:
 
 def test_the_example_of_a_command_is_in_its_help_and_is_parsed() -> None:
     group: Any = typer.main.get_command(app)
-    for command, (_, example) in COMMANDS.items():
+    for command, (*_, example) in COMMANDS.items():
         assert f"Example: {example}\n" in CliRunner().invoke(app, [command, "--help"]).stdout
         tfm, name, *arguments = shlex.split(example.partition(" > ")[0])
         assert (tfm, name) == ("tfm", command)

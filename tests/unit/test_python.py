@@ -35,6 +35,7 @@ from transformer_cli import (
 from transformer_cli.config.schema import NamedSettings, TranslationSettings
 
 SENTENCE = "Der alte Hund singt im Park."
+pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 def untyped(value: Any) -> Any:
@@ -55,6 +56,7 @@ def here(project: Path) -> Path:
         (lambda: compare("a", untyped("b")), "compare: conditions: 'b', where a Conditions is wanted"),
         (lambda: compare_recipes(untyped([["a"], 3])), "compare_recipes: recipes, item 1: 3, where a str or a "),
         (lambda: compare(untyped({1: "a"})), "compare: systems: {1: 'a'}, where a str or a Path or a Run or a "),
+        (lambda: compare("a", examples=-1), "compare: examples: -1, where 0 or more is wanted"),
         (lambda: compare(untyped({"a": 1})), "compare: systems, item 'a': 1, where a str or a Path or a Run or a "),
         (lambda: evaluate("demo", lists=untyped([["a", 3]])), "evaluate: lists, item 0, item 1: 3, where a str is"),
         (lambda: evaluate("demo", lists=untyped([iter("a")])), "evaluate: lists, item 0: <str_"),
@@ -67,6 +69,7 @@ def here(project: Path) -> Path:
         (lambda: load_config(untyped(3)), "load_config: path: 3, where a str or a Path is wanted"),
         (lambda: Run.open(untyped(5)), "Run.open: folder: 5, where a Path is wanted"),
         (lambda: Run.named(untyped(5)), "Run.named: run: 5, where a str or a Path or a Run is wanted"),
+        (lambda: list(score_pairs("demo", [], names=untyped(("a",)))), "score_pairs: names: ('a',), where a tuple"),
         (lambda: list(score_pairs("demo", untyped(None))), "score_pairs: pairs: None, where a list of list of str"),
     ],
 )  # fmt: skip
@@ -88,7 +91,7 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
             lambda given: [*score_pairs(given, untyped(["ab"]))],
             "pairs, item 0: 'ab', where a list of str is wanted",
         ),
-        (lambda given: [*score_pairs(given, [("a", "b", "c")])], "('a', 'b', 'c'), where a sentence and its"),
+        (lambda given: [*score_pairs(given, [("a", "b", "c")])], "item 0: ('a', 'b', 'c'), where two texts"),
         (lambda given: [*score_pairs(given, iter(untyped([("a", None)])))], "pairs, item 0, item 1: None, where a str"),
         (
             lambda given: inspect_sentence(given, untyped(3)),
@@ -97,7 +100,7 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
         (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
         (lambda given: given.with_terms([("a", "b")]), "glossary: [('a', 'b')], where a mapping of str is wanted"),
         (lambda given: given.translate_file("a", "html"), "content: 'a', where bytes is wanted"),
-        (lambda given: given.translate_file(b"a", "txt"), "form: 'txt', where one of html, "),
+        (lambda given: given.translate_file(b"a", "txt"), "form: 'txt', where one of text, html, "),
         (lambda given: given.into(5), "language: 5, where a str is wanted"),
         (lambda given: [*given.stream(["a"], chunk=0)], "chunk: 0, where at least 1 is wanted"),
         (lambda given: given.run.point("best", 5), "name: 5, where a str is wanted"),
@@ -219,6 +222,7 @@ def test_error_as_a_str_has_the_names_of_python(written: str, said: str) -> None
         (lambda given: compare([], Conditions()), "nothing to compare; name at least two runs or files"),
         (lambda given: compare_recipes({"a": []}), "a recipe without a run: one run has no spread"),
         (lambda given: Run.open(untyped("nope")), "nope: no run here"),
+        (lambda given: evaluate("a" * 300), ": File name too long; runs/ has "),
         (lambda given: given.run.point("best", "step-1234567"), "checkpoints/ has no 'step-1234567' for best to name"),
         (lambda given: given.run.point("bset", given.run.best_name), "'bset' names no checkpoint; best, last, average"),
     ],
@@ -249,6 +253,8 @@ bleu: float = evaluate(run, splits="test", metrics="ter")[0].result.bleu
 for each in compare({"greedy": run, "beam": translator}, Conditions(splits="test"))[0].systems:
     print(each.name, each.bleu.score, each.verdict, str(DataError("x")), texts, bleu)
 """
+# what torch and others say of themselves takes mypy 20 s to read, and nothing of it is in the program
+QUICK = "[mypy]\n[mypy-torch.*,numpy.*,matplotlib.*,pydantic.*]\nfollow_imports = skip\n"
 WRONG = "translator.with_options(beam=5)\ntranslator.translate(3)\nevaluate(run, splits=3)\ntrain('demo')\n"
 
 
@@ -263,11 +269,20 @@ def test_checkers_of_types_are_content_with_a_program_and_see_its_mistakes(check
     if not found or repr(str(Path(transformer_cli.__file__).parents[1])) not in listed:
         pytest.skip(f"{checker[0]} is not installed, or tfm in another way than `make install` does")
     (tmp_path / "program.py").write_text(PROGRAM + WRONG)
+    (tmp_path / "mypy.ini").write_text(QUICK)
     done = subprocess.run([found, *checker[1:], "program.py"], cwd=tmp_path, capture_output=True, text=True)
     first_wrong = PROGRAM.count("\n") + 1
     assert {int(line) - first_wrong for line in re.findall(r"program\.py:(\d+)", done.stdout)} == {0, 1, 2, 3}, (
         done.stdout
     )
+
+
+def test_star_brings_all_public_names() -> None:
+    found: dict[str, object] = {}
+    exec("from transformer_cli import *", found)
+    del found["__builtins__"]
+    assert found.keys() > transformer_cli._HOME.keys() | {"TfmError", "DataError", "Interrupted"}
+    assert all(each.__module__.startswith("transformer_cli.") for each in map(untyped, found.values()))
 
 
 def test_page_is_what_the_docstrings_say_and_has_an_example_for_each_name() -> None:
@@ -279,15 +294,16 @@ def test_page_is_what_the_docstrings_say_and_has_an_example_for_each_name() -> N
     assert {name for name in called if not re.search(rf"\b{name}\(", shown.get(name, ""))} == set()
 
 
-def test_examples_of_the_page_run(workspace: Path, corpus: Path) -> None:
+@pytest.mark.usefixtures("no_curves")
+def test_examples_of_the_page_run(workspace: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = (corpus / "tiny.yaml").read_text("utf-8").replace("name: tiny", "name: mine")
     for split in ("train", "valid", "test"):
         for language in ("de", "en"):
             shutil.copy(corpus / f"{split}.{language}", workspace)
     (workspace / "mine.yaml").write_text(small, encoding="utf-8")
     program = "\n".join(examples(PAGE.read_text(encoding="utf-8")).values())
-    done = subprocess.run([sys.executable, "-c", program], cwd=workspace, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(workspace)
+    exec(program, {"__name__": "__main__"})
 
 
 def test_error_that_quotes_another_has_options_on_the_command_line_and_arguments_in_python() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -32,7 +33,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "gensim": "text.vectors",
     "matplotlib": "inspection",
     "platformdirs": "corpora.multi30k",
-    "prometheus_client": "serve.metrics",
+    "prometheus_client": "serve.gate",
     "py3langid": ("corpora.cleaning", "serve.languages"),
     "pydantic": ("config", "serve"),
     "readline": "system.terminal",
@@ -68,16 +69,19 @@ def _module(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
-IMPORTS = {_module(path): sorted(_imports(path)) for path in sorted(PACKAGE.rglob("*.py"))}
+@cache
+def imports() -> dict[str, list[str]]:
+    """What each module imports."""
+    return {_module(path): sorted(_imports(path)) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def _ours(module: str) -> set[str]:
     """The modules of the package that one of them imports: transformer_cli.text.lines.read_pairs → text.lines."""
     found = set()
-    for name in IMPORTS[module]:
+    for name in imports()[module]:
         first, _, inner = name.partition(".")
         if first == "transformer_cli":
-            while inner and inner not in IMPORTS:
+            while inner and inner not in imports():
                 inner = inner.rpartition(".")[0]
             found.add(inner or "__init__")
     return found
@@ -89,19 +93,19 @@ def _group(module: str) -> int:
 
 
 def test_every_module_has_a_group_and_every_group_its_modules() -> None:
-    assert {module.split(".")[0] for module in IMPORTS} == set().union(*GROUPS)
+    assert {module.split(".")[0] for module in imports()} == set().union(*GROUPS)
 
 
 def test_imports_come_from_the_own_group_or_one_above() -> None:
-    imports = [(module, name) for module in IMPORTS for name in sorted(_ours(module))]
-    assert [pair for pair in imports if _group(pair[1]) > _group(pair[0])] == []
-    rooms = [{name.split(".")[0] for name in pair} for pair in imports]
+    pairs = [(module, name) for module in imports() for name in sorted(_ours(module))]
+    assert [pair for pair in pairs if _group(pair[1]) > _group(pair[0])] == []
+    rooms = [{name.split(".")[0] for name in pair} for pair in pairs]
     assert {"datasets", "model"} not in rooms  # which never import each other
     assert {"datasets", "config"} in rooms
 
 
 def test_imports_run_in_no_circle() -> None:
-    graph = {module: _ours(module) - {module} for module in IMPORTS}
+    graph = {module: _ours(module) - {module} for module in imports()}
     assert graph["training.trainer"] >= {"runs.run", "config.schema", "system.progress", "datasets.batching"}
     TopologicalSorter(graph).prepare()
 
@@ -109,7 +113,9 @@ def test_imports_run_in_no_circle() -> None:
 @pytest.mark.parametrize(("library", "owner"), OWNERS.items())
 def test_each_library_has_one_owner(library: str, owner: str | tuple[str, ...]) -> None:
     owners = (owner,) if isinstance(owner, str) else owner
-    users = [module for module, names in IMPORTS.items() if any(f"{name}.".startswith(f"{library}.") for name in names)]
+    users = [
+        module for module, names in imports().items() if any(f"{name}.".startswith(f"{library}.") for name in names)
+    ]
     assert users
     assert {user for user in users if not f"{user}.".startswith(tuple(f"{each}." for each in owners))} == set()
 
@@ -120,7 +126,7 @@ def test_every_public_name_can_be_got() -> None:
     errors = {
         f"transformer_cli.errors.{name}" for name in vars(transformer_cli) if name.endswith(("Error", "age", "ted"))
     }
-    assert set(IMPORTS["__init__"]) - {"importlib.import_module", "typing.Any"} == for_checkers | errors
+    assert set(imports()["__init__"]) - {"importlib.import_module", "typing.Any"} == for_checkers | errors
     for name, home in transformer_cli._HOME.items():
         found = getattr(transformer_cli, name)
         assert (found.__name__, found.__module__) == (name, f"transformer_cli.{home}")

@@ -93,11 +93,6 @@ def test_translations_of_a_model_that_never_ends_stop_at_the_limit(
     assert len(translation.tokens) == longest
 
 
-def test_translate_one_str_is_a_type_error(translator: Translator) -> None:
-    with pytest.raises(TypeError, match=r"sentences: 'Hallo', where a list of str is wanted"):
-        translator.translate("Hallo")
-
-
 @pytest.mark.parametrize(("n_sentences", "batches"), [(1, [1]), (4, [2, 2]), (7, [2, 2, 3])])
 def test_translations_share_threads_among_batches_and_find_the_same_or_their_error(
     translator: Translator,
@@ -322,6 +317,8 @@ def test_translate_html_translates_text_and_keeps_markup_beside_it(translator: T
     endless = translator.translate_html(f"<p>{'Hund ' * 1000}")  # cut at a space, behind 800
     hounds = translator.with_options(split_sentences=True).translate(["Hund " * 799 + "Hund", "Hund " * 199 + "Hund"])
     assert endless == f"<p>{' '.join(hounds)} "
+    terms = translator.with_terms({"Hund": "Waldi"}).translate_html("<p>Der alte <b>Hund</b> singt im Park.")
+    assert "<b>Waldi</b>" in terms
     with pytest.raises(DataError, match="blocks of text, one a line: line 2: more than 4,000 characters"):
         translator.translate_html(f"<p>{dog}<p>{'Hund' * 1001}")
 

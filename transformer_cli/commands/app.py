@@ -17,32 +17,32 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from transformer_cli.commands import near_misses, options
+from transformer_cli.commands import options, spelling
 from transformer_cli.errors import Interrupted, TfmError, defect
-from transformer_cli.system import signals, streams, terminal
+from transformer_cli.system import signals, terminal
 
-GROUPS = {  # of the help; each command is the function of its name in commands/NAME.py, with its page and an example
+GROUPS = {  # of the help; a command is a function of its name in commands/, has a page in docs/, and an example
     "Data and training": {
-        "prepare": ("prepare", "tfm prepare memory.tmx --source de --target en"),
-        "train": ("train", "tfm train --config demo --set training.epochs=5"),
-        "curves": ("train", "tfm curves demo --output demo.svg"),
+        "prepare": ("training", "prepare", "tfm prepare memory.tmx --source de --target en"),
+        "train": ("training", "train", "tfm train --config demo --set training.epochs=5"),
+        "curves": ("training", "train", "tfm curves demo --output demo.svg"),
     },
     "Judging": {
-        "evaluate": ("evaluate", "tfm evaluate demo --beam-size 5"),
-        "compare": ("evaluate", "tfm compare demo demo-2"),
-        "score": ("evaluate", "tfm score demo --input in.de --target out.en"),
+        "evaluate": ("judging", "evaluate", "tfm evaluate demo --beam-size 5"),
+        "compare": ("judging", "evaluate", "tfm compare demo demo-2"),
+        "score": ("judging", "evaluate", "tfm score demo --input in.de --target out.en"),
     },
     "Using": {
-        "translate": ("translate", "tfm translate --input in.de --output out.en"),
-        "inspect": ("inspect", "tfm inspect --output dog.svg 'Ein Hund läuft.'"),
-        "serve": ("serve", "tfm serve demo --port 8080"),
+        "translate": ("translate", "translate", "tfm translate --input in.de --output out.en"),
+        "inspect": ("inspect", "inspect", "tfm inspect --output dog.svg 'Ein Hund läuft.'"),
+        "serve": ("serve", "serve", "tfm serve demo --port 8080"),
     },
     "Keeping": {
-        "import": ("import", "tfm import opus-mt-de-en --name opus"),
-        "runs": ("train", "tfm runs"),
-        "export": ("export", "tfm export demo --quantization int8"),
-        "config": ("settings", "tfm config demo > mine.yaml"),
-        "doctor": ("operating", "tfm doctor"),
+        "import": ("keeping", "import", "tfm import opus-mt-de-en --name opus"),
+        "runs": ("keeping", "train", "tfm runs"),
+        "export": ("keeping", "export", "tfm export demo --quantization int8"),
+        "config": ("keeping", "settings", "tfm config demo > mine.yaml"),
+        "doctor": ("keeping", "operating", "tfm doctor"),
     },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
@@ -70,7 +70,7 @@ class _Command(typer.core.TyperCommand):
             option = getattr(error, "option_name", None)
             if option is None or option in known:
                 raise
-            ctx.fail(f"no option {option}{near_misses.of_option(name, option, known)}")
+            ctx.fail(f"no option {option}{spelling.option_meant(name, option, known)}")
         if any(param.is_eager for param in order):  # --help
             return
         for param in order:
@@ -84,7 +84,7 @@ class _Command(typer.core.TyperCommand):
         if extra:
             taken = [values[param.name] or () for param in params if not _is_option(param)]
             words = [word for each in taken for word in ([each] if isinstance(each, str) else each)]
-            ctx.fail(f"{name} does not take {' '.join(extra)}{near_misses.of_arguments(name, words, extra, known)}")
+            ctx.fail(f"{name} does not take {' '.join(extra)}{spelling.arguments_meant(name, words, extra, known)}")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -115,11 +115,11 @@ class _Group(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        page, example = COMMANDS[cmd_name]
+        module, page, example = COMMANDS[cmd_name]
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         epilog = f"Example: {example}\n\nMore: docs/{page}.md in the sources of tfm"
         name = "import_run" if cmd_name == "import" else cmd_name  # which Python keeps for itself
-        function = getattr(import_module(f"transformer_cli.commands.{name}"), name)
+        function = getattr(import_module(f"transformer_cli.commands.{module}"), name)
         alone.command(cmd_name, cls=_Command, epilog=epilog)(options.with_rows(function, cmd_name))
         return typer.main.get_command(alone)
 
@@ -134,13 +134,13 @@ class _Group(typer.core.TyperGroup):
             if command := next((each for each in given if each in COMMANDS), ""):
                 return ctx.fail(f"no option {option} before the command; write tfm {command} {option} …")
             known = {"--version": "--version", "--help": "--help"}
-            return ctx.fail(f"no option {option}{near_misses.did_you_mean(option, known) or LISTED}")
+            return ctx.fail(f"no option {option}{spelling.did_you_mean(option, known) or LISTED}")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command of a command line. Raises UsageError; of a near miss, it says what was meant."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             known = {each: f"tfm {each}" for each in (*COMMANDS, "--version", "--help")}
-            ctx.fail(f"no command {args[0]}{near_misses.did_you_mean(args[0], known) or LISTED}")
+            ctx.fail(f"no command {args[0]}{spelling.did_you_mean(args[0], known) or LISTED}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if importlib.util.find_spec("fcntl") is None:
         said, code = "tfm: error: Windows is not supported, as files are locked as only Unix does it; run tfm in WSL", 1
     else:
-        streams.set_up()
+        terminal.set_up_streams()
         try:
             with signals.watched() as watch:
                 said, code = _outcome(arguments, watch)
@@ -196,7 +196,7 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         return f"tfm: error: {error.format_message()}", error.exit_code
     except Interrupted as interruption:
         return "" if terminal.is_second() else f"tfm: {interruption}", 128 + interruption.signal_number
-    except streams.ReaderGone:
+    except terminal.ReaderGone:
         return "", 128 + 13  # as if SIGPIPE had ended it, as it ends other programs
     except Exception as error:
         if watch.number is not None:  # a library has made something else of Stopped

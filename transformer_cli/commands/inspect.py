@@ -1,7 +1,6 @@
 """`tfm inspect`: a sentence → its attention weights, of a model or of word vectors, as a picture, text or JSON."""
 
 import json
-from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,7 +11,7 @@ from transformer_cli.commands import options
 from transformer_cli.inspection.picture_files import picture_format
 
 if TYPE_CHECKING:
-    from transformer_cli.inspection.numbers import AttentionMap, WordAttention
+    from transformer_cli.inspection.numbers import WordAttention
 
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
@@ -87,7 +86,7 @@ def inspect(
     if as_json:
         print(json.dumps(inspection.as_record(maps), ensure_ascii=False, allow_nan=False))
     elif picture is None:
-        print(f"{inspection.translation}\n\n{maps_as_blocks(maps)}")
+        print("\n\n".join([inspection.translation, MEANING, *map(repr, maps)]))
     else:
         from transformer_cli.inspection import plots
 
@@ -108,8 +107,3 @@ def words_as_json(found: "WordAttention") -> str:
         "context_vectors": found.context.tolist(),
     }
     return json.dumps(fields, ensure_ascii=False, allow_nan=False)
-
-
-def maps_as_blocks(maps: Sequence["AttentionMap"]) -> str:
-    """Returns the maps below each other, each with its title."""
-    return "\n\n".join([MEANING, *map(repr, maps)])

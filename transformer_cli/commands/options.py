@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from transformer_cli.commands import completion
+from transformer_cli.commands import spelling
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.system.files import STANDARD, is_stream
 
@@ -47,8 +47,8 @@ TABLE = {  # by the groups of the help
     "Arguments": (
         Row("sentences", "", "The sentences to translate.", "standard input"),
         Row("sentence", "", "The sentence to translate and look into."),
-        Row("files", "[FILE]...", "Training text: TMX, TSV, CSV or JSON lines, or files of one side each, such as a.de "
-            "and a.en.", default=False),
+        Row("files", "[FILE]...", "Training text: TMX, XLIFF, .po, TSV, CSV or JSON lines, or files of one side each, "
+            "such as a.de and a.en.", default=False),
         Row("systems", "A B [C …]", "Runs (names or folders), or files of translations. The others are compared with "
             "the first. A1,A2 B1,B2 or 'a-s*' 'b-s*' compares recipes: several runs of each; one alone gives its mean "
             "and spread. NAME=… names any of them.", default=False),
@@ -61,7 +61,8 @@ TABLE = {  # by the groups of the help
             "(config.json)."),
     ),
     "Input": (
-        Row("input_file", "--input -i FILE", "Translate a file: its lines, or the text of a document.", of="translate"),
+        Row("input_file", "--input -i FILE", "Translate the lines of a file, a document, or a folder of them.",
+            of="translate"),
         Row("input_file", "--input -i FILE", "Evaluate on your own sentences, with --reference.", of="evaluate"),
         Row("input_file", "--input -i FILE", "Your own sentences, with --reference. Files do not need it.",
             of="compare"),
@@ -111,7 +112,8 @@ TABLE = {  # by the groups of the help
         Row("device", "--device DEVICE", "auto, cpu, cuda or cuda:N; only cpu has been tested."),
     ),
     "Output": (
-        Row("output", "--output -o FILE", "Write to a file, which appears when it is whole.", of="translate"),
+        Row("output", "--output -o FILE", "Write to a file, which appears when it is whole, or to a folder.",
+            of="translate"),
         Row("output", "--output -o FILE", "Keep the translations, one per line.", of="evaluate"),
         Row("output", "--output -o FILE", "The .svg, .pdf or .png to write.  [default: inspect.png]", of="inspect"),
         Row("output", "--output -o FILE", "The .svg, .pdf or .png to write.", of="curves"),
@@ -180,11 +182,11 @@ TABLE = {  # by the groups of the help
     ),
 }  # fmt: skip
 COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
-    **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), completion.runs),
-    **dict.fromkeys(("base", "config"), completion.configs),
-    "overrides": completion.settings,
-    "search": completion.decoding_settings,
-    "split": completion.splits,
+    **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), spelling.runs),
+    **dict.fromkeys(("base", "config"), spelling.configs),
+    "overrides": spelling.settings,
+    "search": spelling.decoding_settings,
+    "split": spelling.splits,
 }
 
 
@@ -231,7 +233,8 @@ def _for_typer(row: Row, default: Any) -> Any:
 def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] | None = None) -> list[Path]:
     """Find the runs that an argument or --run names, by default the newest; torch is not imported for that.
 
-    Raises CheckpointError for one that does not exist, BadParameter for one that is named twice.
+    Raises CheckpointError for one that does not exist, BadParameter for one that is named twice, and for a pattern that
+    several match where one is wanted.
     """
     from transformer_cli.runs.run import find_run
 
@@ -240,6 +243,8 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
     given = argument or option
     names = [given] if isinstance(given, str) else given
     folders = [find_run(name) for each in names for name in matching(each)] if names else [find_run(None)]
+    if isinstance(given, str) and len(folders) > 1:
+        raise typer.BadParameter(f"{given} matches {', '.join(map(str, folders))}; name one run")
     for number, folder in enumerate(folders):
         if any(folder.samefile(other) for other in folders[:number]):
             raise typer.BadParameter(f"{folder} is named twice; name each run once")
@@ -255,8 +260,9 @@ def matching(name: str) -> list[str]:
 
     if not set("*?[") & set(name) or Path(name).exists():
         return [name]
-    known = known_runs(Path("runs"))
-    if found := fnmatch.filter(known, name) or sorted(glob.glob(name)):
+    known, there = known_runs(Path("runs")), sorted(glob.glob(name))
+    runs = [each for each in there if Path(each, "run.json").is_file()]  # and not the files beside them, such as latest
+    if found := fnmatch.filter(known, name) or runs or there:
         return found
     raise CheckpointError(f"{name}: no run has such a name; runs/ has {', '.join(known) or 'none'}")
 
@@ -296,26 +302,36 @@ def refuse_repeated(source: Path | None, references: Sequence[Path]) -> None:
         raise typer.BadParameter("--reference names what is named already (- is standard input); name each file once")
 
 
-def check_text(*paths: Path | None) -> None:
-    """Warn of files of lines that are not plain text. Raises DataError for one that cannot be read, or is no text."""
+def check_text(*paths: Path | None, refuses: bool = False) -> None:
+    """Warn of files of lines that are not plain text. Raises DataError for one that cannot be read, or is no text.
+
+    refuses: whether to raise it also for what surely is of another form, as its name or its beginning says.
+    """
     from transformer_cli.text.lines import unpacked
 
     for path in paths:
         if path is not None and path != STANDARD and not is_stream(path):
             with unpacked(path) as file:
-                warn_of_form(file.peek(1), path)
+                warn_of_form(file.peek(1), path, refuses=refuses)
 
 
-def warn_of_form(beginning: bytes, name: Path | str) -> None:
-    """Warn if text that begins so is not plain. name: what the warning calls it."""
-    from transformer_cli.text.forms import form_of
+def warn_of_form(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
+    """Warn if text that begins so is not plain. name: what the warning calls it. refuses: as `check_text` has it."""
+    from transformer_cli.documents.files import FORMATS, TEXT, other_form_of
+    from transformer_cli.text.forms import MAY_BE_PLAIN, form_of
 
-    if form := form_of(beginning):
-        from transformer_cli.documents.files import FORMATS
-
+    named = other_form_of(name) if refuses and isinstance(name, Path) else None
+    if form := named or form_of(beginning):
         known = next((each for each, one in FORMATS.items() if form in one.what), None)
+        seems = "" if named else ", as it seems"
+        if refuses and form not in MAY_BE_PLAIN:
+            others = (
+                f"its texts can be translated as {', '.join(each for each in FORMATS if each != TEXT)}; export them"
+            )
+            remedy = f"`--format {known}` translates it as what it is" if known else others
+            raise DataError(f"{name}: {form}{seems}; {remedy}, or `--format text` translates its lines, marks and all")
         remedy = f"; `tfm translate --format {known}` translates it as what it is" if known else ""
-        log.warning("%s: %s, as it seems; every line of it is read as a sentence%s", name, form, remedy)
+        log.warning("%s: %s%s; every line of it is read as a sentence%s", name, form, seems, remedy)
 
 
 def refuse_unwritable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
@@ -334,6 +350,15 @@ def refuse_unwritable(*paths: Path | None, read: Sequence[Path | None] = ()) -> 
             raise unwritable(path, "it is what is read")
         if not os.access(path.resolve().parent, os.W_OK):
             raise unwritable(path, f"{path.parent} is closed to you")
+
+
+def refuse_folder_below(path: Path, other: Path) -> None:
+    """Raises DataError for a folder that cannot be filled, or is in the other one, which is read."""
+    if path.exists() and not path.is_dir():
+        raise unwritable(path, "it is not a folder")
+    refuse_without_folder(path)
+    if path.resolve().is_relative_to(other.resolve()):
+        raise unwritable(path, "it is in the folder that is read")
 
 
 def refuse_without_folder(path: Path) -> None:

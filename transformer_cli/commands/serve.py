@@ -35,7 +35,8 @@ def serve(
     SIGHUP opens the runs anew, without losing a request.
     """
     _check(api_key, allow_host or (), cors_origin or ())
-    from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of
+    from transformer_cli.serve.gate import is_local_address
+    from transformer_cli.serve.server import Server, bind, log_that_never_waits, url_of
 
     with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.compute.threads import count_threads
@@ -67,7 +68,7 @@ def serve(
         )
         service = app.state.service
         reloading = threading.Thread(target=service.reload_when_asked, args=(asked, open_runs), daemon=True)
-        if api_key is None and not is_local(bound):
+        if api_key is None and not is_local_address(bound.getsockname()[0]):
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)

@@ -45,6 +45,11 @@ class Column:
         """The values as people read them."""
         return [self.unknown if value is None else self.written(value) for value in self.values]
 
+    @property
+    def side(self) -> Literal["l", "r"]:
+        """Where cells stand: words on the left, numbers, also such as 9/10 or 1e-3, on the right."""
+        return "l" if any(isinstance(value, str) and value[:1].isalpha() for value in self.values) else "r"
+
     def as_numbers(self) -> "list[tuple[str, Sequence[Any]]]":
         """Returns the column as programs read it: a pair becomes two columns, the second with a ± in its head."""
         if not any(isinstance(value, tuple) for value in self.values):
@@ -68,13 +73,14 @@ def write_table(columns: Sequence[Column], form: Form = "text", notes: str = "")
         return content.getvalue().removesuffix("\n")
     rows = [[on_one_line(column.head) for column in columns]]
     rows += [[*map(on_one_line, row)] for row in zip(*(column.cells for column in columns), strict=True)]
+    sides = ["l", *(column.side for column in columns[1:])]
     if form == "markdown":
         lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-        lines.insert(1, f"|---|{'--:|' * (len(columns) - 1)}")
+        lines.insert(1, f"|{'|'.join({'l': '---', 'r': '--:'}[side] for side in sides)}|")
         return "\n".join([*lines, "", *(f"{line}\n" for line in notes.split("\n") if line)]).rstrip("\n")
     if form == "latex":  # with the package booktabs
         head, *body = (f"{' & '.join(map(_in_latex, row))} \\\\" for row in rows)
-        frame = [f"\\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule", head, r"\midrule", *body]
+        frame = [f"\\begin{{tabular}}{{{''.join(sides)}}}", r"\toprule", head, r"\midrule", *body]
         said = [f"% {line}" for line in notes.split("\n") if line]
         return "\n".join([*frame, r"\bottomrule", r"\end{tabular}", *said])
     return "\n".join([table(rows), *([notes] if notes else [])])

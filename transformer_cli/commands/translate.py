@@ -1,13 +1,18 @@
 """`tfm translate`: sentences from arguments, a file, a pipe or a terminal → one line of output for each."""
 
+import bz2
 import gzip
 import io
 import json
 import logging
+import lzma
 import os
+import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -16,7 +21,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, write_bytes, written
+from transformer_cli.system.files import STANDARD, is_stream, new_file, write_bytes
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
@@ -29,6 +34,7 @@ CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines co
 BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
 NAMED = 10  # lines that were too long, or lack something, of which the numbers are said
 LOOKED_AT = 100  # lines of the first group, to see whether they have several sentences
+LOOKED_AT_BYTES = 1 << 13  # of a file, to see what it is
 SEVERAL = 0.2  # the share of them from which on that is said
 
 log = logging.getLogger(__name__)
@@ -61,7 +67,7 @@ def translate(
     A line is one sentence; with --split-sentences it may be a paragraph. Of documents, such as HTML, all that is not
     text stays as it is.
     """
-    from transformer_cli.documents.files import FORMATS, format_of, is_misnamed
+    from transformer_cli.documents.files import FORMATS, TEXT, format_of, is_misnamed
 
     of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {
@@ -75,12 +81,18 @@ def translate(
     for each in sentences or ():
         if (known := format_of(Path(each))) and os.path.isfile(each):
             raise typer.BadParameter(f"{each} is {FORMATS[known].what[0]}; `--input {each}` translates it")
-    form = text_format or (input_file and format_of(input_file)) or "text"
-    if form in FORMATS:
+    folder = input_file if input_file and os.path.isdir(input_file) else None
+    form = text_format or (input_file and format_of(input_file)) or TEXT
+    if folder or form != TEXT:
+        what = "a folder is translated as documents" if folder else f"--format {form} translates one document"
         if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
-            why = "" if text_format else ", as the name of the file says,"
-            what = f"--format {form}{why} translates one document, so {given[0]} cannot be used with it"
-            raise typer.BadParameter(what)
+            why = "" if text_format or folder else ", as the name of the file says"
+            raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
+    if folder and text_format:
+        raise typer.BadParameter(f"{what}, each as its name says; leave out --format")
+    if folder and output in (None, STANDARD):
+        raise typer.BadParameter("a folder is translated into another one; name it with --output")
+    if not folder and form != TEXT:
         if not input_file and sys.stdin.isatty():
             raise typer.BadParameter(f"--format {form} needs --input FILE, or a pipe")
         input_file = input_file or STANDARD
@@ -88,12 +100,15 @@ def translate(
             raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
     if line_buffered and output and output != STANDARD and not is_stream(output):
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
-    if output and is_misnamed(output, form if form in FORMATS else None):
-        what, suffix = (FORMATS[form].what[0], FORMATS[form].suffixes[0]) if form in FORMATS else ("text", ".txt")
-        raise typer.BadParameter(f"--output {output}: {what} is written, whatever its name; name it {suffix}")
-    options.refuse_unwritable(output, read=[input_file, glossary])
-    if form == "text":
-        options.check_text(input_file)
+    if folder and output:
+        options.refuse_folder_below(output, folder)
+    else:
+        options.refuse_unwritable(output, read=[input_file, glossary])
+        if output and is_misnamed(output, form, as_any=text_format == TEXT or as_json):
+            what, suffix = FORMATS[form].what[0], FORMATS[form].suffixes[0]
+            raise typer.BadParameter(f"--output {output}: {what} is written, whatever its name; name it {suffix}")
+        if form == TEXT:
+            options.check_text(input_file, refuses=text_format is None)
     converses = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
@@ -127,11 +142,13 @@ def translate(
 
     if converses:
         _converse(translator, render)
-    elif form in FORMATS and input_file:
+    elif folder and output:
+        _translate_folder(translator, folder, output)
+    elif form != TEXT and input_file:
         _translate_file(translator, input_file, form, output)
     else:
         _say_if_misread(sentences or (), translator.run.config.data.source)
-        name, lines, n_lines = _named_lines(sentences, input_file)
+        name, lines, n_lines = _named_lines(sentences, input_file, refuses=text_format is None)
         chunk = 1 if line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
         with _opened(output) as out:
             _translate(translator, lines, render, out, name=name, n_lines=n_lines, chunk=chunk, warns=is_open)
@@ -280,8 +297,10 @@ def _say_if_misread(sentences: Sequence[str], language: str) -> None:
             log.warning("%s is read as a sentence; `--input %s` translates the file of that name", sentence, sentence)
 
 
-def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[str, Iterable[str], int | None]:
-    """The name of what is read, its lines, and how many there are, if that can be known.
+def _named_lines(
+    sentences: Sequence[str] | None, path: Path | None, *, refuses: bool
+) -> tuple[str, Iterable[str], int | None]:
+    """The name of what is read, its lines, and how many there are, if that can be known. refuses: as `check_text` does.
 
     They are the sentences given as arguments, else the lines of the file, else those of standard input.
     """
@@ -300,7 +319,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
             stream = sys.stdin.buffer
             if isinstance(stream, io.BufferedReader):
                 refuse_no_text(stream.peek(1), "standard input")
-                options.warn_of_form(stream.peek(1), "standard input")
+                options.warn_of_form(stream.peek(1), "standard input", refuses=refuses)
             yield from lines_of(stream, "standard input")
         except OSError as error:  # closed by `<&-`, or a folder
             raise DataError(
@@ -312,19 +331,83 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 
 def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:
     """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
-    from transformer_cli.documents.files import FORMATS, content_of, said
+    from transformer_cli.documents.files import said
 
-    content, name = content_of(path, FORMATS[form]), "standard input" if path == STANDARD else path
-    try:
-        content, counts = translator.translate_file(content, form)
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
+    content, counts = _translated(translator, path, form)
     if output is None or output == STANDARD:
         sys.stdout.write(content.decode(errors="surrogateescape"))
     else:
-        with options.writing(output):
-            write_bytes(output, gzip.compress(content, mtime=0) if output.suffix == ".gz" else content)
-    log.info("%s: %s", name, said(counts))
+        _write(output, content)
+    log.info("%s: %s", "standard input" if path == STANDARD else path, said(counts))
+
+
+def _translate_folder(translator: "Translator", folder: Path, output: Path) -> None:
+    """Translate the documents of a folder into another one, and copy all other files; say at the end what was done.
+
+    What is there already stays. Raises DataError at the end if a file could not be translated, which is a line before.
+    """
+    from transformer_cli.documents.files import files_below, format_of, said
+
+    paths, others, n_done, n_there, n_failed = files_below(folder), list[str](), 0, 0, 0
+    counts = Counter[str]()
+    with progress.bar("translate", len(paths), " files") as bar:
+        for path in paths:
+            name, form = path.relative_to(folder), format_of(path)
+            try:
+                if (output / name).exists():
+                    n_there += 1
+                elif form:
+                    content, of_file = _translated(translator, path, form)
+                    _write(output / name, content)
+                    counts += of_file
+                    n_done += 1
+                else:
+                    _copy(path, output / name)
+                    others.append(str(name))
+            except (DataError, MemoryShortage) as error:
+                n_failed += 1
+                log.error("%s", error)
+            bar.update()
+    named = ", ".join(others[:NAMED]) + ", …" * (len(others) > NAMED)
+    copied = f", {len(others):,} copied as they are ({named})" if others else ""
+    there = f", {n_there:,} there already" if n_there else ""
+    log.info("%s: %s translated%s%s; %s", output, counted(n_done, "file"), copied, there, said(counts))
+    if n_failed:
+        raise DataError(f"{folder}: {counted(n_failed, 'file')} of {len(paths):,} not translated, as said above")
+
+
+def _translated(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:
+    """Returns a document with its text translated, and what was translated of it. Raises TfmError, which names it."""
+    from transformer_cli.documents.files import FORMATS, TEXT, content_of
+
+    content, name = content_of(path, FORMATS[form]), "standard input" if path == STANDARD else path
+    if form == TEXT:
+        options.warn_of_form(content[:LOOKED_AT_BYTES], name, refuses=True)
+    try:
+        return translator.translate_file(content, form)
+    except (DataError, MemoryShortage) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _copy(path: Path, to: Path) -> None:
+    """Copy a file. Raises DataError."""
+    if not path.is_file():
+        raise DataError(f"{path}: no file that can be read, and no folder of its own; leave it out")
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
+    with file, options.writing(to), new_file(to) as copy:
+        shutil.copyfileobj(file, copy)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file, packed as its name says. Raises DataError."""
+    packers: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": partial(gzip.compress, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress
+    }  # fmt: skip
+    with options.writing(path):
+        write_bytes(path, packers.get(path.suffix, bytes)(content))
 
 
 @contextmanager
@@ -336,7 +419,7 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
     if output is None or output == STANDARD:
         yield sys.stdout
         return
-    with options.writing(output), written(output) as file:
+    with options.writing(output), new_file(output) as file:
         if output.suffix == ".gz":
             packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
             out: TextIO = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")

@@ -1,15 +1,15 @@
-"""Which device computes, and with which precision. Knows what this machine has; nothing of models or runs."""
+"""Which device computes, with which precision, and how much memory is free. Knows nothing of models or runs."""
 
-import contextlib
 import platform
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from transformer_cli.compute.threads import available_cores
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.errors import DeviceError
+from transformer_cli.errors import DeviceError, MemoryShortage
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ Precision = Literal["float32", "bfloat16"]
 
 CPU_INFO = Path("/proc/cpuinfo")
 MOST_LANES = 8  # chosen by themselves; each one more costs an addition of all gradients
+SHORTAGES = re.compile(r"can't allocate memory|not enough memory|out of memory|ALLOC_FAILED")  # in errors of torch
 
 
 def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
@@ -79,7 +80,7 @@ def choose_lanes(setting: int | None, world: World) -> int:
 def autocast(device: "torch.device", precision: Precision) -> AbstractContextManager[object]:
     """Compute matrix products in the given precision. All weights, and operations that need more, stay in float32."""
     if precision == "float32":
-        return contextlib.nullcontext()
+        return nullcontext()
     import torch
 
     is_cached = device.type != "cpu"  # all threads share the cache of weights that were cast, and lanes end at any time
@@ -118,6 +119,60 @@ def saturates_int8() -> bool:
     """Whether sums of int8 products may overflow 16 bits: on x86 without VNNI instructions they are cut off there."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         return " avx512_vnni" not in CPU_INFO.read_text(errors="replace")
     return True
+
+
+def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/")) -> int | None:
+    """Returns how many bytes are free on a CUDA device, or for this process in the machine's memory (None: unknown).
+
+    The machine's memory includes free swap. The limits of a container and of the groups above it count (cgroup version
+    2). root: where /proc and /sys are.
+    """
+    if device is not None and device.type == "cuda":
+        import torch
+
+        return torch.cuda.mem_get_info(device)[0]
+    found = []
+    machine = dict(re.findall(r"(\w+):\s+(\d+) kB", _text(root / "proc/meminfo")))
+    if "MemAvailable" in machine:
+        found.append((int(machine["MemAvailable"]) + int(machine.get("SwapFree", 0))) * 1024)
+    if group := re.search(r"^0::/(.*)", _text(root / "proc/self/cgroup"), re.MULTILINE):  # 0::/user.slice/job
+        inside = Path(group[1])
+        for each in (inside, *inside.parents):
+            folder = root / "sys/fs/cgroup" / each
+            limit, use = _text(folder / "memory.max").strip(), _text(folder / "memory.current").strip()
+            if limit.isdigit() and use.isdigit():  # a group without a limit says "max"
+                cached = re.search(r"^inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+                found.append(max(0, int(limit) - int(use) + (int(cached[1]) if cached else 0)))  # files can be dropped
+    return min(found, default=None)
+
+
+@contextmanager
+def room_for(what: Callable[[], str]) -> Iterator[None]:
+    """A block that may ask for more memory than there is. Raises MemoryShortage if so, with the words of `what`.
+
+    what: returns what did not fit, and what to do: "a batch of … does not fit in memory; lower …".
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or SHORTAGES.search(str(error)):
+            raise MemoryShortage(what()) from None
+        raise
+
+
+def in_words(n_bytes: int) -> str:
+    """Returns a number of bytes as 34 kB, 512 MB or 1.5 GB."""
+    if n_bytes < 1e6:
+        return f"{n_bytes / 1e3:,.0f} kB"
+    return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
+
+
+def _text(path: Path) -> str:
+    """Returns what the system says in a file; nothing where it does not."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -24,10 +24,10 @@ from transformer_cli.config.schema import NAME, Config, DecodingConfig, Section,
 from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, parse
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list, checked
-from transformer_cli.system.checked import decoded
-from transformer_cli.system.files import is_stream, open_to_read
+from transformer_cli.system.files import decoded, is_stream, open_to_read
 
 OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
+OF_THE_RUN = ("codec", "initialize_from")  # inherited in any case: a null does not deny the run that is named
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
 PATTERN = "multi30k.yaml"  # whose comments are those of the schema
@@ -48,7 +48,7 @@ def load_config(
 
     overrides: one or several such texts, or a mapping: {"training.epochs": 3}, or {"training": {"epochs": 3}}. options:
     dotted key → its value and the option that gives it, as errors name it; overrides go before these.
-    inherited: a tree of settings for what neither the file nor an option says.
+    inherited: a tree of settings for what neither the file nor an option says; a null says that there is none.
 
     path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it. "-" is
     standard input.
@@ -327,6 +327,10 @@ def _merged(below: Mapping[str, Any], tree: Any) -> Any:
     """Returns a tree with what another one has and it has not."""
     if not isinstance(tree, dict):
         return tree
-    missing = {key: value for key, value in below.items() if tree.get(key) is None}
+    missing = {
+        key: value
+        for key, value in below.items()
+        if tree.get(key) is None and (key not in tree or key in OF_THE_RUN or isinstance(value, Mapping))
+    }
     sections = {key: value for key, value in below.items() if isinstance(value, Mapping) and key not in missing}
     return {**tree, **missing, **{key: _merged(value, tree[key]) for key, value in sections.items()}}

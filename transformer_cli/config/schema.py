@@ -183,8 +183,8 @@ class DataConfig(Section, decides=Decides.DATASET):
     """leave out pairs with an empty side, and count them, instead of stopping at the first"""
     files: Annotated[dict[SplitName, Texts] | None, Decides.PLACE] = None
     """with corpus: files, the text for train, for valid and for each test set, under its name: the two files of its
-    sides, a TMX, TSV, CSV or JSON lines file, or a list of these: {train: [{source: a.en, target: a.fr}, b.tmx, c.tsv],
-    valid: {…}, any_test_name: {…}}"""
+    sides, a TMX, XLIFF, .po, TSV, CSV or JSON lines file, or a list of these: {train: [{source: a.en, target: a.fr},
+    b.tmx, c.tsv], valid: {…}, any_test_name: {…}}"""
     columns: Annotated[tuple[Column, Column], Field(strict=False)] | None = None
     """of tables and JSON lines, the columns of source and target, by their names or numbers, as [2, 3] (null: those
     that a heading names, or the first two)"""

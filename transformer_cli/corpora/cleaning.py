@@ -9,6 +9,7 @@ import html
 import importlib.util
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from importlib.metadata import version
@@ -56,16 +57,16 @@ def cleaned(
     data: DataConfig,
     leave_out: LeaveOut,
     held_out: Collection[int],
-    mended: Callable[[], object],
+    counts: Counter[str],
 ) -> Iterator[Placed]:
     """Yield the pairs that no rule of `data.clean` leaves out, and that are not too long.
 
-    mended: is called for each pair with entities, such as &apos;, which the rule `markup` reads as their characters.
+    counts: "mended" is how many pairs had entities, such as &apos;, which the rule `markup` reads as their characters.
     held_out: `fingerprint` of each source sentence in the splits that have files of their own.
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
     if "markup" in wanted:
-        pairs = _without_entities(pairs, mended)
+        pairs = _without_entities(pairs, counts)
     rules = {**RULES, TOO_LONG: lambda source, target: max(len(source), len(target)) > data.longest}
     for rule in dict.fromkeys(("empty", TOO_LONG, *RULES)):
         if rule in wanted:
@@ -94,11 +95,11 @@ def without(
             yield source, target, place
 
 
-def _without_entities(pairs: Iterator[Placed], mended: Callable[[], object]) -> Iterator[Placed]:
+def _without_entities(pairs: Iterator[Placed], counts: Counter[str]) -> Iterator[Placed]:
     for source, target, place in pairs:
         if _ENTITY.search(source) or _ENTITY.search(target):
             source, target = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
-            mended()
+            counts["mended"] += 1
         yield source, target, place
 
 

@@ -11,11 +11,11 @@ import hashlib
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -161,10 +161,10 @@ def gather(
                 add(split, source, target, place)
                 if "held_out" in data.clean:
                     held_out.add(fingerprint(source, data.source))
-        mended = count(1)
+        mended = Counter[str]()
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
-            for pair in cleaned(corpus["train"](leave_out), data, leave_out, held_out, partial(next, mended)):
+            for pair in cleaned(corpus["train"](leave_out), data, leave_out, held_out, mended):
                 add(split_of(pair[0], data), *pair)
                 bar.update(1)
                 if (
@@ -188,7 +188,7 @@ def gather(
             remedy = "see that neither the sides nor the columns (data.columns) are mistaken, or name fewer rules"
         raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")
     facts = {"read": n_pairs() - before, "left_out": counts, "splits": splits}
-    return {**facts, **({"mended": n_mended} if (n_mended := next(mended) - 1) else {})}
+    return {**facts, **mended}
 
 
 def shortened(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Parallel text as people have it → pairs: aligned files, TSV, CSV, JSON lines, TMX 1.4. Knows no rules and no splits.
+"""Parallel text as people have it → pairs: aligned files, tables, JSON lines, TMX 1.4, XLIFF 1.2, catalogues (.po).
+
+Knows no rules and no splits.
 
 What stands in a file says its format, plain or packed; the name decides only between CSV and plain text. A format is a
 function from a file to an iterator of (source, target, place), and holds no more than a few lines or a unit of it.
@@ -20,7 +22,8 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted, first_few
-from transformer_cli.text.forms import JSON, TMX, XML, form_of
+from transformer_cli.text.catalogues import encoding_of, meant, messages
+from transformer_cli.text.forms import JSON, PO, TMX, XLIFF, XML, form_of
 from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import (
     LONGEST_LINE,
@@ -40,8 +43,9 @@ LeaveOut = Callable[[str, str, str, Place], None]
 """Notes a pair that is left out: why, its sides, and where it stands"""
 
 LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
-READ = 1 << 14  # bytes of TMX at a time, whose elements are in memory
-LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of TMX, and elements inside each other
+READ = 1 << 14  # bytes of XML at a time, whose elements are in memory
+LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of XML, and elements inside each other
+LARGEST_FILE = 1 << 26  # bytes of the file that an XLIFF is made of, which may be in it
 TABLE, ONE_SIDE = "table", "one side"  # formats beside TMX and JSON lines
 ROLES = (  # what a side is called where its language is not
     ("source", "src", "original", "quelle", "ausgangstext", "fuente", "origen"),
@@ -51,6 +55,18 @@ SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "s
 N_ROWS = 100  # of a table without a heading, by which it is known whether its columns hold text
 CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
 WITHOUT = "a unit without one of the languages"
+UNTRANSLATED, UNCONFIRMED, PLURAL = "not translated", "not confirmed", "forms of the plural"
+CONFIRMED = {  # what Trados, memoQ and Phrase call a translation that a person has confirmed; then, what XLIFF does
+    "conf": ("Translated", "ApprovedTranslation", "ApprovedSignOff"),
+    "status": ("ManuallyConfirmed", "Reviewer1Confirmed", "Reviewer2Confirmed", "Proofread"),
+    "confirmed": ("1",),
+    "approved": ("yes",),
+    "state": ("final", "signed-off"),
+}
+UNFINISHED = {  # how XLIFF calls other ones (1.2, 2.3), or how it begins
+    "state": ("new", "needs-translation", "needs-review-translation"),
+    "state-qualifier": ("mt-suggestion", "leveraged-mt", "tm-suggestion", "fuzzy-match", "rejected"),
+}
 
 _ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
 _DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
@@ -63,7 +79,9 @@ _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # begins at the first of
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+def read_texts(
+    texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut = lambda *_: None
+) -> Iterator[Placed]:
     """Yield the pairs of texts, one after another: of two aligned files, or of one file that holds both sides.
 
     leave_out: is told of what is no pair and no mistake either, such as units of other languages. Raises DataError,
@@ -72,9 +90,9 @@ def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: Le
     for text in texts:
         if isinstance(text, FilePair):
             for path in (text.source, text.target):
-                if form_of(beginning_of(path)) == TMX:
+                if (form := form_of(beginning_of(path))) in (TMX, XLIFF, PO):
                     alone = f"name it alone, as in data.files.train: [{path.name}]"
-                    raise DataError(f"{path}: a TMX file has both sides; {alone}")
+                    raise DataError(f"{path}: {form}, which has both sides; {alone}")
             pairs = aligned(text.source, text.target)
         else:
             pairs = FORMATS[format_of(text, data)](text, data, leave_out)
@@ -87,11 +105,6 @@ def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: Le
             raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
 
 
-def count_pairs(texts: Iterable[FilePair | Path], data: DataConfig) -> int:
-    """Returns how many pairs there are in texts. Raises DataError as `read_texts` does."""
-    return sum(1 for _ in read_texts(texts, data, lambda *_: None))
-
-
 def format_of(path: Path, data: DataConfig) -> str:
     """Returns which of FORMATS a file with both sides is in. Raises DataError, which says what it is otherwise."""
     beginning = beginning_of(path)
@@ -99,8 +112,8 @@ def format_of(path: Path, data: DataConfig) -> str:
         raise DataError(f"{path}: an empty file; name one with text")
     form = form_of(beginning)
     if form in XML:
-        raise DataError(f"{path}: {form}, but not TMX; export its text as TMX, TSV or CSV")
-    if form in (TMX, JSON):
+        raise DataError(f"{path}: {form}, but neither TMX nor XLIFF; export its text as TMX, TSV or CSV")
+    if form in (TMX, XLIFF, PO, JSON):
         return form
     return TABLE if _delimiter(beginning, path, data) else ONE_SIDE
 
@@ -333,7 +346,7 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
 
 
 def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    for number, unit in enumerate(units_of(path, "tu"), start=1):
+    for number, (unit, _) in enumerate(units_of(path, "tu"), start=1):
         place = Place(path, path, number, "unit")
         variants = [
             (language_of(each), seg) for each in unit if tag_of(each) == "tuv" for seg in each if tag_of(seg) == "seg"
@@ -346,8 +359,97 @@ def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
             leave_out(WITHOUT, " ".join(codes[:8]), "", place)
 
 
-def units_of(path: Path, *tags: str) -> Iterator[Element]:
+_Translated = tuple[str, str, tuple[str, str], str, Place]
+"""A text and its translation, their languages as far as the file names them, why they are no pair, if it says so, and
+where they stand"""
+
+
+def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield what has been translated, from whichever of the languages. One that is not named may be any.
+
+    If none is named, the text is taken for English, as messages are as a rule, where that is one of the two.
+    """
+    wanted = (data.source, data.into)
+    for one, other, languages, why, place in found:
+        sides = (_on_one_line(one).strip(), _on_one_line(other).strip())
+        ways = [
+            way
+            for way in ((0, 1), (1, 0))
+            if all(_rank(languages[side] or own, own) for side, own in zip(way, wanted, strict=True))
+        ]
+        way = min(ways, key=lambda way: not _rank("en", wanted[way[0]]), default=(0, 1))
+        source, target = sides[way[0]], sides[way[1]]
+        if why := UNTRANSLATED if "" in sides else why or WITHOUT * (not ways):
+            leave_out(why, source, target, place)
+        else:
+            yield source, target, place
+
+
+def _xliff(path: Path) -> Iterator[_Translated]:
+    for number, (unit, around) in enumerate(units_of(path, "trans-unit", "unit"), start=1):
+        place = Place(path, path, number, "unit")
+        if tag_of(unit) == "unit":
+            raise DataError(f"{place}: XLIFF 2.0; export it as XLIFF 1.2, or as TMX")
+        file = next((each for each in around if tag_of(each) == "file"), unit)
+        languages = file.get("source-language", ""), file.get("target-language", "")
+        wishes = [wish for each in (*around, unit) if (wish := each.get("translate"))]
+        if wishes[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
+            for source, target, state in _segments(unit):
+                why = "" if _is_confirmed(unit, state) else UNCONFIRMED
+                yield _text(source), _text(target), languages, why, place
+
+
+def _segments(unit: Element) -> Iterator[tuple[Element, Element, Element | None]]:
+    """Yield the source and the target of each segment of a unit, and what Trados says of it."""
+    children = {tag_of(each): each for each in unit}
+    source, target = (children.get(name, Element(name)) for name in ("source", "target"))
+    cut, found = (
+        {each.get("mid", ""): each for each in side.iter() if tag_of(each) == "mrk" and each.get("mtype") == "seg"}
+        for side in (children.get("seg-source", source), target)
+    )
+    states = {each.get("id", ""): each for each in unit.iter() if tag_of(each) == "seg"}
+    if not found:
+        yield source, target, next(iter(states.values()), None)
+        return
+    for name, segment in cut.items():
+        yield segment, found.get(name, Element("mrk")), states.get(name)
+
+
+def _is_confirmed(unit: Element, state: Element | None) -> bool:
+    """Whether a target is what a person has translated, as far as its file says it."""
+    target = next((each for each in unit if tag_of(each) == "target"), unit)
+    about = {key.rpartition("}")[2]: value for each in (unit, target) for key, value in each.items()}
+    if state is not None:
+        about["conf"] = state.get("conf", "")
+    found = {name: about[name] in values for name, values in CONFIRMED.items() if name in about}
+    if said := [found[name] for name in ("conf", "status", "confirmed") if name in found]:
+        return all(said)
+    return any(found.values()) or not any(about.get(name, "").startswith(how) for name, how in UNFINISHED.items())
+
+
+def _catalogue(path: Path) -> Iterator[_Translated]:
+    """Yield the messages of a catalogue; of a plural with two forms, both, and of others only the first one."""
+    with unpacked(path) as file:
+        is_utf_8 = isinstance(file.raw, Recoded) or file.peek(READ).startswith(BOM_UTF8)
+    encoding = "utf-8" if is_utf_8 else encoding_of(beginning_of(path))
+    languages = "", ""
+    for each in messages((line for _, line in wide_lines(path, encoding)), f"{path}: "):
+        strings = {key: meant(text, encoding) for key, text in each.strings.items()}
+        sources = [strings[key] for key in ("msgid", "msgid_plural") if key in strings]
+        targets = [text for key, text in strings.items() if key.startswith("msgstr")]
+        if sources == [""]:
+            header = dict(line.partition(":")[::2] for line in targets[0].split("\n"))
+            languages = header.get("X-Source-Language", "").strip(), header.get("Language", "").strip()
+            continue
+        why = "fuzzy" if each.is_fuzzy else PLURAL if len(sources) != len(targets) else ""
+        for source, target in list(zip(sources, targets, strict=False))[: 1 if why else 2]:
+            yield source, target, languages, why, Place(path, path, each.number)
+
+
+def units_of(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
     """Yield the elements of an XML document that have one of these tags, such as the units of a TMX; holds one of them.
+
+    With each come those around it, from the outermost, of which only the attributes are known.
 
     No entities may be declared but of short texts. Raises DataError.
     """
@@ -377,7 +479,7 @@ def units_of(path: Path, *tags: str) -> Iterator[Element]:
                         continue
                     around.pop()
                     if unit is not None and element is unit:
-                        yield unit
+                        yield unit, around
                         unit = None
                     if unit is None and around:
                         around[-1].remove(element)
@@ -386,8 +488,9 @@ def units_of(path: Path, *tags: str) -> Iterator[Element]:
                 what = "not XML" if content else "ends in its middle"
                 remedy = "mend it, or convert it to UTF-8" if content else "copy it again"
                 raise DataError(f"{path}: {what}: {error}; {remedy}") from None
-            if size > LARGEST_UNIT or len(around) > DEEPEST:
-                what = f"more than {LARGEST_UNIT:,} bytes in a unit, or {DEEPEST} elements inside each other"
+            largest = LARGEST_FILE if around and tag_of(around[-1]) == "internal-file" else LARGEST_UNIT
+            if size > largest or len(around) > DEEPEST:
+                what = f"more than {largest:,} bytes in a unit, or {DEEPEST} elements inside each other"
                 raise DataError(f"{path}: {what}; mend it")
 
 
@@ -408,17 +511,20 @@ def language_of(variant: Element) -> str:
 
 
 def _text(element: Element) -> str:
-    """Returns what stands in a <seg>, and in the elements below it, such as <hi>, that do not hold codes."""
+    """Returns what stands in a <seg> or a <source>, and in elements in it, such as <hi>, that do not hold codes."""
     text = element.text or ""
     for each in element:
-        text += "" if tag_of(each) in CODES else _text(each)
-        is_glued = tag_of(each) == "ph" and is_word(text[-1:]) and is_word((each.tail or "")[:1])
+        is_text = tag_of(each) not in CODES and each.get("mtype") != "x-sdl-deleted"
+        text += _text(each) if is_text else ""
+        is_glued = tag_of(each) in ("ph", "x") and is_word(text[-1:]) and is_word((each.tail or "")[:1])
         text += (" " if is_glued else "") + (each.tail or "")  # a break of the line, for example
     return text
 
 
 FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
     TMX: _tmx,
+    XLIFF: lambda path, data, leave_out: _pairs_of(_xliff(path), data, leave_out),
+    PO: lambda path, data, leave_out: _pairs_of(_catalogue(path), data, leave_out),
     JSON: _json_lines,
     TABLE: _table,
     ONE_SIDE: _one_side,

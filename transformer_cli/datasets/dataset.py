@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import DataConfig, Decides, fields_that_decide
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
-from transformer_cli.system.checked import check_file, read_checked_json
-from transformer_cli.system.files import sha256
+from transformer_cli.system.files import check_file, read_checked_json, sha256
 from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.text.vocabulary import MARKERS, UNK
 

@@ -8,7 +8,7 @@ twice. Memory holds the sample from which the pieces are learned, whose size is 
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -41,7 +41,7 @@ JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; 
 MOST_PAIRS = 500_000  # that pieces are learned from
 MOST_CHARACTERS = 50_000_000  # the same, both sides together
 
-Texts = tuple[tuple[str, ...], ...]
+ChunkTexts = tuple[tuple[str, ...], ...]
 """(source texts, target texts) of a chunk"""
 
 
@@ -75,7 +75,7 @@ class CutSide:
             start += length
 
 
-Chunk = tuple[Texts, list[CutSide]]
+Chunk = tuple[ChunkTexts, list[CutSide]]
 """The texts of some sentence pairs, and their words: [source, target]"""
 
 
@@ -88,7 +88,7 @@ def encode_by_words(
     manifest keeps of the tokenising.
     """
     processes = min(available_cores(), MOST_WORKERS) if splits["train"] > FEW else 1
-    n_sentences = n_restored = 0
+    n_restored = 0
     with cutting((data.source, data.target, data.lowercased), processes) as cut:
         left = dict(splits)
         if given is None:
@@ -109,14 +109,12 @@ def encode_by_words(
                     ]
                     add(ids, [side.lengths for side in sides])
                     if name == "valid":
-                        n_sentences += len(texts[1])
-                        n_restored += sum(
-                            target.joins.restores(lower(text, target.language) if target.lowercase else text, tokens)
-                            for text, tokens in zip(texts[1], sides[1].sentences(), strict=True)
-                        )
+                        for text, words in zip(texts[1], sides[1].sentences(), strict=True):
+                            text = lower(text, target.language) if target.lowercase else text
+                            n_restored += target.joins.join(words) == " ".join(text.split())
     return Codecs(source, target), {
         "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
-        "joins": {"valid_restored": n_restored / n_sentences},
+        "joins": {"valid_restored": n_restored / splits["valid"]},
     }
 
 
@@ -190,17 +188,14 @@ def cutting(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterabl
 
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
-    with ExitStack() as opened:
-        cut = (
-            open_cutter(settings)
-            if processes == 1
-            else opened.enter_context(workers_of(open_cutter, settings, processes))
-        )
-        threads = opened.enter_context(SideBySide(processes))
+    cutter: AbstractContextManager[Callable[[Any], Any]] = (
+        nullcontext(open_cutter(settings)) if processes == 1 else workers_of(open_cutter, settings, processes)
+    )
+    with cutter as cut, SideBySide(processes) as threads:
         yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), _chunks(pairs))
 
 
-def _sides(cut: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
+def _sides(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list[CutSide]:
     """Returns the words of a chunk. Raises DataError if the worker that cuts them is dead or dies."""
     try:
         found = cut(texts)
@@ -215,7 +210,7 @@ def _sides(cut: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
     ]
 
 
-def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
+def _chunks(pairs: Iterable[Pair]) -> Iterator[ChunkTexts]:
     """Yield the source texts and the target texts of CHUNK pairs at a time."""
     pairs = iter(pairs)
     while chunk := list(islice(pairs, CHUNK)):

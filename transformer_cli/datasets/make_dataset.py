@@ -31,8 +31,7 @@ from transformer_cli.datasets.dataset import (
 )
 from transformer_cli.datasets.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
-from transformer_cli.system.checked import write_sums
-from transformer_cli.system.files import new_folder, sweep, write_json
+from transformer_cli.system.files import new_folder, sweep, write_json, write_sums
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES, Codecs, codec_sums
 from transformer_cli.text.forms import CUT, form_of

@@ -20,8 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from transformer_cli.compute.devices import parse_device, saturates_int8
-from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.devices import parse_device, room_for, saturates_int8
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.decoding.interface import (
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
 FULL_BEAM = 4  # hypotheses of a sentence, beyond which a batch has fewer sentences, so that it takes no longer
 
-Ids = Sequence[int]
 Begun = list[list[Any]]  # lists of results that are being computed
 
 
@@ -171,7 +169,7 @@ class CTranslate2Engine:
                         best.update((unknown[place], each) for place, each in zip(places, those, strict=True))
             yield rows, list(best.values())
 
-    def log_probs(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+    def log_probs(self, sentences: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
 
         sentences, targets: ids without <sos> and <eos>, perhaps none, and no more than there are positions for. Raises
@@ -282,7 +280,7 @@ def _most_attended(weights: Sequence[float]) -> int:
     return 1 + weights.index(max(weights))
 
 
-def _names(tokens: Sequence[str], ids: Ids) -> list[str]:
+def _names(tokens: Sequence[str], ids: Sequence[int]) -> list[str]:
     return [tokens[index] for index in ids]
 
 

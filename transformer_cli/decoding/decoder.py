@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.compute import devices
-from transformer_cli.compute.devices import Precision, autocast, choose_precision, device_name
-from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.devices import Precision, autocast, choose_precision, device_name, room_for
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.datasets.batching import pad_ids

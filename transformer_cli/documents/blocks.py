@@ -60,6 +60,8 @@ class Block:
     write: "Write"
     translation: str = ""
     """as it is written in the file: what `Document.render` has found"""
+    keeps_words: bool = False
+    """whether an element has kept words of the source, since no word of the translation is left for it"""
 
 
 class Words(str):
@@ -162,6 +164,16 @@ class Builder:
         self._add([markup], is_point=True, is_seam=True)
         self.text(markup, space)
         self._elements[-1].end = self._length
+
+    def line_end(self, markup: str, before: str, after: str) -> None:
+        """Add the end of a line that is kept: a seam of a sentence that goes on in a small letter, else a boundary.
+
+        before, after: the text beside it.
+        """
+        if after[:1].islower() and before[-1:] not in (*".!?:", ""):
+            self.seam(markup, " " * (before[-1] != " "))
+        else:
+            self.boundary(markup)
 
     def boundary(self, *markup: str | Block) -> None:
         """End the block. markup: what stands behind it."""
@@ -327,6 +339,7 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
     for index, each in enumerate(block.elements[1:], start=1):
         children[each.parent].append(index)
     is_own, places = _without_words(block, places), [*places]  # whether the text in it stays as it was
+    block.keeps_words = any(is_own)
     for index, each in enumerate(block.elements):
         if each.parent >= 0 and is_own[each.parent]:
             places[index] = (each.start, each.end)

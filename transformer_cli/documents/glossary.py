@@ -186,7 +186,7 @@ def _rows(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Place]]:
 
 def _of_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[Placed]:
     """Yield the entries of a TBX: each term of the source with each one of the target, but for deprecated ones."""
-    for number, concept in enumerate(units_of(path, "termEntry", "conceptEntry"), start=1):
+    for number, (concept, _) in enumerate(units_of(path, "termEntry", "conceptEntry"), start=1):
         texts: dict[str, list[str]] = {}
         for group in concept:
             for each in group.iter():

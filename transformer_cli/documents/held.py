@@ -27,12 +27,12 @@ CLOSING = ".,;:!?…%)]}»”’。、，；：！？）」』】》〉"  # no s
 PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
 
 # No two neighbouring parts match the same character without a bound: the digits after flags do not begin with 0.
-_NUMBERS = r"[-+0#,(]*(?:(?!0)\d+)?(?:\.\d+)?(?:hh?|ll?|z)?"
+_NUMBERS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
 PLACEHOLDERS = re.compile(
     r"\{\{\{[^{}]{0,100}\}\}\}|\{\{[^{}]{0,100}\}\}|\{%[^{}]{0,100}%\}|<%[^<>]{0,100}%>"  # {{ x }}, {% x %}, <%= x %>
     r"|[$%#]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # ${x}, %{x}, {name}, { $n }, {0:.2f}, $t(key)
     rf"|%\(\w+\){_NUMBERS}[a-zA-Z]|%\d+\${_NUMBERS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
-    rf"|(?<![\w%])%{_NUMBERS}[sdiufFgGxXeEcrp@](?!\w)"  # %s, %5.2f, but not 5%
+    rf"|(?<![\w%])(?:%{_NUMBERS}[sdiufFgGxXeEcrp@])+[A-Z]{{0,2}}(?!\w)"  # %s, %5.2f, %c%c, %sB, but not 5%
     r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
     r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"

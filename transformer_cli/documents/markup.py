@@ -23,49 +23,33 @@ def _names(of_elements: str) -> frozenset[str]:
     return frozenset(of_elements.split())
 
 
-@dataclass(frozen=True)
-class Format:
-    """What the elements of a format of markup mean. HTML is the first one."""
-
-    blocks: frozenset[str]
-    """they begin and end blocks; so do those of unknown names that hold one of them"""
-    inline: frozenset[str]
-    """they go round words, also where they hold a block; so do those of unknown names that hold none"""
-    void: frozenset[str]
-    """they have no end"""
-    raw: frozenset[str]
-    """in them, < begins no other tag"""
-    kept: frozenset[str]
-    """what is inside them is not translated, as in `raw`"""
-    between_words: frozenset[str]
-    """of blocks that are kept: a sentence goes on there"""
-    texts: frozenset[str]
-    """attributes that are translated"""
-    languages: frozenset[str]
-    """attributes that name the language"""
-
-
-_RAW = _names("script style textarea xmp iframe noembed noframes")
-HTML = Format(
-    blocks=_names(
-        "address article aside audio base basefont blockquote body br button canvas caption center col colgroup "
-        "datalist dd details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 "
-        "h6 head header hgroup hr html legend li link main math menu meta nav noscript object ol optgroup option p "
-        "param pre rb rp rt rtc ruby search section select summary svg table tbody td template tfoot th thead title tr "
-        "track ul video"
-    )
-    | _RAW,
-    inline=_names(
-        "a abbr acronym area b bdi bdo big cite code data del dfn em embed font i img input ins kbd label map mark "
-        "meter nobr output picture progress q s samp slot small source span strike strong sub sup time tt u var wbr"
-    ),
-    void=_names("area base br col embed hr img input link meta param source track wbr"),
-    raw=_RAW,
-    kept=_RAW | _names("code kbd pre samp svg math var"),
-    between_words=_names("svg math script style"),
-    texts=_names("alt title"),
-    languages=_names("lang xml:lang"),
+# What elements mean.
+RAW = _names("script style textarea xmp iframe noembed noframes")
+"""in them, < begins no other tag"""
+BLOCKS = RAW | _names(
+    "address article aside audio base basefont blockquote body br button canvas caption center col colgroup datalist "
+    "dd details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head "
+    "header hgroup hr html legend li link main math menu meta nav noscript object ol optgroup option p param pre rtc "
+    "search section select summary svg table tbody td template tfoot th thead title tr track ul video"
 )
+"""they begin and end blocks; so do those of unknown names that hold one of them"""
+INLINE = _names(
+    "a abbr acronym area b bdi bdo big cite code data del dfn em embed font i img input ins kbd label map mark meter "
+    "nobr output picture progress q rb ruby s samp slot small source span strike strong sub sup time tt u var wbr"
+)
+"""they go round words, also where they hold a block; so do those of unknown names that hold none"""
+VOID = _names("area base br col embed hr img input link meta param source track wbr")
+"""they have no end"""
+RUBY_NOTES = _names("rp rt")
+"""how the words before them are read; their ends may be left out"""
+KEPT = RAW | RUBY_NOTES | _names("code kbd pre samp svg math var")
+"""what is inside them is not translated"""
+BETWEEN_WORDS = RUBY_NOTES | _names("svg math script style")
+"""of those that are kept: a sentence goes on there, though most of them begin blocks"""
+TEXTS = _names("alt title")
+"""attributes that are translated"""
+LANGUAGES = _names("lang xml:lang")
+"""attributes that name the language"""
 SPACE = " \t\n\f\r"  # what HTML shows as one space; a no-break space is none of it
 
 # No alternative can fail far behind the place where it has begun, so nothing is read twice.
@@ -106,12 +90,12 @@ def encoding_of(content: bytes) -> str:
     return found if of_xml else _AS_BROWSERS.get(found, found)
 
 
-def parse_html(source: str, languages: tuple[str, str] = ("", ""), form: Format = HTML) -> Document:
+def parse_html(source: str, languages: tuple[str, str] = ("", "")) -> Document:
     """Cut a page or a fragment into blocks. Takes whatever there is: nothing is wrong with HTML.
 
     languages: the codes of the source and of the target; what is marked as the one will be marked as the other.
     """
-    parser = _Parser(languages, form)
+    parser = _Parser(languages)
     parser.parse(source)
     parser.end()
     return parser.document
@@ -148,10 +132,9 @@ class _Mark:
 class _Parser:
     """What is known at a place of the document."""
 
-    def __init__(self, languages: tuple[str, str], form: Format) -> None:
+    def __init__(self, languages: tuple[str, str]) -> None:
         self.document = Document([], [])
         self.languages = languages
-        self.form = form
         self.depth = 0  # of what is translated inside what is not
         self.begin([])
 
@@ -232,7 +215,7 @@ class _Parser:
 
     def parse(self, source: str) -> None:
         """Add a document, or a part of one; see `parse_html`."""
-        place, form, holding = 0, self.form, _holding_blocks(source, self.form)
+        place, holding = 0, _holding_blocks(source)
         while token := _MARKUP.search(source, place):
             self.add(source[place : token.start()])
             start, place = token.start(), _end_of_tag(source, token)
@@ -246,12 +229,12 @@ class _Parser:
                 continue
             attributes = _attributes(tag, token)
             wish = _wish(attributes)
-            is_kept = name in form.raw or wish is False or (name in form.kept and wish is None)
-            if is_kept and name not in form.void and (name in form.raw or not tag.endswith("/>")):
-                inside, place = place, _end_of_element(source, place, name, form)
-                is_read = self.depth < DEEPEST and name not in form.raw
-                translated = [*_translated(source, inside, place, form)] if is_read else []
-                is_inline = name in form.between_words or name not in form.blocks
+            is_kept = name in RAW or wish is False or (name in KEPT and wish is None)
+            if is_kept and name not in VOID and (name in RAW or not tag.endswith("/>")):
+                inside, place = place, _end_of_element(source, place, name)
+                is_read = self.depth < DEEPEST and name not in RAW
+                translated = [*_translated(source, inside, place)] if is_read else []
+                is_inline = name in BETWEEN_WORDS or name not in BLOCKS
                 if is_inline and start not in holding and not translated:
                     self.raw.append(source[start:place])
                     self.point([source[start:place]])
@@ -260,7 +243,7 @@ class _Parser:
                     self.keep(source, (start, place), translated)
             else:
                 markup = self.with_texts(tag, {} if is_kept else attributes)
-                self.start_tag(tag, name, markup, is_block=name in form.blocks or start in holding)
+                self.start_tag(tag, name, markup, is_block=name in BLOCKS or start in holding)
         self.add(source[place:])
 
     def keep(self, source: str, span: Span, translated: Sequence[Span]) -> None:
@@ -334,16 +317,12 @@ class _Parser:
     def with_texts(self, tag: str, attributes: "dict[str, re.Match[str]]") -> list[str | Block]:
         """Returns a tag whose texts are blocks."""
         parts: list[str | Block] = []
-        texts = [
-            each
-            for name, each in attributes.items()
-            if name in self.form.texts | self.form.languages and each.lastindex != 1
-        ]
+        texts = [each for name, each in attributes.items() if name in TEXTS | LANGUAGES and each.lastindex != 1]
         last = 0
         for each in sorted(texts, key=lambda each: each.start()):
             start, end = each.span(each.lastindex or 0)
             text = " ".join(html.unescape(tag[start:end]).split())
-            if each[1].lower() in self.form.languages:
+            if each[1].lower() in LANGUAGES:
                 if main_code(text) == main_code(self.languages[0]):
                     parts += [tag[last:start], self.languages[1]]
                     last = end
@@ -366,7 +345,7 @@ class _Parser:
         self.close("")
 
     def start_tag(self, tag: str, name: str, markup: list[str | Block], *, is_block: bool) -> None:
-        is_void = name in self.form.void or tag.endswith("/>")
+        is_void = name in VOID or tag.endswith("/>")
         if is_block or (len(self.open) > DEEPEST and not is_void):
             self.end()
             self.document.parts.extend(markup)
@@ -411,7 +390,7 @@ def _wish(attributes: "dict[str, re.Match[str]]") -> bool | None:
     return False if "notranslate" in (value("class") or "").split() else None
 
 
-def _holding_blocks(source: str, form: Format) -> set[int]:
+def _holding_blocks(source: str) -> set[int]:
     """Returns where elements of unknown names begin that hold a block."""
     holding: set[int] = set()
     open_: list[tuple[str, int]] = []  # those that have begun in the innermost block
@@ -419,19 +398,17 @@ def _holding_blocks(source: str, form: Format) -> set[int]:
     place = 0
     while token := _MARKUP.search(source, place):
         start, place, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
-        if not name or name in form.inline or name in form.void:
+        if not name or name in INLINE or name in VOID:
             continue
-        if name in form.kept and not token["slash"]:
-            place = _end_of_element(source, place, name, form)
-        if name in form.between_words:
+        if name in KEPT and not token["slash"]:
+            place = _end_of_element(source, place, name)
+        if name in BETWEEN_WORDS:
             continue
         if token["slash"] and n_open[name]:
             while open_[-1][0] != name:
                 n_open[open_.pop()[0]] -= 1
             n_open[open_.pop()[0]] -= 1
-        elif (
-            token["slash"] or name in form.blocks
-        ):  # what has begun before the end of a block does not hold the next one
+        elif token["slash"] or name in BLOCKS:  # what has begun before the end of a block does not hold the next one
             holding.update(start for _, start in open_ if not token["slash"])
             open_.clear()
             n_open.clear()
@@ -441,16 +418,16 @@ def _holding_blocks(source: str, form: Format) -> set[int]:
     return holding
 
 
-def _translated(source: str, place: int, end: int, form: Format) -> Iterator[Span]:
+def _translated(source: str, place: int, end: int) -> Iterator[Span]:
     """Yield where elements stand that are to be translated, within one that is not."""
     while place < end and (token := _MARKUP.search(source, place, end)):
         start, place, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
         if not name or token["slash"]:
             continue
-        if name in form.raw:
-            place = _end_of_element(source, place, name, form)
-        elif name not in form.void and _wish(_attributes(source[start:place], token)):
-            place = min(end, _end_of_element(source, place, name, form))
+        if name in RAW:
+            place = _end_of_element(source, place, name)
+        elif name not in VOID and _wish(_attributes(source[start:place], token)):
+            place = min(end, _end_of_element(source, place, name))
             yield start, place
 
 
@@ -461,16 +438,19 @@ def _end_of_tag(source: str, token: re.Match[str]) -> int:
     return next((part.end() for part in _IN_TAG.finditer(source, token.end()) if part["end"]), len(source))
 
 
-def _end_of_element(source: str, place: int, name: str, form: Format) -> int:
+def _end_of_element(source: str, place: int, name: str) -> int:
     """Returns where an element ends whose inside is kept; one that is not closed goes on to the end."""
-    if name in form.raw:
+    if name in RAW:
         found = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, place)
+        return found.end() if found else len(source)
+    if name in RUBY_NOTES:
+        found = re.compile(rf"</{name}\s*>|(?=<(?:/ruby|r[bpt])\b)", re.IGNORECASE).search(source, place)
         return found.end() if found else len(source)
     n_open = 1
     while n_open and (token := _MARKUP.search(source, place)):
         place, inner = _end_of_tag(source, token), (token["name"] or "").lower()
-        if inner in form.raw and not token["slash"]:
-            place = _end_of_element(source, place, inner, form)
+        if inner in RAW and not token["slash"]:
+            place = _end_of_element(source, place, inner)
         elif inner == name:
             n_open += -1 if token["slash"] else 1
     return len(source) if n_open else place

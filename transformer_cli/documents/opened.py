@@ -1,6 +1,7 @@
 """A file that has been cut into documents, and what writes it again. Knows no formats."""
 
 import codecs
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from transformer_cli.errors import DataError
 Languages = tuple[str, str]
 """The codes of the source and of the target"""
 
+NO_LETTER = "without a letter"  # why a text is kept
+LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _OF_NAMES = ("idna", "punycode")  # encodings of the names of hosts
 
 

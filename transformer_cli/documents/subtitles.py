@@ -12,7 +12,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from transformer_cli.documents.blocks import Builder, escaping
-from transformer_cli.documents.opened import Languages, Opened, decoded
+from transformer_cli.documents.opened import LINES, Languages, Opened, decoded
 from transformer_cli.documents.sentences import sentences
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
@@ -20,7 +20,6 @@ from transformer_cli.text.lines import has_letter
 APART_S = 3.0  # between two cues, in which no sentence goes on
 MOST_CUES = 5  # of a sentence; without marks, each cue is translated by itself
 
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
 _PART = re.compile(
@@ -63,7 +62,7 @@ def open_subtitles(content: bytes, languages: Languages) -> Opened:
 def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
     """Yield what subtitles consist of, and count the cues that are kept since their times are none."""
     between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # what stands between two cues
-    for line in _LINES.findall(text):
+    for line in LINES.findall(text):
         times = _TIMES.fullmatch(line)
         if times or not is_in_cue or not line.strip():
             between.append(line)

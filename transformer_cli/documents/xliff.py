@@ -10,20 +10,24 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from transformer_cli.documents.blocks import Builder, escaping, nested
-from transformer_cli.documents.opened import Languages, Opened, decoded
+from transformer_cli.documents.opened import NO_LETTER, Languages, Opened, decoded
 from transformer_cli.documents.xmltext import Token, cut_xml, escaping_like
 from transformer_cli.errors import DataError
+from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import main_code
 
 log = logging.getLogger(__name__)
 
 _PREFIXES = {
-    "urn:oasis:names:tc:xliff:document:1.2": "",
+    **dict.fromkeys((f"urn:oasis:names:tc:xliff:document:{version}" for version in ("1.1", "1.2")), ""),
     "http://sdl.com/FileTypes/SdlXliff/1.0": "sdl:",
     "MQXliff": "mq:",
+    "http://www.w3.org/XML/1998/namespace": "xml:",
 }
 _BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
 _UNTOUCHED = ("new", "needs-translation")  # states of a target that is a copy of its source
+
+_LINE_END = re.compile(r"(\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)")
 
 _Span = tuple[int, int]
 """Of an element: the indices of its tags"""
@@ -93,7 +97,7 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
         place = 0
         for name, (start, end) in wanted.items():
             _add(build, unit, (place, start), wanted)
-            _fill(build, unit, sources[name], start, end)
+            kept[NO_LETTER] += not _fill(build, unit, sources[name], start, end)
             place = end + 1
         _add(build, unit, (place, len(unit)), wanted)
         return
@@ -108,18 +112,19 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
         build.boundary(_with(unit[start].raw.removesuffix("/>") + ">" * unit[start].raw.endswith("/>"), _BY_MACHINE))
     else:
         space = unit[source[0] - 1].raw if unit[source[0] - 1].kind == "text" else ""
-        build.boundary(space, _with(f"<{_tag(unit[source[0]], 'source', 'target')}>", _BY_MACHINE))
+        kept_space = {name: value for name, value in unit[source[0]].attributes.items() if name == "xml:space"}
+        build.boundary(space, _with(f"<{_tag(unit[source[0]], 'source', 'target')}>", {**kept_space, **_BY_MACHINE}))
     if sources:
         assert cut is not None
         place = cut[0] + 1
         for name, span in sources.items():
             _add(build, unit, (place, span[0] + 1), ())
             if name not in locked:
-                _add_text(build, unit, span)
+                kept[NO_LETTER] += not _add_text(build, unit, span)
             place = span[1]
         _add(build, unit, (place, cut[1]), ())
     else:
-        _add_text(build, unit, source)
+        kept[NO_LETTER] += not _add_text(build, unit, source)
     build.boundary(f"</{_tag(unit[source[0]], 'source', 'target')}>")
     _add(build, unit, (end + 1, len(unit)), sources.keys() - locked)
 
@@ -131,17 +136,19 @@ def _add(build: Builder, unit: Sequence[Token], span: _Span, filled: Collection[
         build.boundary(_with(each.raw, {"conf": "Draft", "origin": "mt"}) if is_new else each.raw)
 
 
-def _fill(build: Builder, unit: Sequence[Token], source: _Span, start: int, end: int) -> None:
-    """Add a segment of a target with the text of its source."""
+def _fill(build: Builder, unit: Sequence[Token], source: _Span, start: int, end: int) -> bool:
+    """Add a segment of a target with the text of its source. Returns whether that has a letter."""
     build.boundary(unit[start].raw.removesuffix("/>") + ">" * unit[start].raw.endswith("/>"))
-    _add_text(build, unit, source)
+    has_letters = _add_text(build, unit, source)
     build.boundary(unit[end].raw or f"</{_tag(unit[start])}>")
+    return has_letters
 
 
-def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> None:
-    """Add what is inside an element to the text."""
+def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
+    """Add what is inside an element to the text. Returns whether that has a letter."""
     marks: list[tuple[str, str, str, str]] = []  # what it opens and closes, how it is written, what it means
     depth = 0  # in what is kept
+    keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
     for each in unit[span[0] + 1 : span[1]]:
         kind, name, about = each.kind, each.name, each.attributes
         goes_round = name == "g" or (name == "mrk" and about.get("mtype") not in ("protected", "x-sdl-deleted"))
@@ -154,13 +161,17 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> None:
             marks[-1] = (opens, closes, raw + each.raw, "")
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text":
-            marks.append(("", "", each.raw, each.text))
+            marks += [("", "", *line) for line in (_lines(each) if keeps_lines else [(each.raw, each.text)])]
         else:
             marks.append((name * (kind == "start"), name * (kind == "end"), each.raw, ""))
     pairs = nested([each[:2] for each in marks], ("g", "mrk"))
     is_crossed = len(pairs) < sum(bool(opens or closes) for opens, closes, *_ in marks)
-    for opens, closes, raw, text in marks:
-        if text:
+    for number, (opens, closes, raw, text) in enumerate(marks):
+        if keeps_lines and text == "\n":
+            beside = (marks[max(0, number - 1) : number], marks[number + 1 : number + 2])
+            before, after = ("".join(each[3] for each in found).strip("\n") for found in beside)
+            build.line_end(raw, before, after)
+        elif text:
             build.text(raw, text)
         elif is_crossed:  # all stay in their order
             build.seam(raw)
@@ -170,6 +181,15 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> None:
             build.close(closes, raw)
         else:
             build.point(raw)
+    return any(has_letter(text) for *_, text in marks)
+
+
+def _lines(text: Token) -> list[tuple[str, str]]:
+    """Returns the lines of a text, and their ends: how they are written, and what they mean."""
+    raws, texts = _LINE_END.split(text.raw), _LINE_END.split(text.text)
+    if len(raws) != len(texts) or "<![" in text.raw:  # of a CDATA section, both ends belong together
+        return [(text.raw, text.text)]
+    return [(raw, meant.replace("\r", "\n")) for raw, meant in zip(raws, texts, strict=True) if raw]
 
 
 def _child(unit: Sequence[Token], name: str) -> _Span | None:

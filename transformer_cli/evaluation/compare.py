@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Generic, Literal
 
 from transformer_cli.config.load import settings_by_key
-from transformer_cli.errors import CheckpointError, DataError
-from transformer_cli.evaluation.evaluate import Keeper, ParallelText, keeper, read_splits, read_text
+from transformer_cli.errors import ArgumentError, CheckpointError, DataError
+from transformer_cli.evaluation.evaluate import Keeper, ParallelText, keeper, read_splits, read_text, say_other_code
 from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, warn_of_form
 from transformer_cli.evaluation.statistics import (
     ByMetric,
@@ -149,6 +149,8 @@ def compare(
     systems: a mapping gives each a name. examples: how many sentences are shown of each pair. The scores of runs are
     appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
+    if examples < 0:
+        raise ArgumentError(f"compare: examples: {examples}, where 0 or more is wanted")
     names, given = _named(systems)
     groups = [([name], [each]) for name, each in zip(names, given, strict=True)]
     return _comparisons(names, groups, conditions, paired_tests, examples)
@@ -327,11 +329,19 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
 def _open_all(names: Sequence[str], systems: Sequence[AnyRun], runs_dir: Path) -> list[Opened]:
     """Returns runs, and the paths of files. Raises DataError for what is named twice, by one name or by two."""
     named = [each for each in systems if isinstance(each, str | Path)]
-    places = [(runs_dir / each if (runs_dir / each).is_dir() else Path(each)).resolve() for each in named]
+    places = [_place(each, runs_dir) for each in named]
     twice = [str(each) for each, place in zip(named, places, strict=True) if places.count(place) > 1]
     if twice := twice or [name for name in names if names.count(name) > 1]:
         raise DataError(f"{twice[0]}: named twice; name different runs or files")
     return [_open(each, runs_dir) for each in systems]
+
+
+def _place(name: str | Path, runs_dir: Path) -> Path:
+    """Returns where a run or a file is. Raises DataError for what no file can be called, such as a long sentence."""
+    try:
+        return (runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{str(name)[:40]!r}…: not a run or a file: {error.args[-1]}; name what is there") from None
 
 
 def _open(system: AnyRun, runs_dir: Path) -> Opened:
@@ -379,6 +389,7 @@ def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions
             raise DataError(f"{found}; line n must translate line n")
         return Written([lines])
     translator = Translator.of(system, conditions.device).with_options(on_error="truncate", **_beam(conditions))
+    say_other_code(translator)
     written = []
     for text in texts:
         translations = translator.translations(text.sources)

@@ -1,12 +1,13 @@
-"""evaluate(run): loss, perplexity, BLEU and chrF of a run, on splits of its dataset or on two text files.
+"""How good a run is: loss, perplexity, BLEU and chrF on splits of its dataset or on files; log-probabilities of lines.
 
 References are scored as they were written: they never pass through the vocabulary.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import DataConfig, DecodingConfig, TranslationSettings
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, Side, find_dataset
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.errors import ArgumentError, ConfigError, DataError
 from transformer_cli.evaluation.losses import (
     Losses,
     SentenceLosses,
     corpus_losses_of,
+    perplexity,
+    perplexity_text,
     say_other_losses,
     sentence_losses,
 )
@@ -37,9 +40,10 @@ from transformer_cli.evaluation.metrics import (
 )
 from transformer_cli.runs.provenance import append_result, text_sum
 from transformer_cli.runs.run import Run
-from transformer_cli.system.arguments import as_list, checked
+from transformer_cli.system.arguments import as_list, check, checked
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
+from transformer_cli.text.vocabulary import MARKERS, UNK
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translation import Translation
 from transformer_cli.translator import AnyRun, Translator
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
+
+CHUNK = 1000  # lines to be scored that are in memory at a time
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,20 @@ class ParallelText:
     """one or several, each with a line for each sentence"""
 
 
+@dataclass(frozen=True)
+class LineScore:
+    """A line and its translation under a model. Its fields are the keys of `tfm score --json`."""
+
+    source: str
+    target: str
+    log_prob: float
+    """of the target's tokens and <eos>, given the source, in nats; what translations let pass has no tokens"""
+    tokens: int
+    """the target's tokens, <eos> included; 0 if both sides are blank, because a blank line is never translated"""
+    ppl: float
+    """exp(-log_prob / tokens)"""
+
+
 Keeper = Callable[[Mapping[str, Any], ParallelText], None]
 """Keeps a result on a text."""
 
@@ -156,15 +176,88 @@ def evaluate(
     translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
-    if not isinstance(translator.engine, CTranslate2Engine):
-        for each, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
-            say_other_losses(model, each.folder / "checkpoints" / name)
+    say_other_code(translator)
     found, keep = [], keeper(translator, files or ())
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
         if is_kept:
             keep(asdict(found[-1].result), text)
     return found
+
+
+def say_other_code(translator: Translator) -> None:
+    """Warn of each of its runs whose code computes something else than when it was saved; see `say_other_losses`."""
+    if not isinstance(translator.engine, CTranslate2Engine):
+        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
+            say_other_losses(model, run.folder / "checkpoints" / name)
+
+
+def score_files(translator: Translator, source: Path, target: Path) -> Iterator[LineScore]:
+    """Yield the score of each line of two files, as `score_pairs` does.
+
+    Raises DataError also for files that differ in their number of lines.
+    """
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        for one, other in zip_longest(read_lines(source), read_lines(target)):
+            if one is None or other is None:
+                raise out_of_step(source, target)
+            yield one, other
+
+    return score_pairs(translator, pairs(), names=(str(source), str(target)))
+
+
+@checked
+def score_pairs(
+    run: AnyRun | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
+) -> Iterator[LineScore]:
+    """Yield the score of each sentence and its translation, and log the perplexity of them all.
+
+    run: a run's name or folder, or None for the newest; or what is open already. pairs: (sentence, translation), which
+    are read as the scores are. Words that the vocabulary lacks are scored as <unk>; a warning counts them. names: what
+    is said of the two sides. Raises DataError for a line that is longer than the model's positions.
+    """
+    translator = Translator.of(run)
+    say_other_code(translator)
+    codecs, limit = translator.run.codecs, translator.max_length
+    pairs = iter(pairs)
+    n_lines = n_tokens = n_words = n_unknown = 0
+    total = 0.0
+    while chunk := list(islice(pairs, CHUNK)):
+        sides = []
+        check(score_pairs, {"pairs": chunk}, first=n_lines)
+        for number, pair in enumerate(chunk, start=n_lines):
+            if len(pair) != 2:
+                raise ArgumentError(f"score_pairs: pairs, item {number}: {pair!r}, where two texts are wanted")
+        for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
+            for number, text in enumerate(texts, start=n_lines + 1):
+                refuse_halves(text, f"{name}: line {number}: ")
+            encoded = [translator.wording.encode(text, codec) for text in texts]
+            for number, line in enumerate(encoded, start=n_lines + 1):
+                if limit is not None and len(line) + MARKERS > limit:
+                    raise DataError(
+                        f"{name}: line {number}: {len(line)} tokens, but the model takes at most {limit - MARKERS} "
+                        f"(its {limit} positions minus <sos> and <eos>); a part of a line would get a false score: "
+                        "take the line out"
+                    )
+            sides.append([line.ids for line in encoded])
+        split = EncodedSplit(*map(Side.of, sides))
+        rows = np.flatnonzero(is_judged(split))
+        losses = losses_by(translator, split, rows)
+        log_probs, tokens = np.zeros(len(chunk)), np.zeros(len(chunk), dtype=np.int64)
+        log_probs[rows], tokens[rows] = -losses.nll, losses.tokens
+        for pair, log_prob, count in zip(chunk, log_probs.tolist(), tokens.tolist(), strict=True):
+            total += log_prob
+            yield LineScore(pair[0], pair[1], log_prob, count, perplexity(-log_prob / max(count, 1)))
+        n_lines += len(chunk)
+        n_tokens += int(tokens.sum())
+        n_words += len(split.target.ids)
+        n_unknown += sum(ids.count(UNK) for ids in sides[1])
+    if n_unknown:
+        log.warning("%s: %d of %d tokens are unknown: scored as <unk>", names[1], n_unknown, n_words)
+    if n_tokens:
+        counts = f"{counted(n_lines, 'line')}, {counted(n_tokens, 'token')}"
+        log.info("%s: %s, perplexity %s", names[1], counts, perplexity_text(perplexity(-total / n_tokens)))
 
 
 def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> float:

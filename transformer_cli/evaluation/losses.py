@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.devices import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.datasets.dataset import EncodedSplit, Rows, Side
@@ -23,8 +23,6 @@ from transformer_cli.runs.state import load_witnesses
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from transformer_cli.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
@@ -97,8 +95,10 @@ def sentence_losses(
                 f"fit in the memory of {device}; free memory, or split the longest sentences"
             )
         ):
-            losses = _of_mean([token_losses(each, batch.source, batch.target).nll for each in models])
-        sums, counts = sum_by_row(losses.cpu(), batch.target, model.pad_id)
+            losses = torch.stack([token_losses(each, batch.source, batch.target).nll for each in models])
+            # -log of the mean of the probabilities: 0.2 and 0.4, whose losses are 1.61 and 0.92, give -log 0.3 = 1.20
+            of_mean = math.log(len(models)) - (-losses).logsumexp(dim=0)
+        sums, counts = sum_by_row(of_mean.cpu(), batch.target, model.pad_id)
         return sums.numpy(), counts.numpy()
 
     groups = groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
@@ -138,18 +138,6 @@ def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
 def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
     """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
     return corpus_losses_of(sentence_losses(model, split, rows, world), split, rows)
-
-
-def _of_mean(losses: Sequence["Tensor"]) -> "Tensor":
-    """Returns -log of the mean of the probabilities whose -log several models give: float32 (tokens,), like each.
-
-    For example, probabilities of 0.2 and 0.4, which are losses of 1.61 and 0.92, give -log 0.3 = 1.20.
-    """
-    if len(losses) == 1:
-        return losses[0]
-    import torch
-
-    return math.log(len(losses)) - torch.stack([-each for each in losses]).logsumexp(dim=0)
 
 
 def corpus_losses_of(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:

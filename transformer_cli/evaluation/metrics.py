@@ -127,11 +127,6 @@ def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str, lan
         log.warning(what, name, n_cut)
 
 
-def bleu_of_text(texts: Sequence[str], *references: Sequence[str], lowercase: bool, language: str = "en") -> float:
-    """Returns only the BLEU of plain text."""
-    return float(text_metrics(language=language, lowercase=lowercase)["BLEU"].corpus_score(texts, references).score)
-
-
 def bleu_of_tokens(
     lines: Sequence[Sequence[str]], *references: Sequence[Sequence[str]], lowercase: bool = False
 ) -> float:

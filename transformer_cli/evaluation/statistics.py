@@ -108,6 +108,8 @@ def paired_tests(
     """
     from sacrebleu.significance import PairedTest
 
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells of each step, and calls systems by numbers
+
     if len(references[0]) > MOST_FOR_INTERVALS:
         n_sentences = len(references[0])
         log.warning("%d sentences: the tests take about %.1f GB of memory", n_sentences, n_sentences * 1e-4)

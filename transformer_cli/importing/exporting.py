@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from transformer_cli.compute.memory import in_words
+from transformer_cli.compute.devices import in_words
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config
 from transformer_cli.config.yamltext import as_line
@@ -23,7 +23,8 @@ from transformer_cli.importing.hugging_face import HELD, NAMES, OF_BOTH, POSITIO
 from transformer_cli.importing.importing import OF_SIDE, in_width, their_width
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.run import Run
+from transformer_cli.system.arguments import checked
 from transformer_cli.system.files import new_folder, write_bytes, write_json
 from transformer_cli.text.codec import SIDES, SubwordCodec
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK
@@ -46,20 +47,21 @@ NEVER = -1e4  # the logit of <pad>, which has no probability; float16 can hold i
 log = logging.getLogger(__name__)
 
 
+@checked
 def export_to_hugging_face(
-    run: str | Path | None = None, output: Path | None = None, *, runs_dir: Path = Path("runs")
+    run: str | Path | Run | None = None, output: str | Path | None = None, *, runs_dir: Path = Path("runs")
 ) -> Path:
-    """Write the best weights of a run (None: the newest) into a new folder, and return it.
+    """Write the best weights of a run (None: the newest) into a new folder, which MarianMTModel of transformers opens.
 
-    output: None for exports/NAME-huggingface. Raises CheckpointError, ConfigError if something is there already or
-    MarianMTModel does not compute what the run computes, OSError.
+    output: None for exports/NAME-huggingface; the folder is returned. Raises CheckpointError, ConfigError if something
+    is there already or MarianMTModel does not compute what the run computes, OSError.
     """
-    opened = Run.open(find_run(run, runs_dir))
+    opened = Run.named(run, runs_dir)
     config = opened.config
     _refuse_others(config)
     codecs = [codec for codec in vars(opened.codecs).values() if isinstance(codec, SubwordCodec)]
     assert len(codecs) == len(SIDES), "words are refused"
-    place = output or Path("exports") / f"{opened.folder.resolve().name}-huggingface"
+    place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}-huggingface"
     if os.path.lexists(place):
         raise ConfigError(f"{place}: there already; give --output a new name, or delete it first")
     checkpoint, model = load_named_best(opened, torch.device("cpu"))

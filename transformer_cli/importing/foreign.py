@@ -1,5 +1,6 @@
 """What a reader of another program's models returns, and how it says that something cannot be held. Knows no format."""
 
+import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.system.checked import read_bytes, read_json, shown
+from transformer_cli.system.files import read_bytes, read_json, shown
 from transformer_cli.text.subwords import Pieces
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
@@ -96,7 +97,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
 
 
 def read(path: Path, reader: Callable[[Path], T], remedy: str = "download the whole folder again") -> T:
-    """Returns what a reader of `system.checked` finds in a file of the model. Raises DataError."""
+    """Returns what a reader of `system.files` finds in a file of the model. Raises DataError."""
     try:
         return reader(path)
     except FileError as error:
@@ -126,7 +127,7 @@ def languages_of(folder: Path, *names: object) -> Codes:
 
     names: what it is called, besides the folder's name.
     """
-    for name in (*names, folder.resolve().name):
+    for name in (*names, called(folder), folder.resolve().name):
         for pattern in _BY_NAME:
             if isinstance(name, str) and (found := pattern.fullmatch(name)):
                 return found[1], found[2]
@@ -136,6 +137,11 @@ def languages_of(folder: Path, *names: object) -> Codes:
         return found[1], found[2]
     source, target = (pattern.search(text) for pattern in _BY_README)
     return source and source[1], target and target[1]
+
+
+def called(folder: Path) -> str:
+    """Returns the name of a folder, that of a link and not of what it leads to."""
+    return os.path.basename(os.path.abspath(folder))
 
 
 def known(*codes: Codes) -> Codes:

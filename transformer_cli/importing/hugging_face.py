@@ -17,7 +17,7 @@ from transformer_cli.config.schema import LANGUAGE
 from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Foreign, Vocabulary, object_in, refuse, refuse_others
-from transformer_cli.model.positions import marian_frequencies
+from transformer_cli.model.transformer import marian_frequencies
 
 STACKS = ("encoder", "decoder")
 HELD: Mapping[str, tuple[object, ...]] = {
@@ -45,6 +45,8 @@ SEARCHED: Mapping[str, tuple[object, ...]] = {
     "diversity_penalty": (None, 0),
     "penalty_alpha": (None,),
     "exponential_decay_length_penalty": (None,),
+    "force_words_ids": (None,),
+    "guidance_scale": (None, 1),
 }
 """the same for those that change what is searched for"""
 NAMES = (
@@ -92,6 +94,12 @@ SEARCH: Mapping[str, tuple[str, Any]] = {
     "no_repeat_ngram": ("no_repeat_ngram_size", 0),
 }
 """the same for `decoding`"""
+SAMPLE: Mapping[str, tuple[str, Any]] = {
+    "temperature": ("temperature", 1.0),
+    "top_k": ("top_k", 50),
+    "top_p": ("top_p", 1.0),
+}
+"""the same where translations are drawn at random"""
 POSITIONS = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in what tfm writes
 
 log = logging.getLogger(__name__)
@@ -127,18 +135,19 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
     if searching.get("forced_eos_token_id") not in (None, target.tokens.index(foreign.EOS)):
         raise refuse(said_in, "forced_eos_token_id", searching["forced_eos_token_id"], f"it is not {foreign.EOS}")
     path_of_weights, tensors = _tensors(folder, weights)
-    longest, most = searching.get("max_length"), config.get("max_position_embeddings")
-    if isinstance(longest, int) and isinstance(most, int) and longest < most:
-        log.warning(
-            "%s: max_length: %s is not taken: a translation's limit follows from its sentence", said_in, longest
-        )
+    for key in ("max_length", "max_new_tokens"):
+        longest, most = searching.get(key), config.get("max_position_embeddings")
+        if isinstance(longest, int) and isinstance(most, int) and longest < most:
+            what = "%s: %s: %s is not taken: a translation's limit follows from its sentence"
+            log.warning(what, said_in, key, longest)
     if config.get("tie_word_embeddings", True) and not _is_tied(tensors):
         log.warning("%s: it says that the output is tied to the embedding, but the weights are others: not tied", path)
     names = {name: renamed(name, NAMES) for name in tensors if name not in map(POSITIONS.format, STACKS)}
     shape = {ours: config.get(theirs, otherwise) for ours, (theirs, otherwise) in SHAPE.items()}
     if shape["activation"] == "silu":
         shape["activation"] = "swish"
-    search = {ours: (searching.get(theirs), otherwise) for ours, (theirs, otherwise) in SEARCH.items()}
+    wanted = {**SEARCH, **SAMPLE} if searching.get("do_sample") else SEARCH
+    search = {ours: (searching.get(theirs), otherwise) for ours, (theirs, otherwise) in wanted.items()}
     return Foreign(
         path_of_weights,
         {**shape, "positions": _positions(tensors.get(POSITIONS.format("encoder")))},

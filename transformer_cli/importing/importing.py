@@ -21,14 +21,13 @@ from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Foreign
 from transformer_cli.importing.hugging_face import read_hugging_face
 from transformer_cli.importing.marian import read_marian
-from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.model.transformer import Transformer, count_parameters
+from transformer_cli.model.transformer import Transformer, UninitializedWeights, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
-from transformer_cli.text.languages import MANY, TARGET_TOKEN, targets_among
+from transformer_cli.text.languages import MANY, TARGET_TOKEN, language_named, short_code, targets_among
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
@@ -69,7 +68,7 @@ def import_run(
         raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
     if (folder / "run.json").is_file():
         raise DataError(f"{folder}: a run of tfm, or its export, which needs no import; name it with --run")
-    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).lstrip("._-")[:MOST_OF_A_NAME]
+    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", foreign.called(folder)).lstrip("._-")[:MOST_OF_A_NAME]
     place = runs_dir / name
     if not is_new(place):
         raise ConfigError(f"{place} is there already; give another --name, or delete it first")
@@ -78,11 +77,15 @@ def import_run(
         raise DataError(f"{weights}: no such file; name one of {folder} with --model")
     is_marians = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
     found = read_marian(folder, weights, (source, target)) if is_marians else read_hugging_face(folder, weights)
-    codes = foreign.known((source, target), found.languages)
+    said = [short_code(code) if code else None for code in found.languages]
+    codes = foreign.known((source, target), (said[0], said[1]))
     targets = targets_among(found.sides[0].tokens)
     languages = [code or (MANY if side and targets else "") for side, code in enumerate(codes)]
     if unknown := [f"--{side}" for side, code in zip(SIDES, languages, strict=True) if not code]:
         raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as --source de")
+    for side, code, other in zip(SIDES, (source, target), said, strict=True):
+        if code and other and language_named(code) != language_named(other):
+            log.warning("%s: %s is taken, though %s says %s", side, code, folder, other)
     vocabularies, rows = zip(*(_arranged(found, side) for side in found.sides), strict=True)
     tensors = found.tensors
     if (shared := tensors.pop("tokens.weight", None)) is not None:

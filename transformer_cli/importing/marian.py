@@ -18,7 +18,7 @@ from transformer_cli.config.yamltext import parse, scalar_pairs
 from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Codes, Foreign, Vocabulary, refuse, refuse_others
-from transformer_cli.system.checked import read_text
+from transformer_cli.system.files import read_text
 
 SETTINGS = "special:model.yml"
 HELD: Mapping[str, tuple[object, ...]] = {
@@ -172,7 +172,7 @@ def _vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any], given: 
             )
     said = tuple(next((part for part in _parts(name) if _IS_CODE.fullmatch(part)), None) for name in names)
     both = (said[0], said[1]) if names[0] != names[1] else (None, None)
-    return names, foreign.known(given, both, codes)
+    return names, foreign.known(both, foreign.languages_of(folder))
 
 
 def _by_side(names: Sequence[str], codes: Codes) -> list[str]:

@@ -18,8 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.devices import room_for
 from transformer_cli.decoding.decoder import mean_log_probs
+from transformer_cli.decoding.interface import longest_translation
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import say_other_losses
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
@@ -157,11 +158,8 @@ class Inspection:
                 maps.append(AttentionMap(kind, chosen, head, target_tokens, source_tokens, scores, weights))
         return maps
 
-    def as_record(self, maps: Sequence[AttentionMap], *, digits: int | None = None) -> dict[str, Any]:
-        """Returns an inspection and its maps as JSON has them: tensors as nested lists, and null for -inf.
-
-        digits: to which decimal place numbers are rounded (None: not at all).
-        """
+    def as_record(self, maps: Sequence[AttentionMap]) -> dict[str, Any]:
+        """Returns an inspection and its maps as JSON has them: tensors as nested lists, and null for -inf."""
         return {
             "source": self.sentence,
             **{name: getattr(self, name) for name in ("translation", *TOKENS)},
@@ -171,30 +169,21 @@ class Inspection:
                     "layer": each.layer,
                     "head": each.head,
                     "scores": [
-                        [None if score == -math.inf else score for score in row] for row in rounded(each.scores, digits)
+                        [None if score == -math.inf else score for score in row] for row in each.scores.tolist()
                     ],
-                    "weights": rounded(each.weights, digits),
+                    "weights": each.weights.tolist(),
                 }
                 for each in maps
             ],
-            "vectors": {name: rounded(getattr(self, name), digits) for name in VECTORS},
-            "repetitions": self.repetitions_as_records(digits),
+            "vectors": {name: getattr(self, name).tolist() for name in VECTORS},
+            "repetitions": [asdict(each) for each in self.repetitions()],
         }
-
-    def repetitions_as_records(self, digits: int | None) -> list[dict[str, Any]]:
-        """Returns `repetitions` as JSON has them. digits: as in `as_record`."""
-        found = [asdict(each) for each in self.repetitions()]
-        if digits is None:
-            return found
-        return [
-            {key: round(value, digits) if isinstance(value, float) else value for key, value in each.items()}
-            for each in found
-        ]
 
     def repetitions(self) -> list[Repetition]:
         """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
         tokens = self.source_tokens
-        cosines = [_cosines(getattr(self, name)).tolist() for name in VECTORS]
+        directions = [nn.functional.normalize(getattr(self, name).double(), dim=1) for name in VECTORS]
+        cosines = [(each @ each.T).tolist() for each in directions]
         return [
             Repetition(tokens[first], (first, second), *(of_stage[first][second] for of_stage in cosines))
             for first, second in combinations(range(len(tokens)), 2)
@@ -347,7 +336,8 @@ def decoder_choices(
     constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
     (steps, source), the mean of its heads. translation: of a sentence with a letter. Raises MemoryShortage.
     """
-    limit = translator.wording.limit(len(translation.source_ids))  # terms may take more
+    source_tokens = len(translation.source_ids)
+    limit = longest_translation(translator.settings, source_tokens, translator.max_length)  # terms may take more
     written = [*translation.ids, EOS][: max(limit, len(translation.ids))]
     models = translator.engine.models
     device = next(models[0].parameters()).device
@@ -425,18 +415,12 @@ def directions_in_the_plane(vectors: Tensor, digits: int) -> dict[str, Any]:
     return {"places": rounded(torch.from_numpy(places), digits), "explained": explained.tolist()}
 
 
-def rounded(numbers: Tensor, digits: int | None) -> list[list[float]]:
-    """Returns a matrix as nested lists, rounded to so many decimal places (None: not rounded)."""
-    return (numbers if digits is None else torch.round(numbers.double(), decimals=digits)).tolist()
+def rounded(numbers: Tensor, digits: int) -> list[list[float]]:
+    """Returns a matrix as nested lists, rounded to so many decimal places."""
+    return torch.round(numbers.double(), decimals=digits).tolist()
 
 
 def shaded(corner: str, targets: Sequence[str], sources: Sequence[str], weights: Tensor) -> str:
     """Returns a table with a shade for each weight, (target, source). corner: what stands over the targets."""
     shades = ([next(shade for least, shade in SHADES if each >= least) for each in row] for row in weights.tolist())
     return table([[corner, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])
-
-
-def _cosines(vectors: Tensor) -> Tensor:
-    """Returns the cosine of each two of the vectors, (n, dimension): (n, n)."""
-    directions = nn.functional.normalize(vectors.double(), dim=1)
-    return directions @ directions.T

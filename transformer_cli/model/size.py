@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from transformer_cli.compute.memory import free_memory, in_words
+from transformer_cli.compute.devices import free_memory, in_words
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.errors import MemoryShortage
 

@@ -1,25 +1,25 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): figure 1 first, then its parts.
 
-Knows ids and vectors, nothing of words, files or training. Built from layers.py (3.1, 3.3), attention.py (3.2) and
-positions.py (3.5). `encode` and `decode` are the only places where embedding, stack and norm follow one another; how
-the tokens of a batch lie in the tensors is in their layouts (layout.py): padded rows, packed without padding as in
-training and scores, or the newest token of each hypothesis, as in a search (cache.py).
+Knows ids and vectors, nothing of words, files or training. Built from layers.py (3.1, 3.3) and attention.py (3.2).
+`encode` and `decode` are the only places where embedding, stack and norm follow one another; how the tokens of a batch
+lie in the tensors is in their layouts (layout.py): padded rows, packed without padding as in training and scores, or
+the newest token of each hypothesis, as in a search (cache.py). At the end stands how weights begin.
 """
 
 import math
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import Attend, AttentionRecord, KeysValues
+from transformer_cli.model.attention import Attend, AttentionRecord, KeysValues, MultiHeadAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.dropout import Dropout
-from transformer_cli.model.initialization import draw_embedding, initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.layout import Layout, Padded
-from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions, frequencies, marian_frequencies
 
 
 class Transformer(nn.Module):
@@ -125,6 +125,64 @@ class Embedding(nn.Module):
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
 
 
+class LearnedPositions(nn.Module):
+    """A trained vector for each of the first max_length positions (Gehring et al. 2017; table 3, row E)."""
+
+    def __init__(self, max_length: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_length, d_model))
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions int64 (…), 0 … max_length-1. Returns their vectors (…, d_model)."""
+        return nn.functional.embedding(positions, self.weight)
+
+
+class SinusoidalPositions(nn.Module):
+    """Sines and cosines, without weights and without a last position: the paper's, or of other frequencies."""
+
+    frequencies: Tensor
+
+    def __init__(self, frequencies: Tensor) -> None:
+        """frequencies: float32 (d_model/2,)."""
+        super().__init__()
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions int64 (…), from 0. Returns their vectors (…, d_model).
+
+        With d_model = 4 the paper's frequencies are 1 and 1/100, and the vector of position 3 is
+        [sin 3, cos 3, sin 0.03, cos 0.03].
+        """
+        angles = positions[..., None] * self.frequencies  # (…, d_model/2)
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # (…, d_model/2, 2) → (…, d_model)
+
+
+def frequencies(d_model: int) -> Tensor:
+    """Returns 1 / 10000^(2i/d_model) for i = 0 … d_model/2-1, float32 (d_model/2,).
+
+    PE(pos, 2i) is the sine of pos times frequency i, and PE(pos, 2i+1) is the cosine.
+    """
+    two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
+    return (10000.0 ** (-two_i / d_model)).float()
+
+
+def marian_frequencies(d_model: int) -> Tensor:
+    """Returns 1 / 10000^(i/(d_model/2-1)) for i = 0 … d_model/2-1, float32 (d_model/2,), as Marian has them.
+
+    The last one is 1/10000, which the paper's never reach.
+    """
+    i = torch.arange(d_model // 2, dtype=torch.float64)
+    return (10000.0 ** (-i / max(1, d_model // 2 - 1))).float()
+
+
+def _positions(config: ModelConfig) -> nn.Module:
+    if config.positions != "learned":
+        frequencies_of = {"sinusoidal": frequencies, "marian": marian_frequencies}[config.positions]
+        return SinusoidalPositions(frequencies_of(config.d_model))
+    assert config.max_length is not None  # the config ensures it
+    return LearnedPositions(config.max_length, config.d_model)
+
+
 class Output(nn.Linear):
     """The projection to logits (3.4). Words that are never written have the logit -inf, so no share of the loss."""
 
@@ -190,13 +248,55 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def _positions(config: ModelConfig) -> nn.Module:
-    if config.positions != "learned":
-        frequencies_of = {"sinusoidal": frequencies, "marian": marian_frequencies}[config.positions]
-        return SinusoidalPositions(frequencies_of(config.d_model))
-    assert config.max_length is not None  # the config ensures it
-    return LearnedPositions(config.max_length, config.d_model)
-
-
 def _final_norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model) if config.final_norm else nn.Identity()
+
+
+def initialize(module: nn.Module) -> None:
+    """Initialise every matrix, embeddings included, Xavier-uniform; leave biases and LayerNorm as torch makes them.
+
+    The bound depends on a matrix's shape (Glorot and Bengio 2010), so the three parts of a fused q/k/v matrix are
+    initialised one by one.
+    """
+    if isinstance(module, MultiHeadAttention):
+        for part in module.qkv.weight.detach().split(module.inner):
+            nn.init.xavier_uniform_(part)
+        nn.init.xavier_uniform_(module.output.weight)
+    elif isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
+        nn.init.xavier_uniform_(module.weight)
+
+
+def draw_embedding(weight: Tensor, pad_id: int) -> None:
+    """Draw token vectors (vocabulary, d_model) from N(0, 1/d_model), as the paper's own code does; <pad>'s is zero.
+
+    After × √d_model (3.4) their numbers are about as large as the sines and cosines of the positions (3.5). Drawn
+    Xavier-uniform they would be smaller, the more so the larger the vocabulary: for 37,000 tokens of 512 numbers 0.17
+    against 0.71, so that positions drown tokens.
+    """
+    nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+    nn.init.zeros_(weight.detach()[pad_id])
+
+
+class UninitializedWeights(TorchFunctionMode):
+    """Inside the block a new model draws no weights: they are whatever was in memory, and have to be loaded.
+
+    Everything else is as usual: buffers have their values, tied weights are one tensor.
+    Random states are not touched, and other threads draw as usual.
+
+        with UninitializedWeights():
+            model = Transformer(config, …)
+        load_model(model, path)
+    """
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        arguments: Sequence[Any] = (),
+        keywords: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return a tensor unchanged if torch.nn.init, or a function it uses, would fill it; call any other function."""
+        keywords = keywords or {}
+        if getattr(function, "__module__", None) == nn.init.__name__ or function in (Tensor.uniform_, Tensor.normal_):
+            return keywords["tensor"] if "tensor" in keywords else arguments[0]
+        return function(*arguments, **keywords)

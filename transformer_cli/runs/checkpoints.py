@@ -37,7 +37,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor
 
-from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.devices import room_for
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.provenance import OF_ONE_CALL
@@ -59,8 +59,7 @@ from transformer_cli.runs.state import (
     load_average,
     load_state,
 )
-from transformer_cli.system.checked import check_file, sum_of, write_sums
-from transformer_cli.system.files import delete, new_folder, write_json
+from transformer_cli.system.files import check_file, delete, new_folder, sum_of, write_json, write_sums
 
 WEIGHTS = "model.safetensors"
 FROZEN_ROWS = "frozen_rows."
@@ -165,8 +164,7 @@ def save(
         if witnesses:
             write_json(folder / WITNESSES, witnesses)
     run.point("last", name)
-    _settle_best(run, state)
-    _clean_up(run)
+    _settle(run, state)
 
 
 def keep_imported(run: Run, model: Transformer) -> None:
@@ -178,10 +176,9 @@ def keep_imported(run: Run, model: Transformer) -> None:
 
 def finish_save(run: Run, state: TrainingState) -> None:
     """Set `best` and `latest` if a kill came between the pointers of the last save. state: what that save left."""
-    _settle_best(run, state)
+    _settle(run, state)
     if run.has_checkpoint("best"):
         write_latest(run.folder)
-    _clean_up(run)
 
 
 def keep_average(
@@ -194,8 +191,7 @@ def keep_average(
         write_json(folder / "average.json", asdict(average))
         write_json(folder / WITNESSES, witnesses)
     run.point("average", name)
-    _settle_best(run, state)
-    _clean_up(run)
+    _settle(run, state)
     return run.checkpoint("best") == run.checkpoint("average")
 
 
@@ -253,10 +249,10 @@ def _new_checkpoint(run: Run, name: str) -> Iterator[Path]:
         write_sums(folder)
 
 
-def _settle_best(run: Run, state: TrainingState) -> None:
+def _settle(run: Run, state: TrainingState) -> None:
     """Point `best` at the last save or at the averaged weights, if either is better than what it names.
 
-    With its first one `latest` names the run, which others can use now.
+    With its first one `latest` names the run, which others can use now. Then the checkpoints go that nothing points to.
     """
     had_best = run.has_checkpoint("best")
     error = math.inf if state.best_error is None else state.best_error
@@ -271,10 +267,6 @@ def _settle_best(run: Run, state: TrainingState) -> None:
         run.point("best", run.checkpoint("average").name)
     if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
         write_latest(run.folder)
-
-
-def _clean_up(run: Run) -> None:
-    """Delete the checkpoints that nothing points to."""
     kept = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
     for folder in (run.folder / "checkpoints").glob("*-*"):
         if folder not in kept and CHECKPOINT.fullmatch(folder.name):  # never a copy by another name

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from transformer_cli.compute.memory import in_words
+from transformer_cli.compute.devices import in_words
 from transformer_cli.config.schema import Config, ModelConfig
 from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
@@ -22,8 +22,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.run import MAY_CHANGE, Facts, Run, is_exported, write_config, write_identity
 from transformer_cli.system.arguments import checked
-from transformer_cli.system.checked import write_sums
-from transformer_cli.system.files import new_folder, write_text
+from transformer_cli.system.files import new_folder, write_sums, write_text
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.lines import LONGEST_LINE
 from transformer_cli.text.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK

@@ -33,8 +33,7 @@ from transformer_cli.runs.run import (
     training_lock,
 )
 from transformer_cli.runs.state import TrainingState, best_of, is_averaged, load_average, load_state, read_validations
-from transformer_cli.system.checked import check_files
-from transformer_cli.system.files import bytes_in
+from transformer_cli.system.files import bytes_in, check_files
 from transformer_cli.system.locks import is_locked
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from transformer_cli.config.load import as_commented_yaml, load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
 from transformer_cli.corpora.corpora import gather, open_corpus, shares_for
-from transformer_cli.corpora.formats import count_pairs, paired, read_texts, require_files, unpacked_name
+from transformer_cli.corpora.formats import paired, read_texts, require_files, unpacked_name
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run
@@ -130,7 +130,8 @@ def config_for(
     config = load()
     if not is_new:
         return config, place
-    n_pairs = count_pairs(paired(files, data), config.data)
+    texts = paired(files, data)
+    n_pairs = sum(1 for _ in read_texts(texts, config.data))
     shares = shares_for(n_pairs, config.data).model_dump()
     if like:
         of_run = Run.open(find_run(like, runs_dir)).config.data.held_out
@@ -140,8 +141,7 @@ def config_for(
         given["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs))), "FILE"
         size = max(500, min(config.data.subwords.size, n_pairs // 2))
         if n_pairs < MANY_PAIRS:  # a text of many characters, such as Japanese, needs more
-            texts = read_texts(paired(files, data), config.data, lambda *_: None)
-            smallest = smallest_size(f"{one} {other}" for one, other, _ in texts)
+            smallest = smallest_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
             size = size if size > smallest else smallest + smallest // 5
         given["data.subwords.size"] = size, "FILE"
         given["model.dropout"] = 0.1, "FILE"

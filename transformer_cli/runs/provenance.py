@@ -18,8 +18,7 @@ from typing import Any
 from transformer_cli.compute.devices import CPU_INFO
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.errors import FileError
-from transformer_cli.system.checked import read_text
-from transformer_cli.system.files import append_line
+from transformer_cli.system.files import append_line, read_text
 
 DISTRIBUTIONS = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
 OF_ONE_CALL = ("date", "threads")  # no bit of the weights depends on them

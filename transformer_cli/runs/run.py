@@ -49,8 +49,17 @@ from transformer_cli.errors import CheckpointError, DataError, FileError, Missin
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.arguments import checked
-from transformer_cli.system.checked import SUMS, check_files, read_checked_json, read_sums, read_text, shown, write_sums
-from transformer_cli.system.files import write_json, write_text
+from transformer_cli.system.files import (
+    SUMS,
+    check_files,
+    read_checked_json,
+    read_sums,
+    read_text,
+    shown,
+    write_json,
+    write_sums,
+    write_text,
+)
 from transformer_cli.text.codec import Codecs, codec_files
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD
@@ -217,7 +226,7 @@ class Run:
 
         Raises MemoryShortage as `new_model` does.
         """
-        from transformer_cli.model.initialization import UninitializedWeights
+        from transformer_cli.model.transformer import UninitializedWeights
 
         with UninitializedWeights():
             return self._make_model()
@@ -306,7 +315,10 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     if name is None:
         return _newest(runs_dir, known)
     places = [runs_dir / name, Path(name)]
-    folder = next((path for path in places if path.is_dir()), None)
+    try:
+        folder = next((path for path in places if path.is_dir()), None)
+    except OSError as error:  # no file has so long a name, or what is above it is closed
+        raise CheckpointError(f"{places[0]}: {error.strerror}; {runs_dir}/ has {', '.join(known) or 'none'}") from None
     if folder is None:
         place = places["/" in str(name) or places[1].is_file()]
         what = "a file, and not the folder of a run" if place.is_file() else "no such run"
@@ -410,7 +422,7 @@ def is_new(folder: Path) -> bool:
 
 def is_exported(folder: Path) -> bool:
     """Whether a folder is an exported run's, by its weights."""
-    return (folder / EXPORTED).is_file()
+    return os.path.isfile(folder / EXPORTED)  # in a folder that is closed there is none
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.run import HISTORY, RESTORE, Run, is_new, steadily, told_as_damage
-from transformer_cli.system.checked import read_bytes, read_checked_json, sum_of
+from transformer_cli.system.files import read_bytes, read_checked_json, sum_of
 
 WITNESSES = "witnesses.json"
 

@@ -28,9 +28,8 @@ from starlette.exceptions import HTTPException
 
 from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
-from transformer_cli.serve.gate import Gate
+from transformer_cli.serve.gate import Gate, Metrics
 from transformer_cli.serve.languages import Directions
-from transformer_cli.serve.metrics import Metrics
 from transformer_cli.serve.questions import (
     GONE,
     AttentionQuestion,
@@ -231,7 +230,8 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
         from transformer_cli.inspection.numbers import inspect_translation, rounded
 
         inspection = inspect_translation(translator, translation)
-        maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
+        heads = [] if asked.head is None else [asked.head]
+        maps = inspection.maps([asked.kind], layer=asked.layer, heads=heads)
         return {
             "kind": asked.kind,
             "layer": maps[0].layer,
@@ -256,7 +256,13 @@ async def vectors(asked: SentenceQuestion, request: Request) -> Response:
             "source_tokens": inspection.source_tokens,
             "before": directions_in_the_plane(inspection.before, DIGITS),
             "after": directions_in_the_plane(inspection.after, DIGITS),
-            "repetitions": inspection.repetitions_as_records(DIGITS),
+            "repetitions": [
+                {
+                    key: round(value, DIGITS) if isinstance(value, float) else value
+                    for key, value in asdict(each).items()
+                }
+                for each in inspection.repetitions()
+            ],
         }
 
     return await _looked(request, asked, look)

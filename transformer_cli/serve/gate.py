@@ -1,6 +1,6 @@
 """What every request goes through: whose pages may ask, a line in the log, a count, an answer where something failed.
 
-ASGI middleware. Knows no addresses.
+ASGI middleware, and the counts of `/metrics`: the one owner of prometheus_client. Knows no addresses.
 """
 
 import asyncio
@@ -9,10 +9,11 @@ import logging
 import time
 import traceback
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
+import prometheus_client as prometheus
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,18 +30,40 @@ APOLOGY = "an error that nobody foresaw; the server's log describes it"
 log = logging.getLogger(__name__)
 
 
-class Seldom:
-    """Tells what may be said: not again within ten minutes, because what is wrong may be wrong for each client."""
+class Metrics:
+    """Counts since the server has started, as Prometheus asks for them."""
 
-    def __init__(self) -> None:
-        self._said: deque[tuple[str, float]] = deque(maxlen=100)
+    content_type = prometheus.CONTENT_TYPE_LATEST
 
-    def __call__(self, what: str) -> bool:
-        """Whether this may be said, which is noted."""
+    def __init__(self, n_waiting: Callable[[], int]) -> None:
+        """n_waiting: how many lines wait to be translated."""
+        self._registry = registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=registry)
+        labels = ("address", "status")
+        self.requests = prometheus.Histogram("tfm_request_seconds", "Requests, by status.", labels, registry=registry)
+        self.source_tokens = prometheus.Counter("tfm_source_tokens", "Tokens that were translated.", registry=registry)
+        self.reloads = prometheus.Counter("tfm_reloads", "Reloads, by outcome.", ("outcome",), registry=registry)
+        waiting = prometheus.Gauge("tfm_waiting_lines", "Lines that wait to be translated.", registry=registry)
+        waiting.set_function(n_waiting)
+
+    def text(self) -> bytes:
+        return prometheus.generate_latest(self._registry)
+
+
+def seldom() -> Callable[[str], bool]:
+    """Returns a function that tells whether a message may be logged: not again within ten minutes.
+
+    What is wrong may be wrong for each client.
+    """
+    said: deque[tuple[str, float]] = deque(maxlen=100)
+
+    def may_say(what: str) -> bool:
         since = time.monotonic() - SELDOM_SECONDS
-        if is_new := all(what != other or then <= since for other, then in self._said.copy()):
-            self._said.append((what, time.monotonic()))
+        if is_new := all(what != other or then <= since for other, then in said.copy()):
+            said.append((what, time.monotonic()))
         return is_new
+
+    return may_say
 
 
 class Gate:
@@ -58,7 +81,7 @@ class Gate:
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
         self._n_running = 0
-        self._may_say = Seldom()
+        self._may_say = seldom()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -6,7 +6,6 @@ Owns py3langid, with corpora/cleaning.py. Knows no HTTP.
 import math
 from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
-from itertools import chain
 
 import py3langid
 
@@ -26,7 +25,8 @@ class Directions:
         """Raises ConfigError if two of them translate from and into the same languages."""
         self._since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._by_pair: dict[tuple[str, str], Translator] = {}
-        for translator in chain.from_iterable(map(_by_target, translators)):
+        into_each = [each.into(target) for each in translators for target in each.run.codecs.targets or (None,)]
+        for translator in into_each:
             data = translator.run.config.data
             other = self._by_pair.setdefault((data.source, data.into), translator)
             if other is not translator:
@@ -90,12 +90,6 @@ class Directions:
             of, into = NAMES.get(source, source), NAMES.get(target, target)
             raise DataError(f"{into} ({target}) is not available as a target language from {of} ({source})")
         return self._by_pair[source, target], source, confidence
-
-
-def _by_target(translator: Translator) -> list[Translator]:
-    """Returns a translator into each language that a run writes: of several targets, one for each."""
-    targets = translator.run.codecs.targets
-    return [translator.into(language) for language in targets] if targets else [translator]
 
 
 def _shares(text: str, languages: Collection[str]) -> list[tuple[str, float]]:

@@ -131,11 +131,6 @@ class AttentionQuestion(SentenceQuestion):
     layer: int | None = Field(None, description="Which layer, counted from 1. Default: the last.")
     head: int | None = Field(None, description="Which head, counted from 1. Default: all of them.")
 
-    @property
-    def heads(self) -> list[int]:
-        """The head, if one is named."""
-        return [] if self.head is None else [self.head]
-
 
 class BoundedRoute(APIRoute):
     """An address whose body is read within the server's limits; FastAPI gets it as JSON, whatever it was."""

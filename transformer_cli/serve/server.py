@@ -23,7 +23,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.serve.gate import Seldom, is_local_address
+from transformer_cli.serve.gate import seldom
 from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler
 
@@ -87,11 +87,6 @@ def url_of(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def is_local(bound: socket.socket) -> bool:
-    """Whether only this machine can reach the server."""
-    return is_local_address(bound.getsockname()[0])
-
-
 class Server(uvicorn.Server):
     """Serves an ASGI application until a signal tells it to stop."""
 
@@ -149,7 +144,7 @@ class Server(uvicorn.Server):
 
     async def _close_silent(self) -> None:
         """Once a second, close connections on which no request has come in time; if there are too many, the oldest."""
-        may_say, connections = Seldom(), self._bound.connections
+        may_say, connections = seldom(), self._bound.connections
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             for client in [client for client, each in connections.items() if each.accepted.fileno() < 0]:
@@ -204,7 +199,7 @@ def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
 
 def _quiet() -> None:
     """Let uvicorn and asyncio say only what is wrong with the server, on one line each, and seldom."""
-    may_say = Seldom()
+    may_say = seldom()
 
     def is_new(record: logging.LogRecord) -> bool:  # what is wrong here is wrong for each of a thousand clients
         first_line = record.getMessage().partition("\n")[0]  # asyncio names the connection on the others

@@ -12,7 +12,7 @@ that want the same of the same run, until the batch costs BATCH_COST:
 import threading
 from bisect import insort
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,10 +35,6 @@ PACE = 10_000  # of a job's cost: for so much, its time comes a second later
 
 class Busy(TfmError):
     """Too much is waiting, or the server ends: what is asked is not computed now."""
-
-
-class _Unwanted(Exception):
-    """Nobody waits any more for what is being computed."""
 
 
 @dataclass(eq=False)
@@ -223,9 +219,9 @@ class Workers:
 
 
 def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
-    """End a search between two of its steps when nobody waits for any of its results. Raises _Unwanted."""
+    """End a search between two of its steps when nobody waits for any of its results. Raises CancelledError."""
     if all(future.done() for future in futures):
-        raise _Unwanted
+        raise CancelledError
 
 
 def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> _Found:

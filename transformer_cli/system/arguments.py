@@ -20,6 +20,8 @@ WORDS = {str: "a str", int: "a whole number", float: "a number", bool: "True or 
 NOT_LISTS = (str, bytes, Mapping)
 MOST_SHOWN = 60  # characters of a value
 
+_hints = cache(get_type_hints)
+
 
 def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Returns a function that raises ArgumentError for an argument that is not what its annotation says."""
@@ -37,20 +39,21 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     return call
 
 
-def check(owner: Callable[..., object], values: Mapping[str, object]) -> dict[str, Path]:
+def check(owner: Callable[..., object], values: Mapping[str, object], *, first: int = 0) -> dict[str, Path]:
     """Returns the Paths of those of these values that are a str where a Path alone is wanted.
 
-    Raises ArgumentError for the first value that is not what a function, or a class, says of its name.
+    first: the number of a list's first item. Raises ArgumentError for the first value that is not what a function, or a
+    class, says of its name.
     """
     hints, paths = _hints(owner), {}
     for name, value in values.items():
         hint = hints.get(name, Any)
         if isinstance(value, str) and _is_path(hint):
             paths[name] = Path(value)
-        elif not _fits(value, hint):
-            where = f"{owner.__qualname__.removesuffix('.__init__')}: {name}"
-            place, value, hint = _misfit(value, hint)
-            raise ArgumentError(f"{where}{place}: {_shown(value)}, where {_words(hint)} is wanted")
+        elif misfit := _misfit(value, hint, first):
+            place, part, wanted = misfit
+            where = f"{owner.__qualname__.removesuffix('.__init__')}: {name}{place}"
+            raise ArgumentError(f"{where}: {_shown(part)}, where {_words(wanted)} is wanted")
     return paths
 
 
@@ -59,61 +62,49 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
-@cache
-def _hints(owner: Callable[..., object]) -> dict[str, Any]:
-    return get_type_hints(owner)
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """Returns the types of which a value may be one."""
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
 def _is_path(hint: Any) -> bool:
-    choices = _choices(hint)
+    """Whether a Path is wanted, for which a str will do."""
+    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return Path in choices and str not in choices
 
 
-def _misfit(value: Any, hint: Any) -> tuple[str, Any, Any]:
-    """Returns the innermost part of a value that does not fit: its place there, itself, and its type."""
-    items: Iterable[tuple[object, Any]] = value.items() if isinstance(value, Mapping) else ()
-    if isinstance(value, Collection) and not isinstance(value, NOT_LISTS):
-        items = enumerate(value)
-    empty: Any = {} if isinstance(value, Mapping) else []
-    for inner in (get_args(each)[-1] for each in _choices(hint) if _fits(empty, each)):
-        for place, item in items:
-            if not _fits(item, inner):
-                deeper, item, inner = _misfit(item, inner)
-                return f", item {place!r}{deeper}", item, inner
-    return "", value, hint
+def _misfit(value: Any, hint: Any, first: int = 0) -> tuple[str, Any, Any] | None:
+    """Returns the innermost part of a value that is not of its type: its place there, itself, and its type; or None.
 
-
-def _fits(value: object, hint: Any) -> bool:
-    """Whether a value is of a type. Numbers may be NumPy's; a list may be any iterable but a str.
-
-    Where a Sequence is wanted, it needs a length and an order, and where an Iterable is, what an iterator yields is not
-    looked at.
+    Numbers may be NumPy's; a list may be any iterable but a str. Where a Sequence is wanted, it needs a length and an
+    order, and where an Iterable is, what an iterator yields is not looked at. first: the number of a list's first item.
     """
-    origin, inner = get_origin(hint), get_args(hint)
+    origin, inner, whole = get_origin(hint), get_args(hint), ("", value, hint)
     if hint is Any or isinstance(hint, TypeVar):
-        return True
+        return None
     if origin in (Union, UnionType):
-        return any(_fits(value, each) for each in inner)
+        found = [_misfit(value, each, first) for each in inner]
+        return None if None in found else next((each for each in found if each and each[0]), whole)
     if origin is Literal:
-        return value in inner
+        return None if value in inner else whole
+    items: Iterable[tuple[object, Any]]
     if origin and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(
-            _fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items()
-        )
-    if origin and issubclass(origin, Iterable):
+        if not isinstance(value, Mapping) or any(_misfit(key, inner[0]) for key in value):
+            return whole
+        items, inner = value.items(), inner[1:]
+    elif origin and issubclass(origin, Iterable):
         if isinstance(value, NOT_LISTS) or not isinstance(value, Iterable):
-            return False
+            return whole
         if not isinstance(value, Collection):
-            return not issubclass(origin, Sequence)
-        has_order = hasattr(value, "__getitem__") or not issubclass(origin, Sequence)
-        return has_order and all(_fits(each, inner[0]) for each in value)
-    kind = {int: Integral, float: Real}.get(hint, origin or hint)
-    return isinstance(value, kind) and (hint is bool or not isinstance(value, bool))
+            return whole if issubclass(origin, Sequence) else None
+        if origin is tuple and len(value) != len(inner):  # no function takes tuples of any length
+            return whole
+        if issubclass(origin, Sequence) and not hasattr(value, "__getitem__"):
+            return whole
+        items = enumerate(value, first)
+    else:
+        kind = {int: Integral, float: Real}.get(hint, origin or hint)
+        return None if isinstance(value, kind) and (hint is bool or not isinstance(value, bool)) else whole
+    for place, item in items:
+        if misfit := _misfit(item, inner[0]):
+            deeper, part, wanted = misfit
+            return f", item {place!r}{deeper}", part, wanted
+    return None
 
 
 def _words(hint: Any) -> str:
@@ -125,6 +116,8 @@ def _words(hint: Any) -> str:
         return " or ".join(map(repr, inner))
     if origin and issubclass(origin, Mapping):
         return f"a mapping of {_words(inner[0]).removeprefix('a ')}"
+    if origin is tuple:
+        return f"a tuple of {len(inner)} {_words(inner[0]).removeprefix('a ')}"
     if origin and issubclass(origin, Iterable):
         return f"a list of {_words(inner[0]).removeprefix('a ')}"
     return WORDS.get(hint, f"a {hint.__name__}")

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.system.checked import read_bytes, read_json
-from transformer_cli.system.files import sha256, write_bytes, write_json
+from transformer_cli.system.files import read_bytes, read_json, sha256, write_bytes, write_json
 from transformer_cli.system.terminal import first_few
 from transformer_cli.text.languages import TARGET_TOKEN, targets_among, token_of
 from transformer_cli.text.reading import Reader, Reading, is_in_capitals, lower

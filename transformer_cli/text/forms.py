@@ -1,4 +1,4 @@
-"""What a file or a text is, as its beginning tells: no text, markup, subtitles, catalogues, tables, or plain text."""
+"""What a file or a text is, as its beginning or its name tells: no text, markup, catalogues, tables, or plain text."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 from transformer_cli.errors import DataError
 
 HTML, TMX, TBX, JSON = "an HTML document", "a translation memory (TMX)", "a term base (TBX)", "JSON"
+XLIFF, PO = "a translation file (XLIFF)", "a message catalogue (PO)"
 CUT = "text that is cut into subwords"
-XML = (HTML, TBX, "a translation file (XLIFF)", "XML")
+XML = (HTML, TBX, "XML")
 
 _NO_TEXT = {  # how files begin that are no text, and what to do instead; several are ZIP archives
     name: re.compile(pattern, re.DOTALL)
@@ -39,23 +40,57 @@ _FORMS = {
     for name, pattern in {
         HTML: rf"{_BEFORE}<(?:html|head|body)\b",
         "a part of an HTML document": rf"{_BEFORE}<(?:p|div|h1)\b",
-        "a translation file (XLIFF)": rf"{_BEFORE}<xliff\b",
+        XLIFF: rf"{_BEFORE}<(?:\w+:)?xliff\b",
         TBX: rf"{_BEFORE}(?:<(?:martif|tbx)\b|<!DOCTYPE\s+martif\b)",
         TMX: rf"{_BEFORE}(?:<(?:\w+:)?tmx\b|<!DOCTYPE\s+tmx\b)",
         "XML": rf"<\?xml\b|<!DOCTYPE\b|{_COMMENT}<\w|</?(?:tuv?|seg|prop|note|header|trans-unit|target)\b",
         "subtitles (SRT)": r"\d+[ \t\r]*\n\d+:\d\d:\d\d[,.]\d+ --> ",
         "subtitles (WebVTT)": r"WEBVTT\b",
-        "a message catalogue (PO)": r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
+        PO: r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
         JSON: r"[\[{]\s*[\[{\"]",
         "a table (TSV)": r"\S[^\t\n]*\t[^\S\t\n]*\S",
         CUT: r"(?=\S)[^\n]*?(?:@@ |\xe2\x96\x81\w)",  # ▁
     }.items()
 }
 
+_NAMES = {  # how files are called that are not lines of text, without those of formats of documents
+    "a JSON file": ".json .jsonl .ndjson .arb .ipynb .xcstrings",
+    "a YAML file": ".yml .yaml",
+    "a file of settings": ".ini .cfg .toml",
+    "a file of properties (Java)": ".properties",
+    "a file of strings (macOS, iOS)": ".strings .stringsdict",
+    "a file of resources (.NET)": ".resx .resw",
+    "a translation file of Qt (TS), or TypeScript": ".ts",
+    "an XML file": ".xml .svg .plist .dita .ttml .dfxp .axml",
+    TMX: ".tmx",
+    TBX: ".tbx",
+    "subtitles (SubStation Alpha)": ".ass .ssa",
+    "a LaTeX document": ".tex .ltx .bib",
+    "a program": ".py .js .jsx .tsx .java .c .h .cpp .cs .go .rs .rb .php .swift .kt .css .sh",
+    "a PDF": ".pdf",
+    "a document of another program": ".doc .odt .ods .odp .rtf .epub .xls .xlsx .ppt .pptx",
+    "a picture": ".png .jpg .jpeg .gif",
+    "Markdown": ".md .markdown",
+    "reStructuredText": ".rst",
+    "AsciiDoc": ".adoc",
+    "a table (CSV)": ".csv",
+    "a table (TSV)": ".tsv",
+}
+NO_TEXT = ("a PDF", "a document of another program", "a picture")
+MAY_BE_PLAIN = (
+    *("Markdown", "reStructuredText", "AsciiDoc", "a table (CSV)", "a table (TSV)"),
+    *("a part of an HTML document", JSON, CUT),  # as a line of text may begin, too
+)
+
 
 def form_of(beginning: bytes) -> str | None:
     """Returns what a text that begins so seems to be, if it is not plain."""
     return next((name for name, pattern in _FORMS.items() if pattern.match(beginning)), None)
+
+
+def form_named(suffix: str) -> str | None:
+    """Returns what a file is whose name ends so, such as ".json"; None for lines of text and for documents."""
+    return next((name for name, suffixes in _NAMES.items() if suffix.lower() in suffixes.split()), None)
 
 
 def refuse_no_text(beginning: bytes, name: Path | str) -> None:

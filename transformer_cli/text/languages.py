@@ -69,13 +69,13 @@ def targets_among(tokens: Iterable[str]) -> dict[str, str]:
     A code is as short as ISO 639 has it; what stands behind it stays, as in pt_br.
     """
     found = ((TARGET_TOKEN.fullmatch(token), token) for token in tokens)
-    return {_short(match[1] or match[2]): token for match, token in found if match}
+    return {short_code(match[1] or match[2]): token for match, token in found if match}
 
 
 def token_of(language: str, targets: Mapping[str, str]) -> str:
     """Returns the token of a language, whose code may have two letters or three. Raises ConfigError."""
     written = {code.lower().replace("-", "_"): token for code, token in targets.items()}
-    token = written.get(_short(language).lower().replace("-", "_"))
+    token = written.get(short_code(language.lower()).replace("-", "_"))
     if token is None:
         if not targets:
             raise ConfigError(f"--to: {language}: the model translates into one language only; leave it out")
@@ -84,6 +84,7 @@ def token_of(language: str, targets: Mapping[str, str]) -> str:
     return token
 
 
-def _short(code: str) -> str:
+def short_code(code: str) -> str:
+    """Returns the code of a language with two letters for three, if ISO 639 has them; what stands behind it stays."""
     main = re.split("[-_]", code, maxsplit=1)[0]
     return _SHORT.get(main, main) + code[len(main) :]

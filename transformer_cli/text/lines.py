@@ -26,7 +26,7 @@ from transformer_cli.text.forms import refuse_no_text
 LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
 MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end
 
-WIDEST = 1 << 20  # bytes of a line that holds both sides of a pair, and perhaps more
+WIDEST = 1 << 20  # bytes of a line that holds both sides of a pair, and perhaps more, or the numbers of a vector
 
 TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 
@@ -166,25 +166,27 @@ def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, Non
         yield from _bounded(stream, str(path), most)
 
 
-def wide_lines(path: Path) -> Iterator[tuple[int, str]]:
+def wide_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line, with its end, however long its parts are. Raises DataError."""
     for number, line in enumerate(byte_lines(path, WIDEST), start=1):
         if len(line) == WIDEST and not line.endswith(b"\n"):
             raise DataError(
                 f"{path}: line {number} has more than {WIDEST:,} bytes; break it into lines of one pair each"
             )
-        yield number, _decoded(line, path, number)
+        yield number, _decoded(line, path, number, encoding=encoding)
 
 
-def _decoded(line: bytes, name: Path | str, number: int, is_whole: bool = True) -> str:
+def _decoded(line: bytes, name: Path | str, number: int, is_whole: bool = True, *, encoding: str = "utf-8") -> str:
     """Decode a line without the byte order mark that some editors write. Raises DataError, with `name` and `number`."""
     try:
-        text = codecs.utf_8_decode(line, "strict", is_whole)[0]
+        text = line.decode(encoding) if is_whole else codecs.utf_8_decode(line, "strict", False)[0]
     except UnicodeDecodeError as error:
         raise DataError(
             f"{name}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
-            "UTF-8; convert the file to UTF-8"
+            f"{encoding.upper()}; convert the file to UTF-8"
         ) from None
+    except (LookupError, UnicodeError):  # such as base64, which Python knows as an encoding of bytes
+        raise DataError(f"{name}: {encoding} is no encoding of text; convert the file to UTF-8") from None
     return text.removeprefix("\ufeff") if number == 1 else text
 
 

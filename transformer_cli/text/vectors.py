@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from transformer_cli.config.schema import is_file
 from transformer_cli.errors import DataError, DownloadError
-from transformer_cli.text.lines import byte_lines
+from transformer_cli.text.lines import WIDEST, byte_lines
 
 Vector = NDArray[np.float32]
 Slot = tuple[dict[str, Vector], str]
-LINE_BYTES = 1 << 20  # more than the numbers of any vector need
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def read_vectors(where: str, words: Collection[str], *, lowercase: bool) -> Vect
     if gensim is needed but missing; DownloadError for an unknown name or if there is no network.
     """
     path = Path(where) if is_file(where) else _download(where)
-    with closing(byte_lines(path, LINE_BYTES)) as lines:
+    with closing(byte_lines(path, WIDEST)) as lines:
         head = b"".join(islice(lines, 100))
     wanted = dict.fromkeys(words)
     exact: dict[str, Vector] = {}
@@ -76,7 +75,7 @@ def _read_text(path: Path, slot: Callable[[str], Slot | None]) -> int:
     A line with more numbers than the others is a word with a space, as some in GloVe 840B are; it is left out.
     """
     dimension = 0
-    with closing(byte_lines(path, LINE_BYTES)) as lines:
+    with closing(byte_lines(path, WIDEST)) as lines:
         for number, line in enumerate(lines, start=1):
             fields = line.removeprefix(b"\xef\xbb\xbf").split() if number == 1 else line.split(maxsplit=1)
             if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):

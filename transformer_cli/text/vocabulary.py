@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from transformer_cli.system.checked import read_text
-from transformer_cli.system.files import write_text
+from transformer_cli.system.files import read_text, write_text
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 UNK, PAD, SOS, EOS = range(4)

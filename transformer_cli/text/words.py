@@ -139,10 +139,6 @@ class Joins:
             pieces.append(right if self._is_glued(left, right) else f" {right}")
         return "".join(pieces)
 
-    def restores(self, text: str, tokens: Sequence[str]) -> bool:
-        """Whether `join` turns a text's tokens back into that text, but for the number of spaces between words."""
-        return self.join(tokens) == _single_spaced(text)
-
     def _is_glued(self, left: str, right: str) -> bool:
         if (left, right) in self.glued_pairs:
             return True

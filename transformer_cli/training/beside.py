@@ -4,22 +4,25 @@ Both are copied into the run's folder, so a run that is resumed needs neither th
 Knows no steps.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from transformer_cli.compute.world import World
 from transformer_cli.config.schema import Config
 from transformer_cli.corpora.formats import ONE_SIDE, format_of, paired, read_texts, require_files
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Pair, Rows, Side, find_dataset
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import ParallelText, judge
+from transformer_cli.evaluation.losses import Losses
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import START, load_validated
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import load_average, validations_so_far
-from transformer_cli.system.checked import read_sums, write_sums
-from transformer_cli.system.files import write_text
+from transformer_cli.system.files import read_sums, write_sums, write_text
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import read_lines
@@ -27,6 +30,9 @@ from transformer_cli.translator import Translator
 
 KINDS = ("watch", "along")
 JUDGED = 300  # lines of each text, at most, that are translated at the end
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the start's weights, which are tried where text is watched
+
+log = logging.getLogger(__name__)
 
 
 def read_beside(config: Config, dataset: Dataset, runs_dir: Path) -> dict[str, list[Pair]]:
@@ -54,7 +60,7 @@ def _pairs(kind: str, names: Sequence[str], config: Config, dataset: Dataset, ru
         note(f"{paths[0]}: {counted(len(lines), 'line')} are translated by {config.training.initialize_from}")
         translator = Translator(Run.open(find_run(config.training.initialize_from, runs_dir)), config.training.device)
         return list(zip(lines, translator.with_options(on_error="blank").translate(lines), strict=True))
-    texts = read_texts(paired(paths, config.data), config.data, lambda *_: None)
+    texts = read_texts(paired(paths, config.data), config.data)
     return [(source, target) for source, target, _ in texts]
 
 
@@ -128,6 +134,32 @@ def drawn(rows: Rows, size: int, *, seed: int, epoch: int) -> Rows:
     For example, 5 of the rows 7 and 8 are 8 7 8 7 8, or 7 8 7 8 7.
     """
     return np.resize(np.random.default_rng([seed, epoch]).permutation(rows), size)
+
+
+def best_mixture(
+    run: Run, taught: Transformer, losses_of: Callable[[Transformer], tuple[Losses, Losses | None]], world: World
+) -> tuple[Transformer, float]:
+    """Returns the mean of what was taught and of the start that fits both texts best, and the share of the start.
+
+    The share is the one that training.start_share names, or the smallest of the best of SHARES: it has the lowest sum
+    of both losses. losses_of: returns the losses of the validation text and of what is watched. Raises CheckpointError
+    if the weights of the start are gone. The model is on the CPU.
+    """
+
+    def mixture(share: float) -> Transformer:
+        with world.all_or_none():
+            return mixed(taught, load_validated(run, START), share)
+
+    given, sums = run.config.training.start_share, dict[float, float]()
+    for share in SHARES if given is None else (given,):
+        valid, watched = losses_of(mixture(share))
+        assert watched, "some text is watched"
+        log.info("%3.0f%% of the start's weights  valid %.3f  watched %.3f", 100 * share, valid.loss, watched.loss)
+        sums[share] = valid.loss + watched.loss
+    chosen = min(sums, key=lambda share: sums[share])
+    if given is None and chosen == 1.0:
+        log.info("nothing taught was better: the start stays")
+    return mixture(chosen), chosen
 
 
 @torch.no_grad()

@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from transformer_cli.compute.devices import Precision, autocast, choose_lanes
-from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.devices import Precision, autocast, choose_lanes, room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
@@ -102,10 +101,12 @@ class Learner:
         self.model.train()
         self.optimizer.zero_grad()  # frees memory
         tokens = int(target_tokens(split, np.concatenate(batches)).sum())  # of all processes
-        parts = [part for rows in batches for part in self._parts(split, rows)]
+        most = PART * self.world.size if self.device.type == "cpu" else sys.maxsize  # tokens of a part
+        parts = [part for rows in batches for part in parts_by_length(split, rows, most)]
         compute = partial(self._lane, split, parts, tokens, number)
-        alone = 0 if self._is_warm else 1  # what libraries prepare at a first call, they prepare in a single thread
-        found = self.workers.run_all(compute, range(alone)) + self.workers.run_all(compute, range(alone, self.lanes))
+        # At a first call libraries prepare what they need: in the thread of one lane, before the others begin.
+        found = self.workers.run_all(compute, range(0 if self._is_warm else 1))
+        found += self.workers.run_all(compute, range(len(found), self.lanes))
         self._is_warm = True
         nll = sum(nll for nll, _ in found)
         self.workers.run_all(partial(_set_sums, [gradients for _, gradients in found if gradients]), [self._weights])
@@ -140,9 +141,9 @@ class Learner:
         For example, with 2 processes of 2 lanes, lane 1 of the second takes the sentences 3, 7, 11, … of each part.
         """
         nll, gradients = list[Tensor](), list[Tensor]()
-        first, step = self.world.rank * self.lanes + lane, self.world.size * self.lanes
+        first, stride = self.world.rank * self.lanes + lane, self.world.size * self.lanes
         with self._dropout_of(lane, number):
-            for rows in (part[first::step] for part in parts if len(part) > first):  # of all lengths
+            for rows in (part[first::stride] for part in parts if len(part) > first):  # of all lengths
                 batch = collate(split, rows)
                 with self._room_for(batch):
                     with autocast(self.device, self.precision):
@@ -176,10 +177,6 @@ class Learner:
                 "batches) or leave long sentences out (model.max_length)"
             )
         )
-
-    def _parts(self, split: EncodedSplit, rows: Rows) -> list[Rows]:
-        """Returns a batch in the parts that all processes compute one after another."""
-        return parts_by_length(split, rows, PART * self.world.size if self.device.type == "cpu" else sys.maxsize)
 
 
 def mixed_seed(*numbers: int) -> int:

@@ -25,7 +25,7 @@ from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.beside import keep_beside, read_beside
-from transformer_cli.training.pretrained import Initial, no_frozen_rows, read_initial
+from transformer_cli.training.pretrained import begin_with, no_frozen_rows, read_pretrained, read_weights
 
 log = logging.getLogger(__name__)
 
@@ -73,16 +73,22 @@ def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTr
     dataset = open_dataset(config, folder.parent, here)
     if config.data.fingerprint is not None:  # else it was found by its text
         _refuse_other_text(dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`")
-    initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
+    # what these raise leaves the old run in place
+    vectors, weights = read_pretrained(config, dataset), read_weights(config, dataset, folder.parent)
     beside = read_beside(config, dataset, folder.parent)
     if fresh and folder.exists():
-        log.info("moved the old run to %s", _move_aside(folder))
+        names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
+        aside = folder.rename(next(path for path in names if not path.exists()))
+        follow_latest(folder, aside)
+        log.info("moved the old run to %s", aside)
     data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
     precision = choose_precision(config.training.precision, here.device)
     lanes = choose_lanes(config.training.lanes, here.world)
     run = Run.create(folder, _resolved(config, data, precision, lanes), dataset, device=device_name(here.device))
     keep_beside(run, beside)
-    return new_run(run, dataset, initial)
+    ready = new_run(run, dataset)
+    begin_with(ready.start, vectors, weights)
+    return ready
 
 
 def resume(folder: Path, config: Config, here: Here) -> ReadyToTrain:
@@ -124,13 +130,10 @@ def join_run(folder: Path, data_dir: Path) -> ReadyToTrain:
     return load_run(run, dataset) if run.has_checkpoint("last") else new_run(run, dataset)
 
 
-def new_run(run: Run, dataset: Dataset, initial: Initial | None = None) -> ReadyToTrain:
-    """Returns a run with a model that has learned nothing yet. initial: what replaces its random weights."""
+def new_run(run: Run, dataset: Dataset) -> ReadyToTrain:
+    """Returns a run with a model that has learned nothing yet."""
     model = run.new_model()
-    start = Checkpoint(model, frozen_rows=no_frozen_rows(model))
-    if initial:
-        initial.fill(start)
-    return ReadyToTrain(run, dataset, start)
+    return ReadyToTrain(run, dataset, Checkpoint(model, frozen_rows=no_frozen_rows(model)))
 
 
 def load_run(run: Run, dataset: Dataset) -> ReadyToTrain:
@@ -159,14 +162,6 @@ def _locked(folder: Path) -> Iterator[bool]:
                 "train another run"
             ) from None
         yield all(are_held)
-
-
-def _move_aside(folder: Path) -> Path:
-    names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
-    aside = next(path for path in names if not path.exists())
-    folder.rename(aside)
-    follow_latest(folder, aside)
-    return aside
 
 
 def _resolved(config: Config, data: DataConfig, precision: str, lanes: int) -> Config:

@@ -5,7 +5,6 @@ Knows words, weights and runs, nothing of steps.
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,27 +27,21 @@ EMBEDDING = "{}_embedding.tokens.weight"  # the name of a side's token vectors
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Initial:
-    """What replaces random weights when a run begins."""
+@torch.no_grad()
+def begin_with(start: Checkpoint, vectors: Mapping[str, tuple[Tensor, Tensor]], weights: Transformer | None) -> None:
+    """Copy vectors and weights into a model that has random weights, and freeze the rows of vectors that are to stay.
 
-    vectors: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    """side (source or target) → rows of its embedding, int64 (n,), and what they begin with, float32 (n, d_model)"""
-    model: Transformer | None = None
-    """a model of the same shape, whose weights it begins with"""
-
-    @torch.no_grad()
-    def fill(self, start: Checkpoint) -> None:
-        """Copy it into a model that has random weights, on the CPU, and freeze the rows of vectors that are to stay."""
-        for side, (rows, values) in self.vectors.items():
-            name = EMBEDDING.format(side)
-            start.model.get_parameter(name)[rows] = values
-            if name in start.frozen_rows:
-                start.frozen_rows[name][rows] = True
-        if self.model is not None:
-            weights = dict(self.model.named_parameters())
-            for name, parameter in start.model.named_parameters():
-                parameter.copy_(weights[name])
+    vectors: as `read_pretrained` returns them. weights: a model of the same shape, as `read_weights` returns it.
+    """
+    for side, (rows, values) in vectors.items():
+        name = EMBEDDING.format(side)
+        start.model.get_parameter(name)[rows] = values
+        if name in start.frozen_rows:
+            start.frozen_rows[name][rows] = True
+    if weights is not None:
+        others = dict(weights.named_parameters())
+        for name, parameter in start.model.named_parameters():
+            parameter.copy_(others[name])
 
 
 def no_frozen_rows(model: Transformer) -> dict[str, Tensor]:
@@ -57,16 +50,12 @@ def no_frozen_rows(model: Transformer) -> dict[str, Tensor]:
     return {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
 
 
-def read_initial(config: Config, dataset: Dataset, runs_dir: Path) -> Initial:
-    """Read what `model.vectors` and `training.initialize_from` name. Raises as the next two functions do."""
-    return Initial(read_pretrained(config, dataset), read_weights(config, dataset, runs_dir))
-
-
 def read_pretrained(config: Config, dataset: Dataset) -> dict[str, tuple[Tensor, Tensor]]:
     """Read the vectors that model.vectors names, for all words that have one; logs how many words these are.
 
-    Raises ConfigError if the vectors are not model.d_model wide, DataError if no word has one; otherwise as
-    `read_vectors` does. Returns what `Initial.vectors` is.
+    Returns side (source or target) → rows of its embedding, int64 (n,), and their vectors, float32 (n, d_model). Raises
+    ConfigError if the vectors are not model.d_model wide, DataError if no word has one; otherwise as `read_vectors`
+    does.
     """
     codecs = {"source": dataset.codecs.source, "target": dataset.codecs.target}
     found = {}

@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from transformer_cli.compute.devices import choose_device, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows
+from transformer_cli.datasets.dataset import EncodedSplit, Rows
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.evaluate import greedy_score
 from transformer_cli.evaluation.losses import Losses, corpus_losses, say_other_losses, witnesses_of
@@ -47,9 +47,9 @@ from transformer_cli.runs.state import Average, Validation, best_of, error_of, i
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.training.beside import drawn, encoded_beside, joined, mixed
+from transformer_cli.training.beside import best_mixture, drawn, encoded_beside, joined
 from transformer_cli.training.learner import Learner
-from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run
+from transformer_cli.training.opening import Here, ReadyToTrain, join_run, open_run
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.record import (
     SCORES,
@@ -65,7 +65,7 @@ from transformer_cli.training.record import (
 )
 
 AS_LONG = 3  # times as long a step takes as a validation of as many tokens: forward, and twice that backward
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the start's weights, which are tried where text is watched
+FEW = 20  # pairs, whose loss is by some tenths a matter of chance
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
 log = logging.getLogger(__name__)
@@ -133,8 +133,9 @@ class Trainer:
                 self.train_sentences = Sentences(joined(own.split, more.split), own.rows)
         self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
-        first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.frozen_rows.values())
-        world.broadcast(first)  # it alone may have read vectors, or another run's weights
+        # the first process alone may have read vectors, or the weights of another run
+        model = self.learner.model
+        world.broadcast((*model.parameters(), *model.buffers(), *self.learner.frozen_rows.values()))
         self.state = start.state
         if self.state.step and world.is_first:
             say_other_losses(self.learner.model, run.checkpoint("last"))
@@ -144,11 +145,6 @@ class Trainer:
         self._saved = self._progress()  # a new run has nothing to save
         self._saved_at = time.monotonic()
         self.stop = Stop(saved_step=self.state.step or None, was_fresh=was_fresh)
-
-    @staticmethod
-    def begin(run: Run, dataset: Dataset, device: torch.device) -> "Trainer":
-        """Train a model that has learned nothing yet."""
-        return Trainer(new_run(run, dataset), device)
 
     def announce(self) -> None:
         """Log what the run is, and where it resumes."""
@@ -164,6 +160,10 @@ class Trainer:
         where = describe(self.learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
         facts = (parameters, text, counted(number, unit[:-1]), where, self.learner.precision)
         log.info("%s: %s", config.run_name, "; ".join(facts))
+        for name, sentences in (("valid", self.valid_sentences), ("training.watch", self.watched)):
+            if sentences and len(sentences.rows) < FEW:
+                what = "%s: %s can hardly tell which weights are the best; give it a few hundred"
+                log.warning(what, name, counted(len(sentences.rows), "pair"))
         if state.has_ended(config.training) and not state.patience_is_spent(config.training):
             done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
             more = "" if config.training.is_planned_to_the_end else f"; raise training.{unit} to go on"
@@ -171,15 +171,16 @@ class Trainer:
         elif state.step:
             where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
             log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
-        elif (n_steps := number * (-(-len(self.plan()) // config.training.accumulate) if unit == "epochs" else 1)) <= (
-            config.training.warmup_steps
-        ):
-            what = "training.warmup_steps %s: training has about %s, so its rate never reaches training.learning_rate"
-            log.warning(what, f"{config.training.warmup_steps:,}", counted(n_steps, "step"))
-        elif len(self.plan()) == 1 and config.training.batch_size > pairs:
-            log.warning(
-                "training.batch_size %s takes all pairs at once: an epoch is one step", config.training.batch_size
-            )
+        else:
+            n_steps = number * self._steps_in(len(self.plan())) if unit == "epochs" else number
+            if n_steps <= config.training.warmup_steps:
+                what = (
+                    "training.warmup_steps %s: training has about %s, so its rate never reaches training.learning_rate"
+                )
+                log.warning(what, f"{config.training.warmup_steps:,}", counted(n_steps, "step"))
+            elif len(self.plan()) == 1 and config.training.batch_size > pairs:
+                what = "training.batch_size %s takes all pairs at once: an epoch is one step"
+                log.warning(what, config.training.batch_size)
 
     def run_to_the_end(self) -> None:
         """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
@@ -195,7 +196,7 @@ class Trainer:
                     ends_epoch = state.batch == len(self.plan())
                     validation_is_due = state.validation_is_due(training, ends_epoch=ends_epoch)
                     is_asked_to_stop, save_is_due = self._agreed()
-                    if is_asked_to_stop or (save_is_due and not validation_is_due):  # which saves
+                    if is_asked_to_stop or (save_is_due and not validation_is_due):  # a validation saves, too
                         self._save()
                     if is_asked_to_stop:
                         raise self.stop.interrupted()
@@ -206,12 +207,16 @@ class Trainer:
                     else:
                         self._take_step()
             except MemoryShortage as shortage:
-                raise self._saved_before(shortage) from None
+                if self.world.size > 1 or not state.step:  # other processes are in the middle of a step
+                    raise
+                self._save()
+                how = f"the same command goes on from the save at step {state.step:,} where more memory is free"
+                raise MemoryShortage(f"{shortage}; {how}") from None
             if state.patience_is_spent(training):
                 n_worse = counted(state.validations_since_best, "validation")
                 log.info("no better %s in %s (patience): stopping", SCORES[training.validate_by], n_worse)
             if training.average or self.watched:
-                if self._agreed()[0]:  # everything has been saved
+                if self._agreed()[0]:  # asked to stop; everything has been saved
                     raise self.stop.interrupted()
                 self._average_weights()
         log.info(best_as_line(self.run, self.validations))
@@ -408,6 +413,7 @@ class Trainer:
 
     def _losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:
         """Returns the losses of the validation text, and of the text that is watched, if any is."""
+        model.to(self.learner.device)
         valid, *watched = (
             corpus_losses(model, each.split, each.rows, self.world)
             for each in (self.valid_sentences, self.watched)
@@ -430,29 +436,24 @@ class Trainer:
         with self.world.all_or_none():
             if is_averaged(self.run, self.state):
                 return
-            taught = load_mean(self.run, numbers) if count else load_validated(self.run, self._best_taught)
-        given, chosen = self.training.start_share, None
-        shares = (SHARES if given is None else (given,)) if self.watched else SHARES[:1]
-        for share in shares:
-            with self.world.all_or_none():
-                model = mixed(taught, load_validated(self.run, START), share) if self.watched else taught
-            valid, watched = self._losses_of(model.to(self.learner.device))
-            if watched:
-                what = f"{share:>4.0%} of the start's weights"
-                log.info("%s  valid %.3f  watched %.3f", what, valid.loss, watched.loss)
-            score = valid.loss + (watched.loss if watched else 0.0)
-            if chosen is None or score < chosen[0]:
-                mine, loss = (share, watched.loss) if watched else (None, None)
-                made = Average(epochs, self.state.step, valid.loss, valid.loss_batch_mean, valid.ppl, mine, loss)
-                chosen = score, model, made
-        assert chosen, shares
-        _, model, made = chosen
-        made = replace(made, valid_score=self._score(model))
-        kept = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
-        is_best = self.world.is_first and keep_average(self.run, model, made, self.state, kept)
-        self.world.barrier()  # see `_save`
-        if given is None and made.start_share == 1.0:
-            log.info("nothing taught was better: the start stays")
+            model = load_mean(self.run, numbers) if count else load_validated(self.run, self._best_taught)
+        share = None
+        if self.watched:
+            model, share = best_mixture(self.run, model, self._losses_of, self.world)
+        valid, watched = self._losses_of(model)
+        made = Average(
+            epochs,
+            self.state.step,
+            valid.loss,
+            valid.loss_batch_mean,
+            valid.ppl,
+            start_share=share,
+            watch_loss=watched.loss if watched else None,
+            valid_score=self._score(model),
+        )
+        witnesses = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
+        is_best = self.world.is_first and keep_average(self.run, model, made, self.state, witnesses)
+        self.world.barrier()  # as in `_save`
         if not self.watched:
             log.info(mean_as_line(made, len(numbers), self.training, is_best=is_best))
 
@@ -463,8 +464,8 @@ class Trainer:
         if self._saved != self._progress():
             if self.world.is_first:
                 model, valid = self.learner.model, self.valid_sentences
-                kept = witnesses_of(model, valid.split, valid.rows)
-                save(self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, kept)
+                witnesses = witnesses_of(model, valid.split, valid.rows)
+                save(self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, witnesses)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
@@ -472,14 +473,6 @@ class Trainer:
     def _progress(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
         return self.state.step, self.state.validations
-
-    def _saved_before(self, shortage: MemoryShortage) -> MemoryShortage:
-        """Save what was learned before what does not fit in memory. Returns the error, with how to go on."""
-        if self.world.size > 1 or not self.state.step:  # the others are in the middle of a step
-            return shortage
-        self._save()
-        where = f"from the save at step {self.state.step:,}"
-        return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
 
     def _agreed(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""

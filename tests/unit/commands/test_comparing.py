@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, comparisons_as_table
+from transformer_cli.commands.judging import CAUTION, RECIPE_CAUTION, comparisons_as_table
 from transformer_cli.commands.tables import Column, Form, spread, write_table
-from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.compare import Comparison, Example, System
 from transformer_cli.evaluation.metrics import Interval
 from transformer_cli.evaluation.statistics import Difference, PairedScore, RecipeDifference, RecipeScore
 
-
-@pytest.fixture(autouse=True)
-def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "SHUFFLES", 200)
-    monkeypatch.setattr(statistics, "RESAMPLES", 200)
+pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 @pytest.fixture
@@ -220,20 +215,23 @@ def test_compare_five_seeds_fit_80_columns() -> None:
 @pytest.mark.parametrize(
     ("form", "lines"),
     [
-        ("text", ["a|b         score   n", "x&y_  1.00 ± 0.50   –", "z            2.00  -4", "note"]),
+        ("text", ["a|b         score   n   how", "x&y_  1.00 ± 0.50   –  beam", "z            2.00  -4", "note"]),
         (
             "markdown",
-            ["| a\\|b | score | n |", "|---|--:|--:|", "| x&y_ | 1.00 ± 0.50 | – |", "| z | 2.00 | -4 |", "", "note"],
+            [
+                *("| a\\|b | score | n | how |", "|---|--:|--:|---|", "| x&y_ | 1.00 ± 0.50 | – | beam |"),
+                *("| z | 2.00 | -4 |  |", "", "note"),
+            ],
         ),
         (
             "latex",
             [
-                *("\\begin{tabular}{lrr}", "\\toprule", "a|b & score & n \\\\", "\\midrule"),
-                *("x\\&y\\_ & 1.00 $\\pm$ 0.50 & -- \\\\", "z & 2.00 & $-$4 \\\\"),
+                *("\\begin{tabular}{lrrl}", "\\toprule", "a|b & score & n & how \\\\", "\\midrule"),
+                *("x\\&y\\_ & 1.00 $\\pm$ 0.50 & -- & beam \\\\", "z & 2.00 & $-$4 &  \\\\"),
                 *("\\bottomrule", "\\end{tabular}", "% note"),
             ],
         ),
-        ("csv", ["a|b,score,score ±,n", "x&y_,1.0,0.5,", "z,2.0,,-4"]),
+        ("csv", ["a|b,score,score ±,n,how", "x&y_,1.0,0.5,,beam", "z,2.0,,-4,"]),
     ],
 )
 def test_write_table_in_each_form(form: Form, lines: list[str]) -> None:
@@ -241,5 +239,6 @@ def test_write_table_in_each_form(form: Form, lines: list[str]) -> None:
         Column("a|b", ["x&y_", "z"]),
         Column("score", [(1.0, 0.5), (2.0, None)], spread),
         Column("n", [None, -4], unknown="–"),
+        Column("how", ["beam", None]),
     ]
     assert write_table(columns, form, "note").split("\n") == lines

@@ -1,5 +1,6 @@
 """What a command line says is done, or it is said that it is not: arguments, runs, forms of files, locales, pipes."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -46,25 +47,57 @@ def test_translate_the_name_of_a_file_warns_of_it(tfm: Tfm, project: Path, tmp_p
     assert tfm("translate", path, cwd=project)[2].startswith(said)  # then perhaps of its numbers
 
 
-def test_translate_subtitles_are_warned_of_and_html_is_not(tfm: Tfm, project: Path, tmp_path: Path) -> None:
-    subtitles, page = tmp_path / "b.txt", tmp_path / "a.html"
-    subtitles.write_text("1\n00:00:01,000 --> 00:00:02,000\nDer Hund singt.\n", encoding="utf-8")
-    page.write_text("<!DOCTYPE html>\n<html><p>Der Hund singt.</p></html>", encoding="utf-8")
-    code, out, err = tfm("translate", "-i", subtitles, cwd=project)
-    assert (code, out.split("\n")[:2]) == (0, ["1", "00:00:01,000 --> 00:00:02,000"])
-    assert err == (
-        f"warning: {subtitles}: subtitles (SRT), as it seems; every line of it is read as a sentence; "
-        "`tfm translate --format srt` translates it as what it is\n"
-    )
-    said = f"{page}: 1 text translated\n"
-    assert tfm("translate", "-i", page, cwd=project)[2] == said
-    assert tfm("translate", "-i", page.rename(tmp_path / "a.txt"), "--format", "html", cwd=project)[2] != ""
-    warned = tfm("translate", "-i", tmp_path / "a.txt", cwd=project)[2]
-    assert warned.endswith("`tfm translate --format html` translates it as what it is\n")
+KNOWN = "`--format {}` translates it as what it is"
+EXPORT = "its texts can be translated as html, docx, xliff, po, srt; export them"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("b.txt", "1\n00:00:01,000 --> 00:00:02,000\nHund\n", f"subtitles (SRT), as it seems; {KNOWN.format('srt')}"),
+        ("a.de", "<!DOCTYPE html>\n<html><p>Hund</p></html>", f"an HTML document, as it seems; {KNOWN.format('html')}"),
+        ("a.de", "<?xml version='1.0'?><a/>", f"XML, as it seems; {EXPORT}"),
+        ("a.JSON", "{}", f"a JSON file; {EXPORT}"),
+        ("a.yml.gz", "a: Hund\n", f"a YAML file; {EXPORT}"),
+        ("a.tmx", "<tmx/>", f"a translation memory (TMX); {EXPORT}"),
+        ("a.ass", "[Events]\n", f"subtitles (SubStation Alpha); {EXPORT}"),
+        ("a.tex", "Hund\n", f"a LaTeX document; {EXPORT}"),
+    ],
+)
+def test_translate_a_file_whose_lines_are_no_sentences_is_refused(
+    tfm: Tfm, project: Path, tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
+    remedy = "or `--format text` translates its lines, marks and all"
+    assert tfm("translate", "-i", path, cwd=project) == (1, "", f"tfm: error: {path}: {said}, {remedy}\n")
+    assert tfm("translate", "-i", path, "--format", "text", cwd=project)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.md", "Hund\n", "Markdown"), ("a.csv", "Hund\n", "a table (CSV)"), ("a.tsv", "1\n", "a table (TSV)"),
+        ("a.de", '{"a": "Hund"}\n', "JSON, as it seems"),
+    ],
+)  # fmt: skip
+def test_translate_a_file_that_may_be_lines_is_warned_of(
+    tfm: Tfm, project: Path, tmp_path: Path, name: str, content: str, said: str
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    code, _, err = tfm("translate", "-i", tmp_path / name, cwd=project)
+    assert (code, err) == (0, f"warning: {tmp_path / name}: {said}; every line of it is read as a sentence\n")
+
+
+@pytest.mark.parametrize(("name", "what"), [("a.html", "an HTML document"), ("a.txt", "plain text")])
+def test_translate_the_name_of_a_document_is_refused(
+    tfm: Tfm, project: Path, tmp_path: Path, name: str, what: str
+) -> None:
+    page = tmp_path / name
     page.write_bytes(b"")
     code, out, err = tfm("translate", page, cwd=project)
     assert (code, out) == (2, "")
-    assert err.endswith(f"{page} is an HTML document; `--input {page}` translates it\n")
+    assert err.endswith(f"{page} is {what}; `--input {page}` translates it\n")
 
 
 def test_translate_a_word_document_needs_an_output_and_a_whole_file(tfm: Tfm, project: Path, tmp_path: Path) -> None:
@@ -85,7 +118,7 @@ def test_translate_a_word_document_needs_an_output_and_a_whole_file(tfm: Tfm, pr
     [
         (b"PK\x03\x04" + bytes(26) + b"word/document.xml", "error: standard input: a Word document (DOCX); export its"),
         (b"%PDF-1.7\n\xe2", "error: standard input: a PDF; export its text"),
-        (b"WEBVTT\n", "warning: standard input: subtitles (WebVTT), as it seems; every line of it is read as a"),
+        (b"WEBVTT\n", "error: standard input: subtitles (WebVTT), as it seems; `--format srt` translates it"),
     ],
 )
 def test_translate_what_is_no_plain_text_from_standard_input(

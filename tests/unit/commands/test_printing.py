@@ -1,14 +1,19 @@
 """What is printed of results: dicts that JSON holds, JSON as it has always been, and tables."""
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.commands import evaluate, prepare
+import torch
+
+from kinds import Tfm
+from transformer_cli.commands import judging, training
 from transformer_cli.datasets.make_dataset import Prepared
 from transformer_cli.evaluation.evaluate import Result
 from transformer_cli.evaluation.metrics import Interval
+from transformer_cli.inspection.numbers import AttentionMap
 
 MANIFEST: dict[str, Any] = {
     "settings": {"source": "de", "target": "en", "min_freq": 2},
@@ -47,23 +52,23 @@ def result(split: str, loss: float) -> Result:
 
 
 def test_evaluate_json_has_the_runs_folder_and_the_fields_of_each_result() -> None:
-    (found,) = json.loads(evaluate.results_as_json({"runs/mine": [result("test", 1.7)]}))["results"]
+    (found,) = json.loads(judging.results_as_json({"runs/mine": [result("test", 1.7)]}))["results"]
     assert found == asdict(result("test", 1.7))
     assert found["bleu_interval"] == {"mean": 35.9, "half_width": 1.663}
-    text = evaluate.results_as_json({"runs/mine": []})
+    text = judging.results_as_json({"runs/mine": []})
     assert text == '{"run": "runs/mine", "results": []}'
-    ensemble = evaluate.results_as_json({"runs/mine": []}, ["runs/yours"])
+    ensemble = judging.results_as_json({"runs/mine": []}, ["runs/yours"])
     assert ensemble == '{"run": "runs/mine", "others": ["runs/yours"], "results": []}'
 
 
 def test_evaluate_json_of_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
-    text = evaluate.results_as_json({"runs/\udcff": []})
+    text = judging.results_as_json({"runs/\udcff": []})
     assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
 
 
 def test_evaluate_table_has_one_line_per_split() -> None:
     valid = result("valid-set", 12.0)
-    assert evaluate.results_as_table({"runs/mine": [result("test", 1.71249), valid]}).split("\n") == [
+    assert judging.results_as_table({"runs/mine": [result("test", 1.71249), valid]}).split("\n") == [
         "split      sentences    loss    PPL  loss (batch mean)          BLEU  BLEU (tokens)  chrF  seconds",
         "test           1,000   1.712  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
         "valid-set      1,000  12.000  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
@@ -72,15 +77,19 @@ def test_evaluate_table_has_one_line_per_split() -> None:
         "BLEU nrefs:1|tok:13a",
         "chrF nrefs:1|nc:6",
     ]
-    several = evaluate.results_as_table({"a": [result("test", 1.7)], "b": [valid]}, "csv", details=True).split("\n")
+    several = judging.results_as_table({"a": [result("test", 1.7)], "b": [valid]}, "csv", details=True).split("\n")
     assert [line.split(",")[:2] for line in several] == [["run", "split"], ["a", "test"], ["b", "valid-set"]]
     assert several[1].endswith(',0.98,0.981,"[66.0, 42.0, 28.0, 19.0]",7.64')
-    assert "±" not in evaluate.results_as_table({"runs/mine": [replace(valid, bleu_interval=None, chrf_interval=None)]})
+    lower = replace(valid, bleu_signature="nrefs:1|bs:9|case:lc|tok:13a")
+    mixed = judging.results_as_table({"a": [replace(valid, bleu_signature="nrefs:1|case:mixed|tok:13a")], "b": [lower]})
+    assert [line.split()[-2] for line in mixed.split("\n")[:3]] == ["scored", "case:mixed", "case:lc"]
+    assert "compare only those that are scored alike" in mixed
+    assert "±" not in judging.results_as_table({"runs/mine": [replace(valid, bleu_interval=None, chrf_interval=None)]})
 
 
 def test_prepare_table_has_splits_and_vocabularies() -> None:
     prepared = Prepared(Path("data/mine"), MANIFEST, created=True)
-    assert prepare.prepared_as_table(prepared).split("\n") == [
+    assert training.prepared_as_table(prepared).split("\n") == [
         "data/mine",
         "split  sentences  side   tokens  unknown  longest",
         "train     29,000    de  360,634    3.00%       44",
@@ -88,3 +97,40 @@ def test_prepare_table_has_splits_and_vocabularies() -> None:
         "vocabulary (min_freq 2): de 7,851, en 5,892",
         "validation references that come back exactly from their tokens: 99.7%",
     ]
+
+
+def test_attention_map_is_blocks_of_text_that_show_weights_as_shades() -> None:
+    rows, columns, weights = ["<sos>", "a\n"], ["ein", "ö", "两"], torch.tensor([[0.8, 0.15, 0.05], [0.0, 0.4, 0.6]])
+    assert repr(AttentionMap("cross", 2, 1, rows, columns, weights, weights)).split("\n") == [
+        "encoder–decoder attention, layer 2",
+        "head 1  ein   ö  两",
+        "<sos>    ██  ░░  ░░",
+        "a\\n          ▒▒  ▓▓",
+    ]
+
+
+def test_score_prints_a_line_for_each_pair(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("Der alte Hund singt im Park.\n\nDie Katze singt.\n", encoding="utf-8")
+    (tmp_path / "target").write_text("the old dog sings in the park.\n\nthe cat\n", encoding="utf-8")
+    files = ("--input", tmp_path / "source", "--target", tmp_path / "target")
+    code, out, err = tfm("score", *files, cwd=project)
+    assert (code, err.count("\n")) == (0, 1)
+    assert re.search(r"target: 3 lines, 12 tokens, perplexity \d+\.\d{3}\n$", err)
+    first, second, third = (line.split("\t") for line in out.split("\n")[:-1])
+    assert (first[1], second, third[1]) == ("9", ["0.0000", "0", "1.0000"], "3")
+    code, out, _ = tfm("score", *files, "--run", "tiny", "--json", cwd=project)
+    found = [json.loads(line) for line in out.split("\n")[:-1]]
+    assert [f"{each['log_prob']:.4f}" for each in found] == [first[0], second[0], third[0]]
+    assert found[2].keys() == {"source", "target", "log_prob", "tokens", "ppl"}
+    assert found[2]["target"] == "the cat"
+
+
+def test_score_json_is_one_line_whatever_the_text_has(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    lines = ["Der Hund\u2028singt.", "Die Katze\x85singt."]  # at both of which Python, but no other program, ends lines
+    (tmp_path / "source").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files = ("--input", tmp_path / "source", "--target", tmp_path / "source")
+    code, out, _ = tfm("score", *files, "--json", cwd=project)
+    found = out.removesuffix("\n").split("\n")
+    assert code == 0
+    assert [json.loads(line)["target"] for line in found] == lines
+    assert [text in line for text, line in zip(lines, found, strict=True)] == [True, True]  # as it is, not escaped

@@ -26,9 +26,9 @@ LIGHT = """\
 import sys
 from contextlib import suppress
 import transformer_cli.config.load
-from transformer_cli.commands import completion
+from transformer_cli.commands import spelling
 from transformer_cli.commands.app import main
-completion.runs(), completion.splits(), completion.settings(''), completion.configs('')
+spelling.runs(), spelling.splits(), spelling.settings(''), spelling.configs('')
 print('loaded:', *sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)), flush=True)
 for line in sys.argv[1:]:
     with suppress(SystemExit):

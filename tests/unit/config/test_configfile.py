@@ -1,12 +1,73 @@
-"""Configs that are no regular files: pipes are read, and endless devices end."""
+"""Configs as files: YAML in which every setting stands with its comment, pipes, and devices that never end."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.load import load_config
+from transformer_cli.config.load import WIDTH, as_commented_yaml, differences, heading, load_config, shipped_configs
+from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
+
+SHIPPED = {name: path.read_text(encoding="utf-8") for name, path in shipped_configs().items()}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_as_commented_yaml_has_every_setting_with_a_comment_and_loads_back(name: str, tmp_path: Path) -> None:
+    config = load_config(name)
+    written = as_commented_yaml(config, text=SHIPPED[name])
+    (tmp_path / "own.yaml").write_text(written, encoding="utf-8")
+    assert load_config(tmp_path / "own.yaml") == config
+    assert max(map(len, written.split("\n"))) <= WIDTH
+    lines = written.split("\n")
+    lacking = [line for line, below in pairwise(lines) if line.strip() and not _has_comment(line, below)]
+    assert lacking == []
+
+
+def _has_comment(line: str, below: str) -> bool:
+    return "#" in line or below.strip().startswith("#")
+
+
+def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
+    changed = load_config(
+        None, ["training.eps=1e-12", "data.captions.sentences=300", "model.num_heads=4", "training.average=2"]
+    )
+    written = as_commented_yaml(changed, title="Mine")
+    assert written.startswith("# Mine\n\nname: null ")
+    assert "  num_heads: 4              # attention heads [default: 8]\n" in written
+    assert "  eps: 1e-12                # Adam's epsilon [default: 1e-8]\n" in written
+    assert "    sentences: 300          # how many training pairs are used, counted from the\n" in written
+    assert written.count("[default: ") == len(differences(Config(), changed)) == 4
+
+
+def test_as_commented_yaml_keeps_the_comments_of_the_file() -> None:
+    written = as_commented_yaml(load_config("paper-base"), text=SHIPPED["paper-base"])
+    assert written.startswith(SHIPPED["paper-base"].split("\n")[0])
+    assert "  d_model: 512              # table 3 [default: 256]\n" in written
+    assert "  num_heads: 8              # table 3; a head is 64 wide\n" in written
+    assert "  patience: null            # stop after this many " in written
+    changed = as_commented_yaml(load_config("paper-base", ["model.num_heads=4"]), text=SHIPPED["paper-base"])
+    assert "  num_heads: 4              # attention heads [default: 8]\n" in changed  # what was said of 8 is not
+
+
+def test_as_commented_yaml_writes_files_below_each_other(tmp_path: Path) -> None:
+    sides = "{source: 'a: b, c #.en', target: a.de}"
+    (tmp_path / "own.yaml").write_text(
+        f"data:\n  corpus: files\n  files: {{train: {sides}, valid: {sides}, test-2: {sides}}}", encoding="utf-8"
+    )
+    config = load_config(tmp_path / "own.yaml")
+    written = as_commented_yaml(config)
+    assert f"\n    test-2: {{source: '{tmp_path}/a: b, c #.en', target: {tmp_path}/a.de}}\n" in written
+    (tmp_path / "again.yaml").write_text(written, encoding="utf-8")
+    assert load_config(tmp_path / "again.yaml") == config
+
+
+def test_shipped_configs_each_say_what_they_are_for() -> None:
+    said = {name: heading(text).split("\n")[0] for name, text in SHIPPED.items()}
+    assert len({*said.values()}) == len(SHIPPED)
+    assert all(line.startswith("# ") and line.endswith(".") for line in said.values())
+    assert max(map(len, SHIPPED)) + max(map(len, said.values())) <= WIDTH
 
 
 def test_load_config_of_a_shells_pipe_refuses_an_empty_one() -> None:

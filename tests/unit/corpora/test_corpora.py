@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.corpora.corpora import gather, gathered, open_corpus, read_captions
+from transformer_cli.corpora.corpora import Corpus, gather, gathered, open_corpus, read_captions
 from transformer_cli.errors import DataError
 
 
@@ -27,8 +27,8 @@ def own(tmp_path: Path, *, skip_empty: bool = False, **contents: str | bytes) ->
     return DataConfig.model_validate({"corpus": "files", "files": sides, "skip_empty": skip_empty})
 
 
-def read(data: DataConfig, split: str = "train") -> list[tuple[str, str]]:
-    return [(source, target) for source, target, _ in open_corpus(data).splits[split](lambda *_: None)]
+def pairs(corpus: Corpus, split: str) -> list[tuple[str, str]]:
+    return [(source, target) for source, target, _ in corpus.splits[split](lambda *_: None)]
 
 
 def write(data: DataConfig, folder: Path) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -
     shuffled = {split: data.files[split] for split in ("news", "valid", "train")}
     data = data.model_copy(update={"files": {**shuffled, "again": data.files["news"]}})
     corpus = open_corpus(data)
-    assert {split: read(data, split) for split in corpus.splits} == {
+    assert {split: pairs(corpus, split) for split in corpus.splits} == {
         "train": [("a", "A"), ("b", "B")],
         "valid": [("one", "one")],
         "news": [("n", "N")],
@@ -132,7 +132,7 @@ def test_captions_come_in_either_direction_with_one_sum(source: str, target: str
     corpus = open_corpus(data)
     written = read_captions(100)
     step = 1 if source == "de" else -1
-    assert [(split, read(data, split)) for split in corpus.splits] == [
+    assert [(split, pairs(corpus, split)) for split in corpus.splits] == [
         (split, [pair[::step] for pair in written[split]]) for split in ("train", "valid", "test")
     ]
     text = "".join(f"{split}\t{de}\t{en}\n" for split, pairs in written.items() for de, en in pairs)

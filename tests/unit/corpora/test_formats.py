@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.corpora.formats import WITHOUT, paired, read_texts
+from transformer_cli.corpora.formats import PLURAL, UNCONFIRMED, UNTRANSLATED, WITHOUT, paired, read_texts
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import Place
 
@@ -33,6 +33,31 @@ TMX = f"""<?xml version="1.0" encoding="ENC"?>
 <tmx version="1.4"><header srclang="de"><note>no &lt;seg&gt;</note></header><body>
 {UNITS}
 </body></tmx>"""
+XLIFF = """<?xml version="1.0"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:sdl="http://sdl.com/x" xmlns:mq="MQXliff">
+<file source-language="de-DE" target-language="en-US"><header><note>no <source>x</source></note></header><body>UNITS
+</body></file></xliff>"""
+UNIT = "<trans-unit id='1'{}><source>Ein Hund.</source><target{}>A dog.</target></trans-unit>"
+SEGMENTS = """
+<trans-unit id="1"><source>x</source><seg-source><mrk mtype="seg" mid="1">Ein <g id="2">Hund</g><x id="3"/>.</mrk>
+<mrk mtype="seg" mid="2">Zwei  <mrk mtype="x-sdl-deleted">rote </mrk>Männer 😀</mrk></seg-source>
+<target><mrk mtype="seg" mid="1"><g id="2">A dog</g>.</mrk><mrk mtype="seg" mid="2">Two men,<bx id="4"/>
+one dog<ph id="5">{0}</ph></mrk></target><alt-trans><source>y</source><target>z</target></alt-trans></trans-unit>"""
+HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: LANG\\n"\n\n'
+PO = """# Ein Kommentar
+#, fuzzy
+HEADER#: a.c:1
+msgctxt "x"
+msgid "Ein "
+"Hund."
+msgstr "A dog."
+#, fuzzy
+#~ msgid "a"
+#~ msgstr "b"
+
+msgid "Zwei  M\\303\\244nner\\n😀"
+msgstr "Two men,\\none dog"
+""".replace("HEADER", HEADER.replace("LANG", "en"))
 
 Read = Callable[..., list[tuple[str, str, str]]]
 
@@ -65,7 +90,9 @@ def read(tmp_path: Path) -> Read:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize("content", [TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8")])
+@pytest.mark.parametrize(
+    "content", [TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO]
+)
 def test_read_text_any_format_and_packing_gives_the_pairs(read: Read, content: str, pack: Any) -> None:
     assert [pair for *pair, _ in read(pack(content.encode()))] == [list(pair) for pair in PAIRS]
 
@@ -176,6 +203,86 @@ def test_read_text_tmx_byte_order_mark_goes_before_what_is_declared(read: Read, 
 
 
 @pytest.mark.parametrize(
+    ("unit", "target", "is_pair"),
+    [
+        ("", "", True),
+        ("", " state='translated'", True),
+        ("", " state='needs-l10n' state-qualifier='exact-match'", True),
+        *(("", f" state='{state}'", False) for state in ("new", "needs-translation", "needs-review-translation")),
+        *(("", f" state-qualifier='{found}'", False) for found in ("mt-suggestion", "fuzzy-match", "rejected-length")),
+        (" approved='yes'", " state-qualifier='leveraged-mt'", True),
+        ("", " state='final' state-qualifier='mt-suggestion'", True),
+        *((f" mq:status='{status}'", "", False) for status in ("MachineTranslated", "Pretranslated", "Rejected")),
+        *((f" mq:status='{status}'", "", True) for status in ("ManuallyConfirmed", "Reviewer1Confirmed", "Proofread")),
+        (" xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='0'", "", False),
+        (" xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='1'", "", True),
+    ],
+)
+def test_read_text_xliff_what_no_person_has_confirmed_is_no_pair(
+    tmp_path: Path, unit: str, target: str, is_pair: bool
+) -> None:
+    path, left_out = tmp_path / "a.xlf", list[tuple[str, str]]()
+    path.write_text(XLIFF.replace("UNITS", UNIT.format(unit, target)), encoding="utf-8")
+    assert list(places(path, left_out)) == [(*PAIRS[0], "unit 1")] * is_pair
+    assert left_out == [(UNCONFIRMED, f"{path}: unit 1")] * (not is_pair)
+
+
+@pytest.mark.parametrize(
+    ("content", "reasons"),
+    [
+        (UNIT.replace("A dog.", " ").format("", ""), [UNTRANSLATED]),
+        ("<trans-unit><source>a</source></trans-unit>", [UNTRANSLATED]),
+        (UNIT.format(" translate='no'", ""), []),
+        (f"<group translate='no'>{UNIT.format('', '')}</group>", []),
+        (UNIT.format(" restype='x-gettext-domain-header'", ""), []),
+        *((SEGMENTS.replace("<alt", f"<sdl:seg id='1' conf='{conf}'/><sdl:seg id='2' conf='Translated'/><alt"),
+           [UNCONFIRMED]) for conf in ("Draft", "RejectedTranslation")),
+        (SEGMENTS.replace("<alt", "<sdl:seg id='1'/><sdl:seg id='2' conf='ApprovedSignOff'/><alt"), [UNCONFIRMED]),
+        (HEADER + 'msgid "a"\nmsgstr ""\n', [UNTRANSLATED]),
+        (HEADER + '#, c-format, fuzzy\nmsgid "a"\nmsgstr "b"\n', ["fuzzy"]),
+        (HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[1] "d"\nmsgstr[2] "e"\n', [PLURAL]),
+        (HEADER.replace("LANG", "fr") + 'msgid "a"\nmsgstr "b"\n', [WITHOUT]),
+    ],
+)  # fmt: skip
+def test_read_text_of_files_that_are_being_translated_counts_what_is_no_pair(
+    tmp_path: Path, content: str, reasons: list[str]
+) -> None:
+    path, left_out = tmp_path / "a", list[tuple[str, str]]()
+    text = XLIFF.replace("UNITS", content) if content.startswith(("<", "\n<")) else content.replace("LANG", "en")
+    path.write_text(text, encoding="utf-8")
+    assert [pair for *pair, _ in places(path, left_out)] == [list(PAIRS[1])] * content.startswith("\n")
+    assert [reason for reason, _ in left_out] == reasons
+
+
+@pytest.mark.parametrize(
+    ("languages", "is_turned"), [("en de", True), ("- en", False), ("- de", True), ("de -", False), ("- -", True)]
+)
+def test_read_text_files_that_are_being_translated_may_go_either_way(
+    read: Read, languages: str, is_turned: bool
+) -> None:
+    named = [code.removesuffix("-") for code in languages.split()]
+    header = HEADER.replace("LANG", named[1]).replace('"Lang', f'"X-Source-Language: {named[0]}\\n"\n"Lang')
+    file = XLIFF.replace("de-DE", named[0]).replace("en-US", named[1]).replace("UNITS", UNIT.format("", ""))
+    for content in (header + 'domain "x"\nmsgid "Ein Hund."\nmsgstr "A dog."\n', file):
+        assert [pair[:2] for pair in read(content)] == [PAIRS[0][::-1] if is_turned else PAIRS[0]]
+
+
+def test_read_text_catalogue_has_its_encoding_and_both_of_two_forms(read: Read) -> None:
+    header = HEADER.replace("LANG", "en").replace("UTF-8", "ISO-8859-1")
+    content = header + 'msgid "Mann"\nmsgid_plural "M\xe4nner"\nmsgstr[0] "man"\nmsgstr[1] "men"\n'
+    expected = [("Mann", "man", "line 6"), ("Männer", "men", "line 6")]
+    assert read(content.encode("latin-1")) == read(content.encode("utf-16")) == expected
+    with pytest.raises(DataError, match=r"text: base64 is no encoding of text; convert the file to UTF-8"):
+        read(content.replace("ISO-8859-1", "base64"))
+
+
+def test_read_text_xliff_may_hold_the_file_that_it_is_made_of(read: Read) -> None:
+    inside = f"<internal-file form='base64'>{'QUJD' * 1_200_000}</internal-file>"
+    content = XLIFF.replace("<note>", f"<skl>{inside}</skl><note>").replace("UNITS", UNIT.format("", ""))
+    assert read(content) == [(*PAIRS[0], "unit 1")]
+
+
+@pytest.mark.parametrize(
     ("content", "more"),
     [
         ("0.5\tde_AT\tEN\n0.5\tb\tc\n", {}),
@@ -211,7 +318,10 @@ def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: s
         (b"\xff\xff\xff\xff\x98\x02\0\0\x10\0\0\0", "a", "a Parquet or Arrow file; write it as JSON lines"),
         (b"\xde\x12\x04\x95\0\0\0\0", "a", "a compiled message catalogue (MO); take its PO file"),
         (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
-        (b"<?xml version='1.0'?><xliff/>", "a", "a translation file (XLIFF), but not TMX"),
+        (b"<?xml version='1.0'?><TS/>", "a", "XML, but neither TMX nor XLIFF"),
+        (b"<xliff version='2.0'><file><unit/></file></xliff>", "a", "unit 1: XLIFF 2.0; export it as XLIFF 1.2"),
+        (b'msgid "a"\nmsgstr "b"\nmsgid "c"\n', "a", "line 3: ends in a message without a msgstr (PO); copy"),
+        (b'msgid "a"\nmsgid "b"\nmsgstr ""\n', "a", "line 2: a second msgid in a message (PO); mend it"),
         (b"one column\n", "a", "text of one column"),
         (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),
         (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
@@ -270,10 +380,11 @@ def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -
     assert read(broken)[0][1].startswith("A b ww")
 
 
-def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [TMX.replace("ENC", "UTF-8"), XLIFF, PO])
+def test_read_text_of_both_sides_as_one_of_two_files_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a.tmx"
-    path.write_text(TMX.replace("ENC", "UTF-8"), encoding="utf-8")
-    with pytest.raises(DataError, match=rf"^{path}: a TMX file has both sides; name it alone"):
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=rf"^{path}: .*, which has both sides; name it alone"):
         list(read_texts([FilePair(source=path, target=path)], settings(), lambda *_: None))
 
 

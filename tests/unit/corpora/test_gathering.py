@@ -78,7 +78,7 @@ def test_gather_each_rule_leaves_out_what_was_planted_for_it_and_nothing_else(
 
 @pytest.mark.parametrize("rule", ["copies", "markup", "length", "duplicates", "held_out", "language"])
 def test_gather_rule_that_is_switched_off_leaves_nothing_out(config: Callable[..., DataConfig], rule: str) -> None:
-    others = [each for each in get_args(Rule) if each != rule]
+    others = [each for each in get_args(Rule) if each not in (rule, "language")]  # which takes long to begin
     facts = gather(config([*GOOD[:100], *PLANTED[rule]], clean=others), None)
     assert rule not in facts["left_out"]
     assert facts["splits"]["train"] >= 100 + len(PLANTED[rule]) / 2  # another rule may take some of it

@@ -105,9 +105,13 @@ def test_prepare_manifest_counts_sentences_tokens_and_unknown_words(workshop: Wo
         "target": {"tokens": 11, "unknown_rate": 4 / 11, "longest": 5},
     }
     assert manifest["splits"]["test"]["source"] == {"tokens": 1, "unknown_rate": 1.0, "longest": 1}
-    assert manifest["joins"] == {"valid_restored": 1.0}
     assert manifest["overlap"] == {"valid": {"pairs": 0, "sources": 0}, "test": {"pairs": 0, "sources": 0}}
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
+
+
+def test_prepare_manifest_counts_the_lines_that_joins_restore(workshop: Workshop) -> None:
+    workshop.write("valid", ["Hund"] * 3, ["A  dog.", "A dog .", "A DOG\u2028dog"])
+    assert workshop.prepare().manifest["joins"] == {"valid_restored": 2 / 3}
 
 
 def test_prepare_pinned_fingerprint_of_other_text_is_refused(workshop: Workshop) -> None:

@@ -67,6 +67,14 @@ def test_places_of_longer_words_are_the_same_between_words_and_spaces(source: st
     assert halved == source
 
 
+def test_document_an_element_that_no_word_is_left_for_keeps_its_own_words() -> None:
+    found = document("<b>ein</b> <i>hund</i>")
+    assert found.render([("dog", [((0, 3), (0, 3))])]) == "<i>hund</i> <b>dog</b>"
+    assert [block.keeps_words for block in found.blocks] == [True]
+    found.render([("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))])])
+    assert [block.keeps_words for block in found.blocks] == [False]
+
+
 def test_builder_many_points_in_white_space_hold_no_more_of_it_than_a_part_each() -> None:
     source = "ein" + " <x/>" * 2_000 + " hund"
     assert rendered(source, turned) == source.swapcase().replace("X", "x")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles.translators import turned
+from oracles.translators import backwards, turned
 from transformer_cli.documents.catalogue import open_catalogue
 from transformer_cli.errors import DataError
 
@@ -27,7 +27,10 @@ def translated(text: str, encoding: str = "utf-8") -> str:
         ('msgid "ein\\nhund\\n"\nmsgstr ""\n', 'msgid "ein\\nhund\\n"\nmsgstr ""\n"EIN\\n"\n"HUND\\n"\n'),
         ('msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n',
          'msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n"eIN.\\n"\n"  -A\\thUND"\n'),
-        ('msgid "12"\nmsgstr ""\n', 'msgid "12"\nmsgstr "12"\n'),
+        ('msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr ""\n',
+         'msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr "ÄRGER ! \\377 \\033 A"\n'),
+        ('msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr ""\n',
+         'msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr "<p>A</p><B>X</b> <br/>C <d>"\n'),
     ],
 )  # fmt: skip
 def test_catalogue_messages_without_a_translation_get_one(message: str, expected: str) -> None:
@@ -35,6 +38,21 @@ def test_catalogue_messages_without_a_translation_get_one(message: str, expected
     assert translated(f'{HEADER}{message.rstrip()}\n\n#, c-format\n#~ msgid "x"\n') == (
         f'{HEADER}{expected.rstrip()}\n\n#, c-format\n#~ msgid "x"\n'
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<b>rot</b> hund", "HUND <b>ROT</b>"),
+        (r"ein <a href=\"%s\">roter</a> hund<br>da", r"HUND <a href=\"%s\">ROTER</a> EIN<br>DA"),
+        ("nimm <0>rot</0> <datei>", "<0>ROT</0> NIMM <datei>"),
+        ("a < b und c > d", "D > C UND B < A"),
+    ],
+)
+def test_catalogue_tags_go_with_their_words(source: str, expected: str) -> None:
+    opened = open_catalogue(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
+    found = opened.render([backwards(block) for block in opened.blocks]).decode()
+    assert found == f'{HEADER}msgid "{source}"\nmsgstr "{expected}"\n'
 
 
 def test_catalogue_a_line_end_in_a_sentence_stays_in_proportion() -> None:
@@ -55,6 +73,13 @@ def test_catalogue_a_line_end_in_a_sentence_stays_in_proportion() -> None:
 def test_catalogue_what_is_there_is_kept_and_counted(message: str, reason: str) -> None:
     assert translated(HEADER + message) == HEADER + message
     assert +open_catalogue((HEADER + message).encode(), ("de", "en")).kept == {reason: 1}
+
+
+def test_catalogue_messages_without_a_letter_are_copied_and_counted() -> None:
+    opened = open_catalogue(f'{HEADER}msgid "12"\nmsgstr ""\n'.encode(), ("de", "en"))
+    assert (opened.render([]).decode(), +opened.kept) == (
+        f'{HEADER}msgid "12"\nmsgstr "12"\n', {"without a letter": 1}
+    )  # fmt: skip
 
 
 def test_catalogue_keeps_the_encoding_that_it_says() -> None:

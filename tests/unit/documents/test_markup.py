@@ -89,6 +89,7 @@ def test_render_elements_go_round_the_words_that_are_linked_to_theirs(html: str,
         ("<p>Ein <x-y>Hund</p><p>da</p>", ["Ein Hund", "da"]),
         ("<x-y>Ein <br>Hund</x-y> da", ["Ein", "Hund da"]),
         ("1 &lt; 2 und <b>3 &lt;1&gt; a</b>", ["1 < 2 und 3 <1> a"]),
+        ("Ein <ruby>漢<rp>(</rp><rt>kan<rp>)</rp></ruby> da <ruby>字<rt>ji</ruby>", ["Ein 漢 da 字"]),
         ("<a-b translate=no>Ein</a-b> Hund <a-b translate=no>Ein<p>Ball</p></a-b> rot", ["Hund", "rot"]),
     ],
 )

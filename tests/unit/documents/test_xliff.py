@@ -43,6 +43,9 @@ def translated(inner: str, translate: object = turned) -> str:
         ("<source>hund</source><note>hund</note><alt-trans><target>x</target></alt-trans>",
          f"<source>hund</source><target{STATE}>HUND</target><note>hund</note><alt-trans><target>x</target></alt-trans>"),
         ("<source>12</source>", f"<source>12</source><target{STATE}>12</target>"),
+        ("<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>",
+         "<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>"
+         f'<target xml:space="preserve"{STATE}>EIN\nHUND.&#10;  &lt;B&gt; <x id=\'1\'/>\n12</target>'),
         (f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>",
          f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>"
          f"<target{STATE}>{SEG.format(1, 'A')} {SEG.format(2, 'B')}</target>"),
@@ -53,6 +56,8 @@ def translated(inner: str, translate: object = turned) -> str:
     ],
 )  # fmt: skip
 def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) -> None:
+    old = f"{HEAD.replace('document:1.2', 'document:1.1')}<trans-unit>{unit}</trans-unit>{END}"  # as po2xliff writes it
+    assert len(open_xliff(old.encode(), ("de", "en")).blocks) == len(opened(f"<trans-unit>{unit}</trans-unit>").blocks)
     assert translated(f"<trans-unit id='1'>{unit}</trans-unit>") == f"<trans-unit id='1'>{expected}</trans-unit>"
 
 
@@ -74,6 +79,13 @@ def test_xliff_what_people_have_settled_is_kept_and_counted(inner: str, reason: 
     assert +opened(inner).kept == {reason: 1}
 
 
+@pytest.mark.parametrize("source", ["", " ", "12", "<ph id='1'>code</ph>"])
+def test_xliff_segments_without_a_letter_are_copied_and_counted(source: str) -> None:
+    unit = f"<trans-unit><source>{source}</source>"
+    assert translated(f"{unit}</trans-unit>") == f"{unit}<target{STATE}>{source}</target></trans-unit>"
+    assert +opened(f"{unit}</trans-unit>").kept == {"without a letter": 1}
+
+
 CODES = {
     "<g id='1'>rot</g> hund": "HUND <g id='1'>ROT</g>",
     "<bpt id='1'>&lt;b></bpt>rot<ept id='1'>x</ept> hund": "HUND <bpt id='1'>&lt;b></bpt>ROT<ept id='1'>x</ept>",
@@ -93,7 +105,7 @@ def test_xliff_inline_elements_go_with_their_words(source: str, expected: str) -
 
 
 CODE_TAGS = ["<bpt id='1'/>", "<ept id='1'/>", "<bpt id='2'/>", "<ept id='2'/>"]
-PIECES = ["rot ", "hund ", "<g>", "</g>", "<x/>", *CODE_TAGS, "<it/>", ", ", "&amp; ", "12 "]
+PIECES = ["rot ", "hund ", "<g>", "</g>", "<x/>", *CODE_TAGS, "<it/>", ", ", "&amp; ", "12 ", "\n"]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from([turned, backwards]))
@@ -108,7 +120,7 @@ def test_xliff_each_inline_element_comes_back_once_in_a_legal_order(pieces: list
         seen.add(piece)
         source += piece
     source += "</g>" * depth
-    found = translated(f"<trans-unit><source>{source}</source></trans-unit>", translate)
+    found = translated(f"<trans-unit xml:space='preserve'><source>{source}</source></trans-unit>", translate)
     target = found.partition(f"<target{STATE}>")[2].removesuffix("</target></trans-unit>")
     assert sorted(re.findall("<[^>]*>", target)) == sorted(re.findall("<[^>]*>", source))
     for code in "12":

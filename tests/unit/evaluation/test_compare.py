@@ -8,27 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sacrebleu
 from safetensors.numpy import load, save
 
 from sealed import edit_sealed, reseal, set_config
 from transformer_cli.datasets.dataset import find_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
-from transformer_cli.evaluation import metrics, statistics
 from transformer_cli.evaluation.compare import Comparison, Conditions, Example, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
-from transformer_cli.evaluation.metrics import bleu_of_text
 from transformer_cli.evaluation.statistics import PairedScore, welch
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
 from transformer_cli.translator import AnyRun
 
-
-@pytest.fixture(autouse=True)
-def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests of statistics.py and metrics.py hold the real numbers to sacreBLEU's figures."""
-    monkeypatch.setattr(statistics, "SHUFFLES", 200)
-    for module in (statistics, metrics):
-        monkeypatch.setattr(module, "RESAMPLES", 200)
+pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 @pytest.fixture
@@ -76,7 +69,9 @@ def test_compare_run_beside_a_file_has_the_scores_of_each(
         assert theirs is not None
         assert (ours.interval.mean, ours.interval.half_width) == pytest.approx((theirs.mean, theirs.half_width))
     assert (first.bleu.difference, first.verdict, first.examples) == (None, None, [])
-    expected = bleu_of_text(Path(worse).read_text("utf-8").split("\n")[:-1], references, lowercase=True)
+    expected = sacrebleu.corpus_bleu(
+        Path(worse).read_text("utf-8").split("\n")[:-1], [references], lowercase=True
+    ).score
     assert second.bleu.score == pytest.approx(expected)
     assert second.bleu.difference
     assert second.bleu.difference.points == second.bleu.score - first.bleu.score < -10
@@ -182,7 +177,7 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
     for number, step in enumerate((2, 3, 10, 15)):
         lines = ["nothing" if row % step == 0 else line for row, line in enumerate(references)]
         names.append(file_of(tmp_path / str(number), lines))
-        scores.append(bleu_of_text(lines, references, lowercase=False))
+        scores.append(sacrebleu.corpus_bleu(lines, [references], lowercase=False).score)
     reference = Path(file_of(tmp_path / "reference", references))
     (found,) = compare_recipes([names[:2], names[2:]], Conditions(references=[reference]))
     one, other = found.systems
@@ -196,10 +191,12 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
     assert "bs:" not in found.signatures["BLEU"][0]
 
 
-def test_compare_three_sentences_cannot_tell(tmp_path: Path) -> None:
+def test_compare_three_sentences_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
-    (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
+    with caplog.at_level(logging.INFO):
+        (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
+    assert {record.name.partition(".")[0] for record in caplog.records} <= {"transformer_cli"}  # sacreBLEU is quiet
     said = words_of(comparison)
     assert said.startswith(f"3 sentences cannot tell {worse} and {reference} apart: ")
     assert said.count("(p = 0.250)") == 2
@@ -233,6 +230,7 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
             replace(conditions, references=[Path(short)]),
             "a run needs sentences to translate; name their ",
         ),
+        (["tiny", "a" * 300], conditions, "^'a{40}'…: not a run or a file: File name too long; name what is there"),
         ([], conditions, "^nothing to compare; name at least two runs or files"),
         ([tiny, tiny], conditions, "^.*tiny: named twice; name different runs or files"),
         ([empty, short], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),

@@ -14,7 +14,8 @@ from torchtext.data.utils import interleave_keys
 from kinds import TrainTiny
 from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.evaluation import losses as module
-from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.evaluation.compare import Conditions, compare
+from transformer_cli.evaluation.evaluate import evaluate, score_pairs
 from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity, perplexity_text, sentence_losses
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.model.transformer import Embedding
@@ -91,13 +92,15 @@ def test_perplexity_text_never_has_many_digits(loss: float, text: str) -> None:
     assert perplexity_text(perplexity(loss)) == text
 
 
-def test_model_of_other_code_is_said_once_to_who_evaluates_inspects_or_goes_on(
+def test_model_of_other_code_is_said_once_to_whoever_uses_its_losses_or_scores(
     workspace: Path, train_tiny: TrainTiny, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs, data = workspace / "runs", workspace / "data"
     uses: list[Callable[[], object]] = [
         lambda: evaluate("tiny", splits=["valid", "test"], data_dir=data, runs_dir=runs),
         lambda: inspect_sentence(runs / "tiny", "Der alte Hund singt."),
+        lambda: compare(["tiny"], Conditions(["valid", "test"], data_dir=data, runs_dir=runs)),
+        lambda: [*score_pairs(runs / "tiny", [("Der Hund", "the dog")])],
         lambda: train_tiny(runs, "training.epochs=7"),
     ]
     before = shutil.copytree(runs, workspace / "before")

@@ -38,7 +38,7 @@ def renamed(folder: Path, name: str) -> Path:
         ("opus-mt-de-en", "", ("de", "en")),
         ("opus-mt-tc-big-de-pt_BR", "", ("de", "pt_BR")),
         ("fr-de", "* source language(s): deu\n", ("fr", "de")),
-        ("model", "* source language(s): deu\n* target language(s): eng\n", ("deu", "eng")),
+        ("model", "* source language(s): deu\n* target language(s): eng\n", ("de", "en")),
         ("model", "# opus-mt-de-en\n", ("de", "en")),
     ],
 )
@@ -50,6 +50,18 @@ def test_import_takes_the_languages_from_the_name_or_the_readme(
         (place / "README.md").write_text(readme, encoding="utf-8")
     data = import_run(place, runs_dir=tmp_path / "runs").config.data
     assert (data.source, data.target) == codes
+
+
+def test_import_takes_a_link_by_its_own_name_and_says_where_given_languages_are_not_those_of_the_files(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = tmp_path / "opus-mt-sv-fi"
+    link.symlink_to(renamed(folder, "model"))
+    run = import_run(link, source="swe", runs_dir=tmp_path / "runs")
+    assert (run.folder.name, run.config.data.source, run.config.data.target) == (link.name, "swe", "fi")
+    assert caplog.messages == []
+    import_run(link, name="other", target="no", runs_dir=tmp_path / "runs")
+    assert caplog.messages == [f"target: no is taken, though {link} says fi"]
 
 
 def test_import_without_languages_is_refused_and_takes_those_that_are_given(folder: Path, tmp_path: Path) -> None:
@@ -262,18 +274,15 @@ def test_import_of_hugging_face_reads_its_languages_its_beam_and_added_tokens(th
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(
-            ("forced_bos_token_id", 3),
-            ("bad_words_ids", [[5]]),
-            ("suppress_tokens", [4]),
-            ("begin_suppress_tokens", [4]),
-        ),
-        *(
-            ("min_new_tokens", 5),
-            ("encoder_no_repeat_ngram_size", 3),
-            ("num_beam_groups", 2),
-            ("forced_eos_token_id", 7),
-        ),
+        ("forced_bos_token_id", 3),
+        ("bad_words_ids", [[5]]),
+        ("suppress_tokens", [4]),
+        ("begin_suppress_tokens", [4]),
+        ("min_new_tokens", 5),
+        ("encoder_no_repeat_ngram_size", 3),
+        ("num_beam_groups", 2),
+        ("forced_eos_token_id", 7),
+        ("force_words_ids", [[5]]),
     ],
 )
 def test_import_of_hugging_face_refuses_by_name_what_it_cannot_search_for(
@@ -289,12 +298,14 @@ def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_
 ) -> None:
     from safetensors.numpy import load_file, save_file
 
-    configured(theirs, max_length=20, bad_words_ids=[[VOCABULARY]], forced_eos_token_id=0)
+    drawn = {"do_sample": True, "num_beams": 1, "temperature": 0.5, "top_p": 0.9}
+    configured(theirs, max_length=20, bad_words_ids=[[VOCABULARY]], forced_eos_token_id=0, **drawn)
     arrays = load_file(theirs / "model.safetensors")
     arrays["lm_head.weight"] = arrays["model.shared.weight"] + 1
     save_file(arrays, theirs / "model.safetensors")
     run = import_run(theirs, runs_dir=tmp_path / "runs")
     assert run.config.model.tie_embeddings == "none"
+    assert (run.config.decoding.temperature, run.config.decoding.top_k, run.config.decoding.top_p) == (0.5, 50, 0.9)
     said = "\n".join(caplog.messages)
     assert "config.json: max_length: 20 is not taken" in said
     assert "it says that the output is tied to the embedding, but the weights are others" in said

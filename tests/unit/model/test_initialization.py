@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from oracles.small import SMALL, SOURCE, TARGET
 from oracles.variants import VARIANTS
-from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.loss import token_losses
-from transformer_cli.model.transformer import Transformer
+from transformer_cli.model.transformer import Transformer, UninitializedWeights
 from transformer_cli.text.vocabulary import PAD
 
 

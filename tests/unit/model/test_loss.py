@@ -1,9 +1,9 @@
-"""Losses of the real tokens with label smoothing, and their sums by row."""
+"""Losses of the real tokens with label smoothing."""
 
 import torch
 
 from oracles.small import SMALL
-from transformer_cli.model.loss import sum_by_row, token_losses
+from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import PAD
 
@@ -21,9 +21,3 @@ def test_label_smoothing_spreads_its_share_over_the_vocabulary() -> None:
     by_hand = (0.9 * nll - 0.1 * log_p.mean(dim=1)).sum()
     found = token_losses(model, SOURCE, TARGET, label_smoothing=0.1)
     torch.testing.assert_close((found.objective, found.nll), (by_hand, nll.detach()))
-
-
-def test_sum_by_row_of_a_row_without_tokens_is_zero() -> None:
-    sums, counts = sum_by_row(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([[2, 5], [2, PAD], [2, 5], [2, 3]]), PAD)
-    assert (sums.tolist(), sums.dtype) == ([1.0, 0.0, 2.0, 4.0], torch.float64)
-    assert counts.tolist() == [1, 0, 1, 1]

@@ -227,8 +227,18 @@ def test_runs_are_sorted_and_have_the_columns_that_are_wanted(tfm: Tfm, workspac
     ):
         code, out, _ = tfm("runs", *how, "--format", "csv", cwd=workspace)
         assert (code, out.splitlines()[1:]) == (0, rows)
+    out = tfm("runs", "--columns", "seed", cwd=workspace)[1]
+    assert ("loss:" in out, "BLEU:" in out, "more settings" in out, "* the newest" in out) == (
+        False,
+        False,
+        False,
+        True,
+    )
     code, _, err = tfm("runs", "--columns", "bleu,none", cwd=workspace)
     assert (code, "no column none; there are run, saved, corpus" in err) == (2, True)
+    code, _, err = tfm("export", "[ab]", cwd=workspace)
+    assert (code, "[ab] matches runs/a, runs/b; name one run" in err) == (2, True)
+    assert tfm("curves", "runs/*", cwd=workspace)[0] == 0  # not runs/latest, which is a file
 
 
 def test_runs_says_by_what_a_run_like_another_may_have_other_bits(tfm: Tfm, workspace: Path) -> None:

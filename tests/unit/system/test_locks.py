@@ -3,13 +3,10 @@
 import errno
 import fcntl
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from transformer_cli.runs.run import training_lock
 from transformer_cli.system.locks import exclusive, is_locked
 
 
@@ -27,13 +24,6 @@ def test_exclusive_keeps_others_out_until_it_ends(tmp_path: Path) -> None:
         pass
 
 
-def test_training_lock_is_one_under_all_names_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere" / "real").mkdir(parents=True)
-    (tmp_path / "alias").symlink_to("elsewhere/real")
-    with exclusive(training_lock(tmp_path / "alias")):
-        assert is_locked(training_lock(tmp_path / "elsewhere" / "real"))
-
-
 def test_is_locked_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     with path.open("w") as asking:
@@ -41,18 +31,6 @@ def test_is_locked_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("time.sleep", lambda _: asking.close())  # it has asked
         with exclusive(path):
             assert is_locked(path)
-
-
-def test_exclusive_of_a_killed_process_is_lifted(tmp_path: Path) -> None:
-    hold = "from pathlib import Path; from transformer_cli.system.locks import exclusive; "
-    hold += f"lock = exclusive(Path({str(tmp_path)!r}, 'lock')); lock.__enter__(); print(flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        assert is_locked(tmp_path / "lock")
-        process.kill()
-        process.wait()
-    assert not is_locked(tmp_path / "lock")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])

@@ -162,8 +162,8 @@ def test_output_to_the_name_of_a_stream_is_appended(forks: Forks, used: Path, na
 
 
 def test_streams_carry_utf_8_whatever_the_locale() -> None:
-    program = "from transformer_cli.system.streams import set_up\n"
-    program += "set_up()\nprint('gr\\xf6\\xdfe')\nraise SystemExit('\\ud800')"
+    program = "from transformer_cli.system.terminal import set_up_streams\n"
+    program += "set_up_streams()\nprint('gr\\xf6\\xdfe')\nraise SystemExit('\\ud800')"
     environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)
     assert (done.stdout, done.stderr) == ("größe\n".encode(), b"?\n")
@@ -174,7 +174,7 @@ def test_streams_carry_utf_8_whatever_the_locale() -> None:
 )
 def test_streams_hold_results_back_unless_python_is_unbuffered(environment: dict[str, str], expected: str) -> None:
     program = (
-        "import sys; from transformer_cli.system.streams import set_up; set_up()\n"
+        "import sys; from transformer_cli.system.terminal import set_up_streams; set_up_streams()\n"
         "print('result'); print('message', file=sys.stderr)"
     )
     done = subprocess.run(

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -28,24 +29,32 @@ def words(text: list[str], *, language: str = "de", lowercase: bool = False) -> 
     return WordCodec(language, lowercase, Vocabulary((*SPECIALS, *found)), Joins())
 
 
-CODECS: dict[str, Codec] = {
-    "words": words(TEXT),
-    "lower-cased words": words(TEXT, lowercase=True),
-    "subwords": subwords(TEXT, size=360),
-    "lower-cased subwords": subwords(TEXT, size=360, lowercase=True),
+CODECS: dict[str, Callable[[], Codec]] = {
+    "words": lambda: words(TEXT),
+    "lower-cased words": lambda: words(TEXT, lowercase=True),
+    "subwords": lambda: subwords(TEXT, size=360),
+    "lower-cased subwords": lambda: subwords(TEXT, size=360, lowercase=True),
 }
 
-IGNORABLE = [  # DerivedCoreProperties.txt, Unicode 16: Default_Ignorable_Code_Point
+
+@cache
+def known(name: str) -> Codec:
+    """A codec of TEXT."""
+    return CODECS[name]()
+
+
+IGNORABLE = [  # DerivedCoreProperties.txt, Unicode 16: Default_Ignorable_Code_Point, some of its last plane
     *(0xAD, 0x34F, 0x61C, *range(0x115F, 0x1161), *range(0x17B4, 0x17B6), *range(0x180B, 0x1810)),
     *range(0x200B, 0x2010),
     *(*range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0),
-    *(*range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+    *(*range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000, 15)),
 ]
 CONTROLS = [code for code in range(0xA0) if unicodedata.category(chr(code)) == "Cc" and not chr(code).isspace()]
 
 
-@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
-def test_read_unknown_ignorable_or_control_character_is_left_out(codec: Codec) -> None:
+@pytest.mark.parametrize("name", CODECS)
+def test_read_unknown_ignorable_or_control_character_is_left_out(name: str) -> None:
+    codec = known(name)
     for line in TEXT[:2]:
         wanted = codec.encode(line)
         for code in [*IGNORABLE, *CONTROLS]:
@@ -54,7 +63,7 @@ def test_read_unknown_ignorable_or_control_character_is_left_out(codec: Codec) -
 
 
 def test_read_every_character_that_is_neither_ignorable_nor_control_is_not_dropped_in_silence() -> None:
-    codec = CODECS["words"]
+    codec = known("words")
     dropped = {*IGNORABLE, *CONTROLS, *range(0xD800, 0xE000)}
     for code in {*range(0xA1, 0x3000, 7), 0x600, 0x6DD, 0x70F, 0x110BD, 0xFFF9, 0x13430} - dropped:
         if not (char := chr(code)).isspace():
@@ -64,17 +73,17 @@ def test_read_every_character_that_is_neither_ignorable_nor_control_is_not_dropp
 
 @given(st.text(), st.sampled_from(sorted(CODECS)))
 def test_read_is_stable_and_normalised_for_any_text(text: str, name: str) -> None:
-    reading = CODECS[name].encode(text).reading
+    reading = known(name).encode(text).reading
     assert reading.text == unicodedata.normalize("NFC", reading.text.strip())
     assert all(0 <= each.place <= len(reading.text) for each in reading.held)
     if not reading.in_capitals:
-        assert CODECS[name].encode(reading.text).ids == CODECS[name].encode(text).ids
+        assert known(name).encode(reading.text).ids == known(name).encode(text).ids
 
 
 def test_read_joiner_that_the_codec_knows_is_kept() -> None:
     codec = subwords(PERSIAN, language="fa")
     assert codec.encode(PERSIAN[0]).reading.text == PERSIAN[0]
-    assert CODECS["subwords"].encode("می\u200cخواهم").reading.text == "میخواهم"
+    assert known("subwords").encode("می\u200cخواهم").reading.text == "میخواهم"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def test_read_joiner_that_the_codec_knows_is_kept() -> None:
     ],
 )
 def test_read_zero_width_space_is_a_boundary_only_in_scripts_without_spaces(line: str, text: str) -> None:
-    assert CODECS["subwords"].encode(line).reading.text == text
+    assert known("subwords").encode(line).reading.text == text
 
 
 @pytest.mark.parametrize(
@@ -107,7 +116,7 @@ def test_read_zero_width_space_is_a_boundary_only_in_scripts_without_spaces(line
 @pytest.mark.parametrize("name", ["words", "lower-cased words", "subwords", "lower-cased subwords"])
 def test_read_unknown_character_is_read_in_its_compatible_form(name: str, line: str, text: str) -> None:
     wanted = text.lower() if name == "lower-cased subwords" else text
-    assert CODECS[name].encode(line).reading == Reading(wanted)
+    assert known(name).encode(line).reading == Reading(wanted)
 
 
 def test_read_compatible_character_that_the_codec_knows_is_kept() -> None:
@@ -154,10 +163,10 @@ def test_is_in_capitals_needs_several_words_of_cased_letters(text: str, is_so: b
 
 @pytest.mark.parametrize("name", ["words", "subwords"])
 def test_read_line_in_capitals_is_cased_as_the_codec_knows_its_words(name: str) -> None:
-    reading = CODECS[name].encode("DER KLEINE HUND LÄUFT.").reading
+    reading = known(name).encode("DER KLEINE HUND LÄUFT.").reading
     assert (reading.text, reading.in_capitals) == ("Der kleine Hund läuft.", True)
-    assert CODECS[name].encode("DIE USA SIND GROSS").reading.text.startswith("die USA sind")
-    assert not CODECS[f"lower-cased {name}"].encode("DER KLEINE HUND").reading.in_capitals
+    assert known(name).encode("DIE USA SIND GROSS").reading.text.startswith("die USA sind")
+    assert not known(f"lower-cased {name}").encode("DER KLEINE HUND").reading.in_capitals
 
 
 def test_codec_encode_unknown_word_keeps_its_form() -> None:
@@ -200,7 +209,7 @@ SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎",
     ],
 )
 def test_read_unknown_symbol_is_held_out_with_its_place(symbol: str, line: str, text: str, place: int) -> None:
-    reading = CODECS["subwords"].encode(line.format(symbol)).reading
+    reading = known("subwords").encode(line.format(symbol)).reading
     assert reading.text == text
     assert [(each.text, each.place) for each in reading.held] == [(symbol, place)]
 
@@ -212,8 +221,8 @@ def test_read_symbol_that_the_codec_knows_stays_in_the_text() -> None:
 
 
 def test_read_signs_that_are_written_like_letters_are_no_symbols() -> None:
-    assert CODECS["words"].encode("20 °C © 2020 €5 ™").reading.held == ()
-    assert len(CODECS["words"].encode("a\U0001fae8b").reading.held) == 1
-    assert len(CODECS["words"].encode("ⓐ Hund").reading.held) == 1
-    assert CODECS["words"].encode("col·lecció").reading.text == "col·lecció"
-    assert CODECS["words"].encode("· Ein Hund").reading == Reading("Ein Hund", (Held(0, "·", "", " "),))
+    assert known("words").encode("20 °C © 2020 €5 ™").reading.held == ()
+    assert len(known("words").encode("a\U0001fae8b").reading.held) == 1
+    assert len(known("words").encode("ⓐ Hund").reading.held) == 1
+    assert known("words").encode("col·lecció").reading.text == "col·lecció"
+    assert known("words").encode("· Ein Hund").reading == Reading("Ein Hund", (Held(0, "·", "", " "),))

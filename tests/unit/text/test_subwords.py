@@ -1,6 +1,7 @@
 """Subwords: any text comes back exactly, learning and sampling repeat, and what a bad size or a damaged model says."""
 
 import random
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,28 @@ from transformer_cli.text.codec import Codec, Codecs, SubwordCodec, codec_files
 from transformer_cli.text.subwords import Pieces, learn_pieces, smallest_size
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
-TEXT = [line for pair in read_captions(300)["train"] for line in pair]
 SIZE = 400
-MODELS = {algorithm: learn_pieces(TEXT, size=SIZE, algorithm=algorithm) for algorithm in ("bpe", "unigram")}
-CODEC = SubwordCodec(MODELS["bpe"])
+ALGORITHMS = ("bpe", "unigram")
 HOSTILE = [
     *("<unk>", "a <sos> b<eos>", "<pad><pad>", "<0x0A>", "<s></s>", "▁", "a▁b ▁▁", "\ue000", "\ue000_\ue000\ue000▁"),
     *(" a", "a ", "  a   b  ", "\ta", "a\u2028b\x85c", "a\rb", "a\x00b", "\x00", "▅ a", "\ufeffa", "a\u200bb", "ﬁ Ⅳ ①"),
     *("e\u0301 é", "漢字かな交じり文", "שלום", "ชาวบ้าน", "👩‍👩‍👧‍👦 🏳️‍🌈", "\U0010ffff", "\ufffd", "x" * 5_000),
 ]
+
+
+@cache
+def text() -> list[str]:
+    return [line for pair in read_captions(300)["train"] for line in pair]
+
+
+@cache
+def model(algorithm: str) -> bytes:
+    return learn_pieces(text(), size=SIZE, algorithm=algorithm)
+
+
+@cache
+def by_pairs() -> SubwordCodec:
+    return SubwordCodec(model("bpe"))
 
 
 LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=30)
@@ -35,28 +49,28 @@ def comes_back(codec: Codec, line: str) -> bool:
     return codec.text(encoded.ids) == (line if line.strip() else "")
 
 
-@pytest.mark.parametrize("algorithm", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(st.lists(LINES, min_size=10, max_size=10))
 def test_subword_codec_any_line_comes_back(algorithm: str, lines: list[str]) -> None:
-    codec = SubwordCodec(MODELS[algorithm])
+    codec = SubwordCodec(model(algorithm))
     assert [line for line in lines if not comes_back(codec, line)] == []
 
 
-@pytest.mark.parametrize("algorithm", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_subword_codec_hostile_lines_come_back(algorithm: str) -> None:
-    codec = SubwordCodec(MODELS[algorithm])
-    assert [line for line in (*TEXT[:3], *HOSTILE) if not comes_back(codec, line)] == []
+    codec = SubwordCodec(model(algorithm))
+    assert [line for line in (*text()[:3], *HOSTILE) if not comes_back(codec, line)] == []
 
 
 def test_learn_pieces_of_text_with_special_names_comes_back() -> None:
     lines = [f"{name}{word} {name}" for name in (*SPECIALS, "<0x41>", "▁", "▅", "a\0b") for word in ("", "x", "yy")]
-    codec = SubwordCodec(learn_pieces([*TEXT, *lines * 50], size=400, algorithm="bpe"))
+    codec = SubwordCodec(learn_pieces([*text(), *lines * 50], size=400, algorithm="bpe"))
     assert [line for line in lines if not comes_back(codec, line)] == []
     assert len(set(codec.tokens(range(len(codec))))) == len(codec)
 
 
 def test_subword_codec_lowercase_comes_back_in_lower_case() -> None:
-    codec = SubwordCodec(MODELS["bpe"], True)
+    codec = SubwordCodec(model("bpe"), True)
     assert codec.text(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
 
 
@@ -72,50 +86,50 @@ def test_word_breaks_of_khmer_come_back(share: int) -> None:
 
 @pytest.mark.parametrize("blank", ["", " ", "\t \u2003\xa0"])
 def test_subword_codec_blank_line_has_no_tokens(blank: str) -> None:
-    assert (CODEC.encode(blank).ids, CODEC.encode_all([blank])) == ([], [[]])
-    assert CODEC.text([]) == ""
+    assert (by_pairs().encode(blank).ids, by_pairs().encode_all([blank])) == ([], [[]])
+    assert by_pairs().text([]) == ""
 
 
 def test_subword_codec_text_of_any_ids_is_one_line() -> None:
     newline, half = 4 + ord("\n"), 4 + 0xC3
-    hund = CODEC.encode("Hund").ids
-    assert CODEC.text([*hund, newline, *hund]) == "Hund  Hund"
-    assert CODEC.text([UNK, *hund, EOS, PAD, SOS], instead=["x"] * (4 + len(hund))) == "Hund"
-    assert CODEC.text([*hund, half]) == "Hund\ufffd"
+    hund = by_pairs().encode("Hund").ids
+    assert by_pairs().text([*hund, newline, *hund]) == "Hund  Hund"
+    assert by_pairs().text([UNK, *hund, EOS, PAD, SOS], instead=["x"] * (4 + len(hund))) == "Hund"
+    assert by_pairs().text([*hund, half]) == "Hund\ufffd"
 
 
 def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -> None:
-    codec = SubwordCodec(learn_pieces([*TEXT, "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
-    assert "".join(CODEC.encode("Der kleine Hund").tokens) == " Der kleine Hund"
-    assert CODEC.encode_as_it_is("é").tokens == [" ", "<0xC3>", "<0xA9>"]
+    codec = SubwordCodec(learn_pieces([*text(), "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
+    assert "".join(by_pairs().encode("Der kleine Hund").tokens) == " Der kleine Hund"
+    assert by_pairs().encode_as_it_is("é").tokens == [" ", "<0xC3>", "<0xA9>"]
     shown = "".join(codec.encode_as_it_is("a\tb\xa0▁").tokens)
     assert shown == " a<U+0009>b<U+00A0>▁"
-    assert CODEC.tokens([UNK, PAD, SOS, EOS]) == list(SPECIALS)
+    assert by_pairs().tokens([UNK, PAD, SOS, EOS]) == list(SPECIALS)
 
 
-@pytest.mark.parametrize("algorithm", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learn_pieces_same_text_gives_same_bytes(algorithm: str) -> None:
-    again = learn_pieces(iter(TEXT), size=SIZE, algorithm=algorithm)
-    assert again == MODELS[algorithm]
-    assert again != learn_pieces(TEXT[1:], size=SIZE, algorithm=algorithm)
+    again = learn_pieces(iter(text()), size=SIZE, algorithm=algorithm)
+    assert again == model(algorithm)
+    assert again != learn_pieces(text()[1:], size=SIZE, algorithm=algorithm)
     assert len(Pieces(again)) == SIZE
 
 
-@pytest.mark.parametrize("algorithm", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learn_pieces_size_below_the_characters_says_the_smallest(algorithm: str) -> None:
     said = r"^data\.subwords\.size: 270 is too small .*; set it to (\d+) or more$"
     with pytest.raises(ConfigError, match=said) as caught:
-        learn_pieces(TEXT, size=270, algorithm=algorithm)
+        learn_pieces(text(), size=270, algorithm=algorithm)
     smallest = int(str(caught.value).split()[-3])
-    assert smallest <= smallest_size(TEXT) <= smallest + 1  # SentencePiece's own count may leave out the space
-    assert len(Pieces(learn_pieces(TEXT, size=smallest, algorithm=algorithm))) == smallest
+    assert smallest <= smallest_size(text()) <= smallest + 1  # SentencePiece's own count may leave out the space
+    assert len(Pieces(learn_pieces(text(), size=smallest, algorithm=algorithm))) == smallest
 
 
-@pytest.mark.parametrize("algorithm", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learn_pieces_of_text_that_gives_fewer_takes_all_with_a_warning(
     algorithm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = len(Pieces(learn_pieces(TEXT, size=100_000, algorithm=algorithm)))
+    found = len(Pieces(learn_pieces(text(), size=100_000, algorithm=algorithm)))
     assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.size: 100000"]
 
 
@@ -125,9 +139,9 @@ def test_learn_pieces_of_nothing_is_one_line() -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("algorithm", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learn_pieces_of_long_lines_reads_them_whole(algorithm: str) -> None:
-    joined = " ".join(TEXT)
+    joined = " ".join(text())
     assert len(joined) > 20_000
     pieces = Pieces(learn_pieces([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))
     assert "x" in pieces.names()
@@ -136,7 +150,7 @@ def test_learn_pieces_of_long_lines_reads_them_whole(algorithm: str) -> None:
 
 def test_codecs_saved_and_loaded_are_equal(tmp_path: Path) -> None:
     data = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE), lowercase=True)
-    Codecs(CODEC, CODEC).save(tmp_path)
+    Codecs(by_pairs(), by_pairs()).save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(codec_files(data))
-    source, target = (SubwordCodec(MODELS["bpe"], True, "bpe", language) for language in ("de", "en"))
+    source, target = (SubwordCodec(model("bpe"), True, "bpe", language) for language in ("de", "en"))
     assert Codecs.load(tmp_path, data) == Codecs(source, target)

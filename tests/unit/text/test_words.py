@@ -17,7 +17,6 @@ AWKWARD = (
     "«L'homme» d'aujourd'hui qu'il—lui‚ 10°C 3.5kg 12:30am don't. gonna :') U.S. U.S . : ) '' `` a.m. p.m..",
     "Ð 日本語 👩‍👩‍👧 x²=y_z #tag @name C++ c'est-à-dire ... -- ---a IM im o'clock 'cause dell'arte İstanbul'da",
 )
-NO_JOINS = Joins(frozenset(), frozenset(), frozenset(), frozenset())
 
 
 @cache
@@ -261,19 +260,6 @@ def test_joins_survive_json_in_a_stable_order() -> None:
     assert json.dumps(joins.as_json()) == json.dumps(learned("两~只~狗", *reversed(SENTENCES)).as_json())
     assert all(value.values())
     assert all(value[key] == sorted(value[key]) for key in value)
-
-
-@pytest.mark.parametrize(
-    ("text", "restored"),
-    [
-        ("a  man\u2028runs ", True),
-        ("a  MAN\u2028runs ", False),  # the tokens are lower-cased, the text is not
-        ("a man runs.", False),  # glued, and NO_JOINS glues nothing
-    ],
-)
-def test_joins_restores_text_that_joins_to_itself(text: str, restored: bool) -> None:
-    assert NO_JOINS.restores(text, tokenizer("en").tokens(text)) is restored
-    assert learned("a~, b~.").restores("two dogs, one.", ["two", "dogs", ",", "one", "."])
 
 
 def test_nearest_tokenizer_unknown_language_is_any_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:

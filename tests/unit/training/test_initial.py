@@ -1,6 +1,5 @@
 """Training that begins with another run's weights, and parts of a model that are not trained."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,6 @@ def unchanged(run: Run, start: dict[str, Tensor]) -> set[str]:
     return set(PARTS) - changed
 
 
-@pytest.fixture
-def runs(tiny: Run, tmp_path: Path) -> Path:
-    """A folder of runs in which one is called base."""
-    shutil.copytree(tiny.folder, tmp_path / "runs/base")
-    return tmp_path / "runs"
-
-
 def test_initialize_from_begins_with_the_best_weights_of_the_other_run(train_tiny: TrainTiny, runs: Path) -> None:
     tuned = train_tiny(runs, *SHORT, "training.initialize_from=base", "training.learning_rate=1e-30")
     base = Run.open(runs / "base")
@@ -49,13 +41,6 @@ def test_initialize_from_a_folder_may_have_another_dropout(train_tiny: TrainTiny
     where = f"training.initialize_from={runs / 'base'}"
     tuned = train_tiny(runs, *SHORT, where, "model.dropout=0.3", "model.embedding_init=normal")
     assert tuned.history()[0]["valid_loss"] < 1.0
-
-
-def test_initialize_from_a_run_that_is_gone_lets_the_new_one_go_on(train_tiny: TrainTiny, runs: Path) -> None:
-    train_tiny(runs, *SHORT, "training.initialize_from=base")
-    shutil.rmtree(runs / "base")
-    more = train_tiny(runs, *SHORT[:1], "training.epochs=3", "training.initialize_from=base")
-    assert len(more.history()) == 4
 
 
 def test_initialize_from_a_model_of_another_shape_names_the_settings(train_tiny: TrainTiny, runs: Path) -> None:

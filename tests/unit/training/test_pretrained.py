@@ -124,6 +124,7 @@ def test_vectors_frozen_resume_bit_for_bit_without_their_file(
     assert f" parameters, {values.numel():,} of them in frozen vectors; " in caplog.text
 
 
+@pytest.mark.usefixtures("no_curves")
 def test_vectors_of_both_sides_may_be_one_frozen_matrix(corpus: Path, tmp_path: Path) -> None:
     path = tmp_path / "both.vec"
     path.write_text(f"hund {'0.5 ' * D_MODEL}\ndog {'-0.5 ' * D_MODEL}\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from outcomes import outcome
 from sealed import reseal
 from transformer_cli.decoding import decoder
 from transformer_cli.errors import MemoryShortage
-from transformer_cli.evaluation.score import score_pairs
+from transformer_cli.evaluation.evaluate import score_pairs
 from transformer_cli.model import loss, size
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run

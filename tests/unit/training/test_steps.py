@@ -37,11 +37,6 @@ def test_validate_every_goes_on_over_epochs(train_tiny: TrainTiny, tmp_path: Pat
     assert [(line["step"], line["epoch"]) for line in run.history()] == [(4, 1), (8, 2), (12, 3), (15, 3)]
 
 
-def test_patience_counts_validations_within_an_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    run = train_tiny(tmp_path, *OFTEN, "training.learning_rate=1e-30", "training.patience=2")
-    assert [(line["step"], line["best"]) for line in run.history()] == [(3, True), (6, False), (9, False)]
-
-
 def test_steps_end_training_within_an_epoch_and_may_be_raised(
     train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,13 +23,6 @@ TAUGHT = ("training.batch_size=100", "training.epochs=2", "training.initialize_f
 
 
 @pytest.fixture
-def runs(tiny: Run, tmp_path: Path) -> Path:
-    """A folder of runs in which one is called base."""
-    shutil.copytree(tiny.folder, tmp_path / "runs/base")
-    return tmp_path / "runs"
-
-
-@pytest.fixture
 def old(tmp_path: Path) -> Path:
     """Text that the taught run is not to forget."""
     path = tmp_path / "old.tsv"
@@ -41,6 +34,23 @@ def old(tmp_path: Path) -> Path:
 def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
     pace = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}
     assert inherited("base", runs)["training"] == {"initialize_from": "base", **pace}
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "patience"),
+    [
+        ("training: {}", [], 2),
+        ("training:", ["training.patience=null"], None),
+        ("training: {patience: null, initialize_from: null}\ndata: {codec: null}", [], None),
+    ],
+)
+def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_itself(
+    runs: Path, text: str, overrides: list[str], patience: int | None
+) -> None:
+    (runs / "taught.yaml").write_text(text)
+    config = load_config(runs / "taught.yaml", overrides, inherited=inherited("base", runs))
+    assert (config.training.patience, config.training.learning_rate) == (patience, 1e-4)
+    assert (config.training.initialize_from, config.data.codec) == ("base", "base")
 
 
 def test_start_is_validated_first_and_says_how_long_training_will_take(

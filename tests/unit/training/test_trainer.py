@@ -81,7 +81,7 @@ def test_label_smoothing_changes_what_is_learned_not_what_is_reported(train_tiny
     assert largest_difference(plain, smoothed) > 1e-3
 
 
-def test_train_max_length_leaves_longer_pairs_out_and_counts_them(
+def test_train_max_length_leaves_longer_pairs_out_and_warns_of_how_few_are_left_to_validate(
     train_tiny: TrainTiny, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -91,7 +91,8 @@ def test_train_max_length_leaves_longer_pairs_out_and_counts_them(
         for end in (".\n", " at home.\n")  # seven tokens, the others have eight
     )
     assert caplog.messages == [
-        f"{name}: left out {n_pairs[name] - n_short[name]} pairs longer than max_length 9" for name in n_pairs
+        *(f"{name}: left out {n_pairs[name] - n_short[name]} pairs longer than max_length 9" for name in n_pairs),
+        f"valid: {n_short['valid']} pairs can hardly tell which weights are the best; give it a few hundred",
     ]
     assert run.history()[0]["target_tokens"] == 8 * n_short["train"]
 

@@ -1,12 +1,12 @@
-"""What a wrong command line was meant to be: what other programs call ours is in one dict, and difflib finds the rest.
+"""Names that can be typed: what Tab completes in a shell, and what a wrong word was meant to be.
 
-Opens no run; imports no torch.
+The user may still type a name that is not offered. Where nothing is offered, the shell completes paths. What other
+programs call ours is in one dict, and difflib finds the rest. Opens no run; imports no torch.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
-
-from transformer_cli.commands import completion
+from pathlib import Path
 
 MEANT = {  # ours → what other programs call it; SYNONYMS has the same of settings
     "prepare": "preprocess tokenize binarize download data",
@@ -44,6 +44,38 @@ SENTENCES = {  # what no option says → what it is said of
 }
 
 
+def runs() -> list[str]:
+    """The names of the runs under runs/, and the folders of exported ones under exports/."""
+    exported = sorted(str(path.parent) for path in Path("exports").glob("*/run.json"))
+    return sorted(path.parent.name for path in Path("runs").glob("*/run.json")) + exported
+
+
+def splits() -> list[str]:
+    """The names of the splits of every prepared dataset under data/."""
+    suffix = ".source.ids.npy"
+    return sorted({path.name.removesuffix(suffix) for path in Path("data").glob(f"*/*{suffix}")})
+
+
+def configs(incomplete: str) -> list[str]:
+    """The names of the configs that come with tfm."""
+    from transformer_cli.config.load import shipped_configs
+
+    return [name for name in shipped_configs() if name.startswith(incomplete)]
+
+
+def settings(incomplete: str) -> list[str]:
+    """Every key of the config that begins with `incomplete`, followed by "=": `training.epochs=`."""
+    from transformer_cli.config.load import settings_by_key
+    from transformer_cli.config.schema import Config
+
+    return [f"{key}=" for key in settings_by_key(Config()) if f"{key}=".startswith(incomplete)]
+
+
+def decoding_settings(incomplete: str) -> list[str]:
+    """Like `settings`, but only the keys that `--set` takes where a trained run is used."""
+    return [each for each in settings(incomplete) if each.startswith("decoding.")]
+
+
 def did_you_mean(word: str, known: Mapping[str, str]) -> str:
     """Returns how the error for an unknown word ends: with what it was meant to be, or nothing.
 
@@ -63,19 +95,19 @@ def did_you_mean(word: str, known: Mapping[str, str]) -> str:
     return f"; did you mean {' or '.join(dict.fromkeys(written))}?" if found else ""
 
 
-def of_option(command: str, option: str, known: Collection[str]) -> str:
+def option_meant(command: str, option: str, known: Collection[str]) -> str:
     """Returns how the error for an unknown option ends. known: the command's options."""
     for sentence, asked in SENTENCES.items():
         if f"{command} {option}" in asked.split(", "):
             return f": {sentence}"
     written = {each: each for each in known}
     if "--set" in known:
-        offered = completion.settings if "--config" in known or command == "config" else completion.decoding_settings
+        offered = settings if "--config" in known or command == "config" else decoding_settings
         written |= {each.removesuffix("="): f"--set {each}VALUE" for each in offered("")}
     return did_you_mean(option, written) or f"; `tfm {command} -h` lists the options"
 
 
-def of_arguments(command: str, taken: Sequence[str], extra: Sequence[str], known: Collection[str]) -> str:
+def arguments_meant(command: str, taken: Sequence[str], extra: Sequence[str], known: Collection[str]) -> str:
     """Returns how the error for arguments that a command does not take ends. taken: those before them that it does."""
     if command == "inspect":
         return f'; did you mean tfm inspect "{" ".join([*taken, *extra])}", in quotes?'

@@ -1,14 +1,18 @@
-"""`tfm prepare`: parallel text → a dataset under data/."""
+"""Text becomes a dataset, and a dataset a run: `tfm prepare`, `tfm train` and `tfm curves`."""
 
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from transformer_cli.commands.near_misses import as_option
+from transformer_cli.commands.options import find_runs, refuse_unwritable, writing
+from transformer_cli.commands.spelling import as_option
+from transformer_cli.errors import DataError
+from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system.terminal import table
 
 if TYPE_CHECKING:
@@ -113,3 +117,60 @@ def prepared_as_table(prepared: "Prepared") -> str:
         ]
     cleaning = [cleaning_as_table(manifest["cleaning"])] if "cleaning" in manifest else []
     return "\n".join([str(prepared.folder), *cleaning, table(rows), *notes])
+
+
+def train(
+    config: str | None = None,
+    overrides: list[str] | None = None,
+    begin_from: str | None = None,
+    watch: list[str] | None = None,
+    along: list[str] | None = None,
+    fresh: bool = False,
+) -> None:
+    """Train a run under runs/. An interrupted run continues from its last save."""
+    from transformer_cli.config.load import load_config
+
+    below = None
+    if begin_from is not None:
+        from transformer_cli.runs.prepare import inherited
+
+        below = inherited(begin_from)
+    given = {"watch": watch, "along": along}
+    options = {f"training.{key}": (names, f"--{key} {names[0]}") for key, names in given.items() if names}
+    settings = load_config(config, overrides or (), options=options, inherited=below)
+    from transformer_cli.compute.world import World  # imports torch, so only after the config has been checked
+    from transformer_cli.training.beside import as_table
+    from transformer_cli.training.trainer import train
+
+    run = train(settings, fresh=fresh)
+    if run.config.training.watch and World.from_environment().is_first:
+        print(table(as_table(run)))
+
+
+def curves(
+    named: list[str] | None = None,
+    run: list[str] | None = None,
+    output: Path = Path("curves.png"),
+) -> None:
+    """Draw learning curves. Several runs share one picture, which names the settings in which they differ."""
+    picture_format(output)
+    refuse_unwritable(output)
+    folders = find_runs(named, run)
+    from transformer_cli.config.load import settings_by_key
+    from transformer_cli.inspection import plots
+    from transformer_cli.runs.listing import in_short
+    from transformer_cli.runs.run import Run
+    from transformer_cli.runs.state import validations_so_far
+
+    opened = [Run.open(folder) for folder in folders]
+    differing = in_short([settings_by_key(each.config) for each in opened])
+    histories = {}
+    for each, settings in zip(opened, differing, strict=True):
+        history = [asdict(validation) for validation in validations_so_far(each)]
+        if not history:
+            raise DataError(f"{each.folder}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
+        told = ", ".join(f"{key} {value}" for key, value in settings.items())
+        histories[f"{each.folder} ({told})" if told else str(each.folder)] = history
+    with writing(output):
+        plots.save(plots.draw_curves(histories), output)
+    print(output)

@@ -1,4 +1,4 @@
-"""scripts/diversify.py: what the new model learns from, and its rows; scripts/best.py: tokens as others count them."""
+"""scripts/best.py: what the model with --diverse learns from, and its rows; tokens as others count them."""
 
 import json
 import re
@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 import best
-import diversify
 from transformer_cli.text.lines import read_lines
 
 SIZE = 20  # pairs in each split
 
 
 @pytest.mark.long
-def test_diversify_trains_on_translations_of_both_sides(
+def test_best_diverse_trains_on_translations_of_both_sides(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ctranslate2")
@@ -29,11 +28,12 @@ def test_diversify_trains_on_translations_of_both_sides(
     swapped = swapped.replace("name: tiny", "name: back").replace("data:", "data:\n  source: en\n  target: de")
     (tmp_path / "back.yaml").write_text(swapped, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    diversify.main(["--config", "there.yaml", "--reverse", "back.yaml", "--seeds", "0", "1", "--judge", "test"])
-    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    configs = ("--config", "there.yaml", "--config", "back.yaml")
+    best.main([*configs, "--seeds", "0", "1", "--judge", "test", "--diverse"])
+    row, _ = map(json.loads, capsys.readouterr().out.splitlines())
     assert (row["config"], row["split"], row["translations_of_seeds"]) == ("there-diverse", "test", [0, 1])
     assert {path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()} == {
-        "there-0", "there-1", "back-0", "back-1", "there-diverse"
+        "there-0", "there-1", "back-0", "back-1", "there-diverse", "back-diverse"
     }  # fmt: skip
     source, target, german, english = (
         list(read_lines(tmp_path / name))

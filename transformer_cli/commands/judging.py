@@ -1,0 +1,345 @@
+"""Judging runs and translations: `tfm evaluate`, `tfm compare` and `tfm score`, and how their results are printed."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from transformer_cli.commands import options, spelling
+from transformer_cli.commands.tables import Column, Form, spread, write_table
+from transformer_cli.system.files import STANDARD
+from transformer_cli.system.terminal import counted
+
+if TYPE_CHECKING:
+    from transformer_cli.evaluation.compare import Comparison, Example
+    from transformer_cli.evaluation.evaluate import Result
+    from transformer_cli.evaluation.metrics import Interval
+
+CAUTION = """\
+This judges these translations: two sets of weights, not two recipes. The same
+recipe with another seed gives other weights. To judge recipes, name several
+runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
+RECIPE_CAUTION = """\
+This judges recipes by the spread of their runs (Welch's t-test), on this text
+alone. Two runs of each find only differences that are large beside that spread."""
+CAUTIONS = {"weights": CAUTION, "recipes": RECIPE_CAUTION}
+
+
+def evaluate(
+    named: list[str] | None = None,
+    split: list[str] | None = None,
+    input_file: Path | None = None,
+    reference: list[Path] | None = None,
+    to: str | None = None,
+    run: list[str] | None = None,
+    search: list[str] | None = None,
+    beam_size: int | None = None,
+    glossary: Path | None = None,
+    device: str = "auto",
+    output: Path | None = None,
+    output_tokens: Path | None = None,
+    lowercase: bool = False,
+    metrics: str = "bleu,chrf",
+    details: bool = False,
+    form: Form = "text",
+    as_json: bool = False,
+) -> None:
+    """Print loss, perplexity, BLEU and chrF of runs, each by itself. Several --run are judged as an ensemble."""
+    if (input_file is None) != (not reference):
+        raise typer.BadParameter("--input and --reference need each other")
+    if input_file and split:
+        raise typer.BadParameter("--split and --input cannot be used together")
+    if output == output_tokens == STANDARD:
+        raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
+    options.refuse_repeated(input_file, reference or ())
+    if meant := set(named or ()) & set(spelling.splits()) - set(spelling.runs()):
+        raise typer.BadParameter(f"there is no run {min(meant)}; did you mean --split {min(meant)}?")
+    further = options.further_metrics(metrics)
+    options.refuse_unwritable(output, output_tokens, read=[input_file, glossary, *(reference or ())])
+    options.check_text(input_file, *(reference or ()))
+    folders = options.find_runs(named, run)
+    groups = [[folder] for folder in folders] if named else [folders]
+    if len(groups) > 1 and (output or output_tokens):
+        raise typer.BadParameter("--output and --output-tokens keep the translations of one run; name one")
+    from transformer_cli.config.load import translation_settings
+    from transformer_cli.documents.glossary import read_glossary
+    from transformer_cli.evaluation.evaluate import Judged, evaluate  # imports torch, so only when there are runs
+    from transformer_cli.runs.run import Run
+    from transformer_cli.system.files import write_text
+
+    by_run: dict[str, list[Judged]] = {}
+    for group in groups:
+        first, *others = (Run.open(folder).into(to) for folder in group)
+        chosen = options.chosen(glossary=read_glossary(glossary, first.config.data), beam_size=beam_size)
+        by_run[str(group[0])] = evaluate(
+            first,
+            others=others,
+            splits=split or (),
+            files=(input_file, *reference) if input_file and reference else None,
+            device=device,
+            settings=translation_settings(first.config.decoding, chosen, search or ()),
+            lowercase=lowercase,
+            metrics=further,
+        )
+    is_json = as_json or form == "json"
+    ensemble = [str(folder) for folder in folders[1:]] if not named else []
+    results = {run: [each.result for each in judged] for run, judged in by_run.items()}
+    text = results_as_json(results, ensemble) if is_json else results_as_table(results, form, details=details)
+    print(text, file=sys.stderr if STANDARD in (output, output_tokens) else sys.stdout)
+    translations = [each for judged in by_run.values() for one in judged for each in one.translations]
+    for path, lines in (
+        (output, [translation.text for translation in translations]),
+        (output_tokens, [translation.tokens_on_one_line for translation in translations]),
+    ):
+        text = "".join(f"{line}\n" for line in lines)
+        if path == STANDARD:
+            sys.stdout.write(text)
+        elif path:
+            with options.writing(path):
+                write_text(path, text)
+
+
+def results_as_json(by_run: Mapping[str, Sequence["Result"]], ensemble: Sequence[str] = ()) -> str:
+    """Returns each run's folder, those of the other runs of an ensemble, and the fields of each split's Result.
+
+    It is escaped to ASCII: a folder's name may hold bytes that no encoding can print.
+    """
+    others = {"others": ensemble} if ensemble else {}
+    runs = [{"run": run, **others, "results": [*map(asdict, results)]} for run, results in by_run.items()]
+    return json.dumps(runs[0] if len(runs) == 1 else {"runs": runs})
+
+
+def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "text", *, details: bool = False) -> str:
+    """Returns losses and scores, one line per run and split, and the signatures of the scores.
+
+    details: also what BLEU is made of.
+    """
+    from transformer_cli.evaluation.losses import perplexity_text
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+
+    found = [(run, each) for run, results in by_run.items() for each in results]
+    results = [each for _, each in found]
+
+    def column(head: str, name: str, written: Callable[[Any], str] = str) -> Column:
+        return Column(head, [getattr(each, name) for each in results], written)
+
+    def scores(head: str, found: Iterable[tuple[float, "Interval | None"]]) -> Column:
+        return Column(head, [(score, interval and interval.half_width) for score, interval in found], spread)
+
+    columns = [
+        *([Column("run", [run for run, _ in found])] if len(by_run) > 1 else []),
+        column("split", "split"),
+        column("sentences", "sentences", "{:,}".format),
+        column("loss", "loss", "{:.3f}".format),
+        column("PPL", "ppl", perplexity_text),
+        column("loss (batch mean)", "loss_batch_mean", "{:.3f}".format),
+        scores("BLEU", ((each.bleu, each.bleu_interval) for each in results)),
+        column("BLEU (tokens)", "bleu_tokens", "{:.2f}".format),
+        scores("chrF", ((each.chrf, each.chrf_interval) for each in results)),
+    ]
+    for name in results[0].further:
+        found_by = [each.further[name] for each in results]
+        columns.append(scores(FURTHER_METRICS[name], ((each.score, each.interval) for each in found_by)))
+    if details:
+        columns += [column("brevity penalty", "brevity_penalty", "{:.3f}".format)]
+        columns += [column("length ratio", "length_ratio", "{:.3f}".format)]
+        columns += [column("precisions", "precisions", lambda each: "/".join(f"{value:.1f}" for value in each))]
+    differing = _differing([each.bleu_signature for each in results])
+    is_mixed = any(differing)
+    columns += [*([Column("scored", differing)] if is_mixed else []), column("seconds", "seconds", "{:.1f}".format)]
+    notes = ["± half of the 95 % bootstrap interval"] if any(each.bleu_interval for each in results) else []
+    notes += [
+        f"{each.split}: {each.terms_kept:,} of {each.terms:,} terms of the glossary are in the translations"
+        for each in results
+        if each.terms
+    ]
+    notes += ["scored: in what their scores differ; compare only those that are scored alike"] if is_mixed else []
+    signatures = [f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}" for each in results]
+    signatures += [f"{FURTHER_METRICS[name]} {of.signature}" for each in results for name, of in each.further.items()]
+    return write_table(columns, form, "\n".join([*notes, "", *dict.fromkeys(signatures)]))
+
+
+def _differing(signatures: Sequence[str]) -> list[str]:
+    """Returns the parts of each signature that others lack, such as case:lc; those of intervals change no score."""
+    parts = [[part for part in each.split("|") if not part.startswith(("bs:", "seed:"))] for each in signatures]
+    return [" ".join(part for part in each if any(part not in other for other in parts)) for each in parts]
+
+
+def compare(
+    systems: list[str],
+    split: list[str] | None = None,
+    input_file: Path | None = None,
+    reference: list[Path] | None = None,
+    lowercase: bool = False,
+    metrics: str = "bleu,chrf",
+    language: str | None = None,
+    examples: int | None = None,
+    beam_size: int | None = None,
+    device: str = "auto",
+    form: Form = "text",
+    as_json: bool = False,
+) -> None:
+    """Tell which system is better, and whether that may be chance."""
+    recipes: dict[str, list[str]] = {}
+    for argument in systems:
+        label, runs = _runs_of(argument)
+        if label in recipes:
+            raise typer.BadParameter(f"{label} is named twice; give each its own name, as in NAME={label}")
+        recipes[label] = runs
+    are_single = all(len(runs) == 1 for runs in recipes.values())
+    if len(recipes) < 2 and are_single:
+        raise typer.BadParameter("name at least two runs or files, such as: tfm compare A B")
+    if input_file and not reference:
+        raise typer.BadParameter("--input needs --reference")
+    if reference and split:
+        raise typer.BadParameter("--split and --reference cannot be used together")
+    options.refuse_repeated(input_file, reference or ())
+    if examples and not are_single:
+        raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
+    if examples and not as_json and form not in ("text", "json"):
+        raise typer.BadParameter(f"--examples are shown in text and in JSON; they have no place in --format {form}")
+    further = options.further_metrics(metrics)
+    options.check_text(
+        input_file,
+        *(reference or ()),
+        *(Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()),
+    )
+    from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
+
+    conditions = Conditions(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
+    found: Sequence[Comparison[Any]]
+    if are_single:
+        single = {label: runs[0] for label, runs in recipes.items()}
+        found = compare(single, conditions, examples=options.EXAMPLES if examples is None else examples)
+    else:
+        found = compare_recipes(recipes, conditions)
+    if not as_json and form != "json":
+        print(comparisons_as_table(found, form))
+        return
+    records = [asdict(each) for each in found]
+    for record in records if not are_single else ():
+        record["recipes"] = record.pop("systems")
+    print(json.dumps({"comparisons": records}))  # ASCII: a folder's name may hold bytes that no encoding can print
+
+
+def _runs_of(argument: str) -> tuple[str, list[str]]:
+    """Returns what a system or a recipe is called, and its runs: "NAME=a-s*,b" has a name, patterns and commas.
+
+    What is itself the name of a run, a folder or a file is one name.
+    """
+    if Path(argument).exists() or Path("runs", argument).exists():
+        return argument, [argument]
+    label, _, names = argument.rpartition("=")
+    parts = [name for name in names.split(",") if name] or [argument]
+    return label or ",".join(parts), [name for part in parts for name in options.matching(part)]
+
+
+def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = "text") -> str:
+    """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most.
+
+    Of recipes, it has the mean scores with the spread of their runs. As text, each metric has a table of its own; in
+    other forms they stand side by side.
+    """
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+
+    parts = []
+    for comparison in comparisons:
+        systems, called = comparison.systems, {by: FURTHER_METRICS.get(by, by) for by in comparison.signatures}
+        names, searches = [each.name for each in systems], [each.search for each in systems]
+        tables = {called[by]: _columns(comparison, by) for by in called}
+        differs = len({*searches} - {None}) > 1
+        search = [Column("search", searches)] if differs else []
+        title = f"{comparison.split}: {counted(comparison.sentences, 'sentence')}"
+        title += "" if differs else "".join(f", {each}" for each in dict.fromkeys(filter(None, searches)))
+        signed = "\n".join(f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found)
+        verdicts = [each.verdict for each in systems if each.verdict]
+        if len(verdicts) > 1:
+            tests = 2 * len(verdicts)  # by BLEU and by chrF
+            verdicts.append(
+                f"({tests} differences share the level of 0.05, by Holm: the smallest p must be below 0.05 / {tests}, "
+                f"the next one below 0.05 / {tests - 1}, …)"
+            )
+        said = "\n".join(verdicts)
+        if form == "text":
+            parts += [title, *(write_table([Column(metric, names), *each, *search]) for metric, each in tables.items())]
+            parts += [signed, *(_example(one, names[0], each.name) for each in systems for one in each.examples), said]
+        else:
+            of_text = [Column("text", [comparison.split] * len(names))] if len(comparisons) > 1 else []
+            wide = [replace(one, head=f"{metric} {one.head}") for metric, each in tables.items() for one in each]
+            columns = [Column("system", names), *of_text, *wide, *search]
+            parts.append(write_table(columns, form, f"{title}\n{signed}\n{said}"))
+    is_alone = len(comparisons[0].systems) == 1  # such a recipe is not judged
+    return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].judges]]))
+
+
+def _columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
+    """Returns what was found by a metric: scores, differences from the first system, and whether they may be chance."""
+    found = [each.scores[metric] for each in comparison.systems]
+    differences = [each.difference for each in found]
+
+    def of_difference(head: str, name: str, written: Callable[[Any], str]) -> Column:
+        values = [each and getattr(each, name) for each in differences]  # None: the first system has no difference
+        told = [math.nan if each and value is None else value for each, value in zip(differences, values, strict=True)]
+        return Column(head, told, written)
+
+    if comparison.judges == "weights":
+        return [
+            Column("score ± 95 %", [(each.score, each.interval.half_width) for each in found], spread),
+            of_difference("difference", "points", "{:+.2f}".format),
+            of_difference("p (bootstrap)", "p_bootstrap", _p),
+            of_difference("p (randomisation)", "p_randomization", _p),
+        ]
+    halves = [each and (each.points, each.half_width) for each in differences]
+    return [
+        Column("runs", [each.scores for each in found], lambda scores: " ".join(f"{each:.1f}" for each in scores)),
+        Column("mean ± SD", [(each.mean, each.standard_deviation) for each in found], spread),
+        Column("difference (95 %)", halves, lambda pair: f"{'+' * (pair[0] >= 0)}{spread(pair)}"),
+        of_difference("p (Welch)", "p", _p),
+    ]
+
+
+def _p(p: float) -> str:
+    return "–" if math.isnan(p) else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def _example(example: "Example", first: str, second: str) -> str:
+    """Returns a sentence with its two translations, one below the other."""
+    rows = [("source", example.source), ("reference", example.reference)]
+    rows += zip((first, second), example.translations, strict=True)
+    width = max(len(name) for name, _ in rows)
+    before, after = example.chrf
+    lines = [f"  {name.ljust(width)}  {text}".rstrip() for name, text in rows if text is not None]
+    return "\n".join([f"line {example.line}: chrF {before:.1f} → {after:.1f}", *lines])
+
+
+def score(
+    input_file: Path,
+    target_file: Path,
+    named: str | None = None,
+    run: str | None = None,
+    device: str = "auto",
+    as_json: bool = False,
+) -> None:
+    """Print the log-probability and perplexity of given translations.
+
+    One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by
+    tabs.
+    """
+    if input_file == target_file == STANDARD:
+        raise typer.BadParameter("only one of --input and --target can be standard input")
+    folders = options.find_runs(named, run)
+    options.check_text(input_file, target_file)
+    from transformer_cli.evaluation.evaluate import score_files
+    from transformer_cli.evaluation.losses import perplexity_text
+    from transformer_cli.translator import Translator
+
+    for each in score_files(Translator.load(*folders, device=device), input_file, target_file):
+        if as_json:
+            print(json.dumps(asdict(each), ensure_ascii=False))
+        else:
+            print(f"{each.log_prob:.4f}\t{each.tokens}\t{perplexity_text(each.ppl, 4)}")
