@@ -66,13 +66,13 @@ def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool
     pairs = nested(marks, ())
     for number, (part, text, name) in enumerate(zip(parts, texts, names, strict=True)):
         raw = part[0]
-        before, after = texts[number - 1][-1:] if number else "", "".join(texts[number + 1 : number + 2])
         if text:
             build.text(raw, text)
-        elif raw == r"\n" and after[:1].islower() and before not in (*".!?:", ""):
-            build.seam(raw + line_end, " " * (before != " "))
+        elif raw == r"\n":
+            beside = "".join(texts[max(0, number - 1) : number]), "".join(texts[number + 1 : number + 2])
+            build.line_end(raw + line_end * (number + 1 < len(parts)), *beside)
         elif part["escape"] or _PARTING.fullmatch(name):
-            build.boundary(raw + line_end * (raw == r"\n" and number + 1 < len(parts)))
+            build.boundary(raw)
         elif number in pairs:
             (build.close if part["slash"] else build.open)(name, raw)
         else:

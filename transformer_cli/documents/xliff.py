@@ -22,9 +22,12 @@ _PREFIXES = {
     **dict.fromkeys((f"urn:oasis:names:tc:xliff:document:{version}" for version in ("1.1", "1.2")), ""),
     "http://sdl.com/FileTypes/SdlXliff/1.0": "sdl:",
     "MQXliff": "mq:",
+    "http://www.w3.org/XML/1998/namespace": "xml:",
 }
 _BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
 _UNTOUCHED = ("new", "needs-translation")  # states of a target that is a copy of its source
+
+_LINE_END = re.compile(r"(\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)")
 
 _Span = tuple[int, int]
 """Of an element: the indices of its tags"""
@@ -109,7 +112,8 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
         build.boundary(_with(unit[start].raw.removesuffix("/>") + ">" * unit[start].raw.endswith("/>"), _BY_MACHINE))
     else:
         space = unit[source[0] - 1].raw if unit[source[0] - 1].kind == "text" else ""
-        build.boundary(space, _with(f"<{_tag(unit[source[0]], 'source', 'target')}>", _BY_MACHINE))
+        kept_space = {name: value for name, value in unit[source[0]].attributes.items() if name == "xml:space"}
+        build.boundary(space, _with(f"<{_tag(unit[source[0]], 'source', 'target')}>", {**kept_space, **_BY_MACHINE}))
     if sources:
         assert cut is not None
         place = cut[0] + 1
@@ -144,6 +148,7 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
     """Add what is inside an element to the text. Returns whether that has a letter."""
     marks: list[tuple[str, str, str, str]] = []  # what it opens and closes, how it is written, what it means
     depth = 0  # in what is kept
+    keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
     for each in unit[span[0] + 1 : span[1]]:
         kind, name, about = each.kind, each.name, each.attributes
         goes_round = name == "g" or (name == "mrk" and about.get("mtype") not in ("protected", "x-sdl-deleted"))
@@ -156,13 +161,17 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
             marks[-1] = (opens, closes, raw + each.raw, "")
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text":
-            marks.append(("", "", each.raw, each.text))
+            marks += [("", "", *line) for line in (_lines(each) if keeps_lines else [(each.raw, each.text)])]
         else:
             marks.append((name * (kind == "start"), name * (kind == "end"), each.raw, ""))
     pairs = nested([each[:2] for each in marks], ("g", "mrk"))
     is_crossed = len(pairs) < sum(bool(opens or closes) for opens, closes, *_ in marks)
-    for opens, closes, raw, text in marks:
-        if text:
+    for number, (opens, closes, raw, text) in enumerate(marks):
+        if keeps_lines and text == "\n":
+            beside = (marks[max(0, number - 1) : number], marks[number + 1 : number + 2])
+            before, after = ("".join(each[3] for each in found).strip("\n") for found in beside)
+            build.line_end(raw, before, after)
+        elif text:
             build.text(raw, text)
         elif is_crossed:  # all stay in their order
             build.seam(raw)
@@ -173,6 +182,14 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
         else:
             build.point(raw)
     return any(has_letter(text) for *_, text in marks)
+
+
+def _lines(text: Token) -> list[tuple[str, str]]:
+    """Returns the lines of a text, and their ends: how they are written, and what they mean."""
+    raws, texts = _LINE_END.split(text.raw), _LINE_END.split(text.text)
+    if len(raws) != len(texts) or "<![" in text.raw:  # of a CDATA section, both ends belong together
+        return [(text.raw, text.text)]
+    return [(raw, meant.replace("\r", "\n")) for raw, meant in zip(raws, texts, strict=True) if raw]
 
 
 def _child(unit: Sequence[Token], name: str) -> _Span | None:
