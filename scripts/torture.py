@@ -26,11 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-os.environ["OMP_NUM_THREADS"] = "1"
-
 from measure.figures import table  # isort: skip  # it finds what is in tests/
 from disturb import is_of_time
 from forked import Forks
+from isolation import isolate
 from transformer_cli.corpora.corpora import read_captions
 
 CONFIG = """\
@@ -317,4 +316,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    isolate()  # as tests are, whose forks it uses
     sys.exit(main())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 
-from transformer_cli.documents.held import Link, Placing, Span, edge_after, edge_before, spaces, word_edges
+from transformer_cli.documents.held import CLOSING, Link, Placing, Span, edge_after, edge_before, spaces, word_edges
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import Held, is_spaceless, is_word
 
@@ -18,6 +18,7 @@ NEAR = 40  # words within which a free one is looked for
 DEEPEST = 16  # elements inside each other that go round words; an inner one begins and ends a block
 WIDEST = 100  # characters of white space that go with a point; many points may stand in more
 _SPACES = re.compile(r"\s+")
+_WIDE = re.compile(r"[ \t\n\r\f\v]{2,}|[\t\n\r\f\v]")  # white space that is read as one space
 
 
 @dataclass(slots=True)
@@ -53,8 +54,8 @@ class Element:
 class Block:
     """Text that is translated by itself: a paragraph, a cell, an attribute."""
 
-    text: str
-    """without markup, on one line"""
+    source: str
+    """as it is in the file, without markup"""
     elements: list[Element]
     """in the order in which they begin; the first one is around all of it"""
     write: "Write"
@@ -62,6 +63,29 @@ class Block:
     """as it is written in the file: what `Document.render` has found"""
     keeps_words: bool = False
     """whether an element has kept words of the source, since no word of the translation is left for it"""
+
+    @property
+    def text(self) -> str:
+        """What is translated: the source on one line, with one space between words, and none at its ends."""
+        return _WIDE.sub(" ", self.source.strip())
+
+    def spaced(self, text: str, links: Sequence[Link]) -> tuple[str, Sequence[Link]]:
+        """Returns a translation of `text`, and its links, as one of the source: with the white space at its ends."""
+        inside = self.source.strip()
+        start = self.source.index(inside)
+        end = start + len(inside)
+        dropped = {place for found in _WIDE.finditer(inside) for place in range(found.start() + 1, found.end())}
+        places = [start + place for place in range(len(inside)) if place not in dropped] + [end]
+        if len(text) == len(places) - 1 and text.lower() == self.text.lower():  # a copy: no space changes
+            written = list(self.source)
+            for place, char in zip(places, text, strict=False):
+                written[place] = written[place] if char.isspace() else char
+            return "".join(written), ()
+        moved = [
+            ((places[one], places[last - 1] + 1 if last else start), (start + other, start + other_last))
+            for (one, last), (other, other_last) in links
+        ]
+        return f"{self.source[:start]}{text}{self.source[end:]}", moved
 
 
 class Words(str):
@@ -94,6 +118,7 @@ class Document:
         translations: for each block, its text, and which words belong to each other, in the order of the translation.
         """
         for block, (text, links) in zip(self.blocks, translations, strict=True):
+            text, links = block.spaced(text, links)
             block.translation = block.write(_filled(block, text, _places(block, text, links)))
         return "".join(written_parts(self.parts))
 
@@ -115,14 +140,27 @@ class Builder:
         self._texts: list[str] = []
         self._length = 0
         self._raw: list[str | Block] = []
+        self._n_raw = 0  # where the last text ends in it
         self._elements = [Element(0, -1, -1, 0), *outer]
+        self._n_outer = len(outer)
         self._open = [(index, 0, 0) for index in range(len(self._elements))]  # and how much stood before them
 
     def text(self, raw: str, text: str | None = None) -> None:
-        """Add text. raw: how it is written, if not as it is."""
+        """Add text. raw: how it is written, if not as it is.
+
+        White space between words and a point that a mark follows goes with the point: "Hund <x/>." is read as "Hund.".
+        """
+        text, point = raw if text is None else text, self._elements[-1]
+        is_behind_text = point.is_point and 0 < self._n_raw == len(self._raw) - len(point.opening)
+        if is_behind_text and not point.is_seam and text and text[0] in CLOSING:
+            words = self._texts[-1].rstrip()
+            point.opening.insert(0, Words(self._texts[-1][len(words) :]))
+            self._length -= len(self._texts[-1]) - len(words)
+            self._texts[-1], point.start, point.end = words, self._length, self._length
         self._raw.append(raw)
-        self._texts.append(raw if text is None else text)
-        self._length += len(self._texts[-1])
+        self._texts.append(text)
+        self._length += len(text)
+        self._n_raw = len(self._raw)
 
     def open(self, name: str, *markup: str | Block) -> None:
         """Begin an element that goes round words."""
@@ -177,20 +215,24 @@ class Builder:
 
     def boundary(self, *markup: str | Block) -> None:
         """End the block. markup: what stands behind it."""
-        text, outer = "".join(self._texts), []
-        for number, (index, _, _) in enumerate(self._open):
+        text, n_around = "".join(self._texts), sum(0 < index <= self._n_outer for index, _, _ in self._open)
+        outer = self._elements[1 : n_around + 1]  # they begin before the block and end behind it: they move nothing
+        self._elements[0].end = self._length
+        for number, (index, _, _) in enumerate(self._open[n_around + 1 :], start=n_around):
             self._elements[index].end = self._length
-            outer.append(Element(0, -1, number - 1, number, name=self._elements[index].name))
+            outer.append(Element(0, -1, number, number + 1, name=self._elements[index].name))
         if has_letter(text):
+            del self._elements[1 : n_around + 1]
             spaces = [match.span() for match in _SPACES.finditer(text)]
             for each in self._elements:
+                each.parent -= min(n_around, max(0, each.parent))
                 start, end = _around(spaces, each.start)
                 each.before = text[max(start, each.start - WIDEST) : each.start]
                 each.after = text[each.start : min(end, each.start + WIDEST)]
             self.document.blocks.append(Block(text, self._elements, self._write))
             self._raw = [self.document.blocks[-1]]
         self.document.parts += [*self._raw, *markup]
-        self._begin(outer[1:])
+        self._begin(outer)
 
     def _add(
         self, markup: Sequence[str | Block], name: str = "", *, is_point: bool = False, is_seam: bool = False
@@ -244,8 +286,11 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
         return [(0, len(text))]
     if _is_copy(block, text):
         return [(each.start, max(each.start, each.end)) for each in block.elements]
-    of_source, of_text = ([match.span() for match in _SPACES.finditer(each)] for each in (block.text, text))
-    runs, edges, placing = _runs(block, links), word_edges(text), Placing(block.text, text, links)
+    of_source, of_text = ([match.span() for match in _SPACES.finditer(each)] for each in (block.source, text))
+    begin, finish = len(block.source) - len(block.source.lstrip()), len(block.source.rstrip())  # but for white space
+    longer = len(text) - len(block.source)
+    runs, edges = _runs(block, links), word_edges(text)
+    placing = Placing(block.source[:finish], text[: finish + longer], links)
     words = [(start, end) for start, end in pairwise(edges) if is_word(text[start])]
     starts = [start for start, _ in words]
     cuts = sorted({*of_text, *((place, place) for place in edges[1:] if _has_no_spaces(text, place))})
@@ -256,21 +301,30 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
             places.append((0, len(text)))
             continue
         parent, (first, last) = block.elements[each.parent], places[each.parent]
+        around = parent.start, parent.end
+        if not each.parent:
+            around, (first, last) = (begin, finish), (begin, finish + longer)
         if each.is_seam:
-            share = (each.start - parent.start) / max(1, parent.end - parent.start)
+            share = (each.start - around[0]) / max(1, around[1] - around[0])
             cut = _nearest(cuts, (first, last), first + share * (last - first))
-            cut = (first, first) if each.start == parent.start else cut
+            cut = (first, first) if each.start == around[0] else cut
             places.append(cut if each.start < each.end else (cut[0], cut[0]))
             continue
-        if each.start in (parent.start, parent.end):
-            beside = first if each.start == parent.start else last
+        if each.start <= around[0]:
+            beside = first - around[0] + each.start
+        elif each.start > around[1] or each.start == parent.end:
+            beside = last - around[1] + each.start
         else:
             beside = min(max(placing.place(each.held), first), last)
         if each.is_point or not _has_word(block, each):
+            leans_right = each.before and block.source[each.start : each.start + 1] not in CLOSING
+            number = bisect_left(starts, beside) - 1
+            if leans_right and text[beside : beside + 1] in CLOSING and number >= 0:
+                beside = max(first, starts[number])  # a mark has no space before it
             places.append((beside, beside))
             continue
         start, end = max(first, edge_before(edges, runs[index][0])), min(last, edge_after(edges, runs[index][1]))
-        if (each.start, each.end) == (parent.start, parent.end):
+        if each.start <= around[0] and each.end >= around[1]:
             start, end = first, last  # around all that its parent is around
         found = {*range(bisect_left(starts, start), bisect_left(starts, end))}
         own = found - taken[each.parent]
@@ -318,7 +372,7 @@ def _nearest(cuts: Sequence[Span], within: Span, wanted: float) -> Span:
 
 def _runs(block: Block, links: Sequence[Link]) -> list[Span]:
     """Returns the longest run of linked words of each element, as characters of the translation; (0, 0) for none."""
-    owners = [0] * (len(block.text) + 1)  # the innermost element at each character
+    owners = [0] * (len(block.source) + 1)  # the innermost element at each character
     for index, each in enumerate(block.elements):
         owners[each.start : each.end] = [index] * (each.end - each.start)
     best = [(0, -1)] * len(block.elements)  # of links, the first and the last
@@ -350,7 +404,7 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
         if each.is_seam:
             written[index] = [*written_parts(each.opening)]
             continue
-        here = block.text if is_own[index] else text
+        here = block.source if is_own[index] else text
         place, end = (each.start, each.end) if is_own[index] else places[index]
         for child in sorted(children[index], key=lambda child: (places[child], child)):
             start = max(place, places[child][0])  # one that would stand inside its sister stands behind her
@@ -360,7 +414,7 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
             if not is_own[index] and (is_point or is_own[child]):
                 beside = text[start - 1 : start] if start else "", text[start : start + 1]
                 held = element.held if element.is_point else Held(element.start, "", " ", " ")
-                left, right = spaces(held, block.text, *beside)
+                left, right = spaces(held, block.source, *beside)
                 left = "" if (is_behind_point and place == start) or (is_copy and not held.before) else left
                 right = "" if is_copy and not held.after else right
             inside += [Words(here[place:start]), left, *written[child], right]
@@ -372,11 +426,11 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
 
 def _is_copy(block: Block, text: str) -> bool:
     """Whether a translation is its source, perhaps in other capitals, such as a name: then no place changes."""
-    return len(text) == len(block.text) and text.lower() == block.text.lower()
+    return len(text) == len(block.source) and text.lower() == block.source.lower()
 
 
 def _has_word(block: Block, element: Element) -> bool:
-    return any(map(is_word, block.text[element.start : element.end]))
+    return any(map(is_word, block.source[element.start : element.end]))
 
 
 def _without_words(block: Block, places: Sequence[Span]) -> list[bool]:

@@ -10,13 +10,12 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from transformer_cli.documents.blocks import DEEPEST, Block, Document, Element, escaping
+from transformer_cli.documents.blocks import DEEPEST, Block, Builder, Document, Element, escaping
 from transformer_cli.documents.held import Span
 from transformer_cli.text.lines import has_letter
-from transformer_cli.text.reading import Held, gap, is_word, main_code
+from transformer_cli.text.reading import main_code
 
 
 def _names(of_elements: str) -> frozenset[str]:
@@ -50,7 +49,6 @@ TEXTS = _names("alt title")
 """attributes that are translated"""
 LANGUAGES = _names("lang xml:lang")
 """attributes that name the language"""
-SPACE = " \t\n\f\r"  # what HTML shows as one space; a no-break space is none of it
 
 # No alternative can fail far behind the place where it has begun, so nothing is read twice.
 _MARKUP = re.compile(
@@ -62,7 +60,6 @@ _MARKUP = re.compile(
 )
 _IN_TAG = re.compile(r"""(?P<end>>)|={2,}|=[ \t\n\f\r]*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))?""")
 _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>][^\s>]*)))?")
-_SPACES = re.compile(f"[{SPACE}]+")
 
 
 LOOKED_AT = 1 << 10  # bytes of a page in which its encoding stands (HTML standard, 4.2.5.4)
@@ -97,121 +94,17 @@ def parse_html(source: str, languages: tuple[str, str] = ("", "")) -> Document:
     """
     parser = _Parser(languages)
     parser.parse(source)
-    parser.end()
-    return parser.document
-
-
-@dataclass(frozen=True)
-class _Settled:
-    """Which elements stand between two parts of a text, some points among them; the places are known by the second."""
-
-    first: int
-    last: int
-    place: int
-    """where the first part ends"""
-    n_spaces: int
-    """between the parts"""
-    leans: bool
-    """whether points without white space before them lean on the first part's last word"""
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """What a parser has known of a block where an element begins."""
-
-    n_texts: int
-    length: int
-    space: str
-    n_raw: int
-    first_point: Element | None
-    is_white: bool
-    n_placed: int
-    n_settled: int
+    parser.build.boundary()
+    return parser.build.document
 
 
 class _Parser:
     """What is known at a place of the document."""
 
     def __init__(self, languages: tuple[str, str]) -> None:
-        self.document = Document([], [])
+        self.build = Builder(_TEXT)
         self.languages = languages
         self.depth = 0  # of what is translated inside what is not
-        self.begin([])
-
-    def begin(self, outer: list[Element]) -> None:
-        """Begin a block inside elements that have begun before it."""
-        self.text: list[str] = []
-        self.length = 0
-        self.raw: list[str | Block] = []  # what the block is made from
-        self.space = ""  # white space after the text
-        self.elements = [Element(0, -1, -1, 0), *outer]
-        self.open = [*range(len(self.elements))]  # those that are open, from the first to the innermost
-        self.n_outer = len(outer)  # how many of them have begun before the block, and are as they were
-        self.n_placed = len(self.elements)  # how many have begun before the end of the text so far
-        self.first_point: Element | None = None  # of those that stand behind the text so far
-        self.is_white = False  # whether there is white space behind it
-        self.settled: list[_Settled] = []
-        self.marks: dict[int, _Mark] = {}  # of the open elements that have begun in this block
-
-    def element(self, opening: list[str | Block], name: str) -> Element:
-        place = self.length + bool(self.space)  # a space before it belongs to the text before it
-        self.open.append(len(self.elements))
-        element = Element(place, -1, self.open[-2], len(self.open) - 1, opening, "", name)
-        self.elements.append(element)
-        return element
-
-    def end(self) -> None:
-        """End the block at something that does not go round words."""
-        if not self.raw:
-            return
-        if self.n_outer and self.elements[self.n_outer].opening:  # white space of this block
-            self.n_outer -= 1
-        self.place_settled()
-        outer = self.elements[1 : self.n_outer + 1]
-        for each in [self.elements[index] for index in self.open[self.n_outer + 1 :]]:
-            each.end = max(each.start, self.length)
-            outer.append(Element(0, -1, len(outer), len(outer) + 1, name=each.name))
-        text = "".join(self.text)
-        if has_letter(text):
-            block = self.block(text)
-            self.document.blocks.append(block)
-            self.document.parts.append(block)
-        else:
-            self.document.parts.extend(self.raw)
-        self.begin(outer)
-
-    def block(self, text: str) -> Block:
-        """Returns the block, without the elements that begin before it and end behind it: they move nothing."""
-        elements = [self.elements[0], *self.elements[self.n_outer + 1 :]]
-        elements[0].end = len(text)
-        if self.is_behind_point:
-            self.space, self.elements[-1].after = self.elements[-1].after + self.space, ""
-        behind = next((each for each in elements if each.start > len(text) and not each.is_point), None)
-        if behind:
-            behind.opening.insert(0, self.space)
-        else:
-            elements[0].closing = self.space
-        for each in elements[1:]:
-            each.start, each.end = min(each.start, len(text)), min(each.end, len(text))
-            each.parent = max(0, each.parent - self.n_outer)
-        return Block(text, elements, _TEXT)
-
-    def close(self, tag: str) -> None:
-        """End the innermost element. One that has content, but no letter in it, becomes a point."""
-        index = self.open.pop()
-        element, mark = self.elements[index], self.marks.pop(index, None)
-        element.end, element.closing = max(element.start, self.length), tag
-        self.n_outer = min(self.n_outer, len(self.open) - 1)
-        if not mark or not tag or any(map(has_letter, self.text[mark.n_texts :])):
-            return
-        markup = self.raw[mark.n_raw :]
-        edges = "".join(str(each) for each in (markup[len(element.opening)], markup[-2]) if isinstance(each, str))
-        has_content = len(self.text) > mark.n_texts or any(each.is_point for each in self.elements[index:])
-        if has_content and edges[:1] not in SPACE and edges[-1:] not in SPACE:
-            del self.elements[index:], self.text[mark.n_texts :], self.settled[mark.n_settled :]
-            self.length, self.space, self.n_placed = mark.length, mark.space, mark.n_placed
-            self.first_point, self.is_white = mark.first_point, mark.is_white
-            self.point(markup)
 
     def parse(self, source: str) -> None:
         """Add a document, or a part of one; see `parse_html`."""
@@ -221,8 +114,7 @@ class _Parser:
             start, place = token.start(), _end_of_tag(source, token)
             tag, name = source[start:place], (token["name"] or "").lower()
             if not name:
-                self.raw.append(tag)
-                self.point([tag])
+                self.build.point(tag)
                 continue
             if token["slash"]:
                 self.end_tag(tag, name)
@@ -236,14 +128,17 @@ class _Parser:
                 translated = [*_translated(source, inside, place)] if is_read else []
                 is_inline = name in BETWEEN_WORDS or name not in BLOCKS
                 if is_inline and start not in holding and not translated:
-                    self.raw.append(source[start:place])
-                    self.point([source[start:place]])
+                    self.build.point(source[start:place])
                 else:
-                    self.end()
                     self.keep(source, (start, place), translated)
+                continue
+            markup = self.with_texts(tag, {} if is_kept else attributes)
+            if name in BLOCKS or start in holding:
+                self.build.boundary(*markup)
+            elif name in VOID or tag.endswith("/>"):
+                self.build.point(*markup)
             else:
-                markup = self.with_texts(tag, {} if is_kept else attributes)
-                self.start_tag(tag, name, markup, is_block=name in BLOCKS or start in holding)
+                self.build.open(name, *markup)
         self.add(source[place:])
 
     def keep(self, source: str, span: Span, translated: Sequence[Span]) -> None:
@@ -251,68 +146,23 @@ class _Parser:
         place, last = span
         self.depth += 1
         for start, end in translated:
-            self.document.parts.append(source[place:start])
+            self.build.boundary(source[place:start])
             self.parse(source[start:end])
-            self.end()
             place = end
         self.depth -= 1
-        self.document.parts.append(source[place:last])
+        self.build.boundary(source[place:last])
 
     def add(self, source: str) -> None:
-        """Add text to the block; white space becomes one space between words."""
-        if not source:
-            return
-        self.raw.append(source)
-        text = html.unescape(source)
-        start = len(text) - len(text.lstrip(SPACE))
-        end = len(text.rstrip(SPACE))
-        if start:
-            self.white(text[:start])
-        if start < end:
-            space = self.settle(self.first_point, text[start]) if self.first_point else self.space
-            words = _SPACES.sub(" ", space + text[start:end])
-            self.n_placed = len(self.elements)
-            self.text.append(words)
-            self.length += len(words)
-            self.space = ""
-            if end < len(text):
-                self.white(text[end:])
+        """Add text to the block."""
+        if source:
+            self.build.text(source, html.unescape(source))
 
-    def settle(self, first: Element, following: str) -> str:
-        """Returns the space between the text so far and what follows some points. So it is known where these stand."""
-        text = self.text[-1] if self.text else ""
-        space = self.space or gap(text, Held(0, "", first.before, " " * self.is_white), following)
-        leans = not self.space and is_word(text[-1:])
-        self.settled.append(_Settled(self.n_placed, len(self.elements), self.length, len(space[:1]), leans))
-        self.first_point, self.is_white = None, False
-        return space
-
-    def place_settled(self) -> None:
-        """Say where elements stand, once it is known which texts are there: a point may still take in others."""
-        for settled in self.settled:
-            leans = settled.leans
-            for each in self.elements[settled.first : settled.last]:
-                leans = leans and each.is_point and not each.before
-                each.start = settled.place + (0 if leans else settled.n_spaces)
-                each.end = max(each.end, each.start) if each.end >= 0 else -1
-
-    @property
-    def is_behind_point(self) -> bool:
-        """Whether the last element is a point, and no text has followed."""
-        return len(self.elements) > self.n_placed and self.elements[-1].is_point
-
-    def white(self, space: str) -> None:
-        """Add white space, which belongs to an element where it stands beside it, before all words or the next one."""
-        element = self.elements[-1]
-        if self.is_behind_point:
-            element.after += space
-            self.is_white = True
-        elif self.length and (not self.space or len(self.elements) == 1 or element.start <= self.length):
-            self.space += space
-        elif self.open[-1] == len(self.elements) - 1:
-            element.opening.append(space)
+    def end_tag(self, tag: str, name: str) -> None:
+        """Close the innermost element of this name, and those in it; a tag without such an element ends the block."""
+        if self.build.has_open(name):
+            self.build.close(name, tag)
         else:
-            element.closing += space
+            self.build.boundary(tag)
 
     def with_texts(self, tag: str, attributes: "dict[str, re.Match[str]]") -> list[str | Block]:
         """Returns a tag whose texts are blocks."""
@@ -329,47 +179,10 @@ class _Parser:
             elif has_letter(text):
                 is_quoted = tag[start - 1] in "\"'"
                 block = Block(text, [Element(0, len(text), -1, 0, ['"'], '"')], _ATTRIBUTE_TEXT)
-                self.document.blocks.append(block)
+                self.build.document.blocks.append(block)
                 parts += [tag[last : start - is_quoted], block]
                 last = end + is_quoted
         return [*parts, tag[last:]]
-
-    def point(self, markup: list[str | Block]) -> None:
-        """Add what stands between words. The white space before it is its own, if no tag stands between them."""
-        is_beside = len(self.elements) == self.n_placed or self.elements[-1].is_point
-        before, self.space = (self.space, "") if is_beside else ("", self.space)
-        point = self.element(markup, "")
-        point.start, point.is_point, point.before = self.length, True, before
-        self.is_white = self.is_white or bool(self.first_point and before)
-        self.first_point = self.first_point or point
-        self.close("")
-
-    def start_tag(self, tag: str, name: str, markup: list[str | Block], *, is_block: bool) -> None:
-        is_void = name in VOID or tag.endswith("/>")
-        if is_block or (len(self.open) > DEEPEST and not is_void):
-            self.end()
-            self.document.parts.extend(markup)
-            return
-        n_texts, n_raw, n_settled = len(self.text), len(self.raw), len(self.settled)
-        behind = self.first_point, self.is_white, self.n_placed
-        mark = _Mark(n_texts, self.length, self.space, n_raw, *behind, n_settled)
-        self.raw.extend(markup)
-        if is_void:
-            self.point(markup)
-        else:
-            self.marks[len(self.elements)] = mark
-            self.element(markup, name)
-
-    def end_tag(self, tag: str, name: str) -> None:
-        """Close the innermost element of this name, and those in it; a tag without such an element ends the block."""
-        if any(self.elements[index].name == name for index in self.open[1:]):
-            self.raw.append(tag)
-            while self.elements[self.open[-1]].name != name:
-                self.close("")
-            self.close(tag)
-        else:
-            self.end()
-            self.document.parts.append(tag)
 
 
 def _attributes(tag: str, token: re.Match[str]) -> dict[str, re.Match[str]]:

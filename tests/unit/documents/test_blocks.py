@@ -4,6 +4,7 @@ import html
 import re
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,10 +62,26 @@ def test_builder_gives_back_each_byte_of_what_is_translated_to_itself(source: st
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_places_of_longer_words_are_the_same_between_words_and_spaces(source: str) -> None:
+def test_places_of_longer_words_are_the_same_between_words(source: str) -> None:
     found = rendered(source, doubled)
     halved = re.sub(r"(?<![<&/\w])(\w+)\1(?![\w>])", r"\1", found)
-    assert halved == source
+    assert "".join(halved.split()) == "".join(source.split())
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "links", "expected"),
+    [
+        ("Ein Hund <x/>.", "Ein Hund.", [((4, 8), (2, 5)), ((8, 9), (5, 6))], "A dog <x/>."),
+        ("\n  Ein\n Hund <x/>da. ", "Ein Hund da.", [((4, 8), (2, 5)), ((11, 12), (5, 6))], "\n  A <x/>dog. "),
+        ("\n  <x/> <b>Ein <x/> Hund</b> \n", "Ein Hund", [((4, 8), (2, 5))], "\n  <x/> <b>A <x/> dog.</b> \n"),
+    ],
+)
+def test_block_is_read_without_its_white_space_and_written_with_that_at_its_ends(
+    source: str, text: str, links: list[Link], expected: str
+) -> None:
+    found = document(source)
+    assert [block.text for block in found.blocks] == [text]
+    assert found.render([("A dog.", links)]) == expected
 
 
 def test_document_an_element_that_no_word_is_left_for_keeps_its_own_words() -> None:

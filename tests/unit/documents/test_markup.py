@@ -48,7 +48,7 @@ FRAGMENTS = Path(__file__).with_name("fragments.txt").read_text(encoding="utf-8"
 def test_render_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None:
     document = parse_html(html)
     found = document.render([same(block) for block in document.blocks])
-    assert found == html.replace("Hund </b>", "Hund</b> ")  # no white space moves but that at the end of an element
+    assert found == html
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
         (LINK + run("diese seite") + "</w:hyperlink>" + run(" da"),
          run("DA ") + LINK + run("SEITE DIESE") + "</w:hyperlink>"),
         (run("ein ") + LINK + run("rot ", BOLD) + "</w:hyperlink>" + run("rot ", BOLD),
-         run("ROT ", BOLD) + LINK + run("ROT ", BOLD) + "</w:hyperlink>" + run("EIN")),
+         run("ROT ", BOLD) + LINK + run("ROT ", BOLD) + "</w:hyperlink>" + run("EIN ")),
         (run("hund") + "<w:r><w:x/></w:r>" + run(" da"), run("DA HUND") + "<w:r><w:x/></w:r>"),
         (run("zw") + run("ei f") + run("rauen"), run("FRAUEN") + run(" ZWEI")),
         ("<w:r><w:t>name:</w:t><w:tab/><w:t>max</w:t></w:r>", "<w:r><w:t>NAME:</w:t><w:tab/><w:t>MAX</w:t></w:r>"),

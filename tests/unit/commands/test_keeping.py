@@ -1,0 +1,87 @@
+"""`tfm doctor`, here and on pretended machines; `tfm config`, of the defaults, a shipped config, a file and a run."""
+
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+from kinds import Tfm
+from pretended import pretended_gpus
+from transformer_cli.config.load import load_config, shipped_configs
+from transformer_cli.runs.run import Run
+
+SETTINGS = Path(__file__).parents[3] / "docs" / "settings.md"
+
+
+@pytest.fixture
+def told(tfm: Tfm, tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """What is told, by its label."""
+
+    def ask(**environment: str) -> dict[str, str]:
+        code, out, err = tfm("doctor", cwd=tmp_path, environment=environment)
+        assert (code, err) == (0, "")
+        return {line[:20].rstrip(): line[20:] for line in out.splitlines()}
+
+    return ask
+
+
+def test_doctor_tells_what_is_here_and_leaves_nothing_behind(
+    told: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    found = told()
+    assert [*found] == [
+        *("tfm", "python", "packages", "variables", "folder", "downloads", "processor", "memory free", "device"),
+        "precision",
+    ]
+    assert found["folder"].startswith(f"{tmp_path}, ")
+    assert found["tfm"].startswith(f"{metadata.version('transformer-cli')} in /")
+    assert {f"torch {metadata.version('torch')}", f"ctranslate2 {metadata.version('ctranslate2')}"} < {
+        *found["packages"].split(", ")
+    }
+    assert "pytest" not in found["packages"]
+    assert found["device"].startswith(f"cpu, {torch.get_num_threads()} thread")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_tells_only_variables_that_have_an_influence(told: Callable[..., dict[str, str]]) -> None:
+    variables = told(OMP_NUM_THREADS="3", MY_PASSWORD="secret")["variables"]
+    assert "OMP_NUM_THREADS 3" in variables.split(", ")
+    assert "secret" not in variables
+
+
+def test_doctor_device_is_told_with_its_precision(told: Callable[..., dict[str, str]]) -> None:
+    with pretended_gpus(1, "NVIDIA H200", (9, 0)):
+        found = told()
+    assert found["device"] == "cuda:0 (NVIDIA H200)"
+    assert found["precision"] == "bfloat16: fast here by compute capability 9.0"
+
+
+def test_config_prints_what_can_be_given_as_a_config(tfm: Tfm, tmp_path: Path) -> None:
+    for name, overrides in ((None, ()), ("demo", ()), ("paper-big", ("training.average=20", "name=averaged"))):
+        sets = [argument for override in overrides for argument in ("--set", override)]
+        code, out, err = tfm("config", *([name] if name else []), *sets, cwd=tmp_path)
+        assert (code, err) == (0, "")
+        (tmp_path / "mine.yaml").write_text(out, encoding="utf-8")
+        assert load_config(tmp_path / "mine.yaml") == load_config(name, overrides)
+        assert tfm("config", "mine.yaml", cwd=tmp_path)[1].partition("\n\n")[2].startswith("name: ")
+
+
+def test_config_without_a_name_is_the_file_of_the_checkout(tfm: Tfm, tmp_path: Path) -> None:
+    assert tfm("config", cwd=tmp_path) == (0, shipped_configs()["multi30k"].read_text(encoding="utf-8"), "")
+
+
+def test_config_of_a_run_is_what_it_was_trained_with(tfm: Tfm, project: Path, tiny: Run, tmp_path: Path) -> None:
+    code, out, err = tfm("config", "runs/tiny/config.yaml", cwd=project)
+    assert (code, err) == (0, "")
+    assert out.startswith("# The settings of runs/tiny/config.yaml\n\nname: tiny ")
+    (tmp_path / "again.yaml").write_text(out, encoding="utf-8")
+    assert load_config(tmp_path / "again.yaml") == tiny.config
+
+
+def test_config_list_names_the_shipped_ones(tfm: Tfm, tmp_path: Path) -> None:
+    code, out, err = tfm("config", "--list", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == [*shipped_configs()]
+    assert f"\n```\n$ tfm config --list\n{out}```\n" in SETTINGS.read_text(encoding="utf-8")
