@@ -21,7 +21,7 @@ TESTS := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal --d
 .PHONY: demo test site docs-run coverage browser-test linear lowest long benchmark best speedrun hostile hammer torture install clean
 
 demo: install
-	scripts/demo.sh
+	$(BIN)/python scripts/demo.py
 
 # mypy works beside the tests, which do not keep all cores busy; its words come after theirs.
 test: install

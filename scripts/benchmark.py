@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from measure.commands import prepare_speed, start_up, training_memory
-from measure.decoding import beam_speed, ctranslate2_speed, greedy_speed, open_run
+from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
 from measure.serving import serving_speed
 from measure.training import training_speed
@@ -31,11 +31,12 @@ from transformer_cli.runs.provenance import processor
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "beam", "ctranslate2", "serve", "prepare", "memory", "start")
+SECTIONS = ("train", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "memory", "start")
 DECODING = {
     "greedy": greedy_speed,
     "beam": beam_speed,
     "ctranslate2": ctranslate2_speed,
+    "busy": busy_speed,
     "serve": serving_speed,
 }
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
@@ -48,6 +49,7 @@ MARKS = {  # for the ratio, unless a unit is given
     ("beam", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, int8"): "≥ 1",
+    **{("busy", f"sentences at a time: {count}, beside one program"): "≤ 1" for count in FEW},
     ("prepare", "multi30k"): "≤ 1.3",
     ("start", "tfm --help"): "≤ 0.35 s",
     ("start", "tfm evaluate --help"): "≤ 0.35 s",

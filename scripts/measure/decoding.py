@@ -1,6 +1,9 @@
 """Decoding, text to text: greedy against plain, beam against greedy, both against CTranslate2 with the same weights."""
 
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +28,7 @@ SENTENCES = 1000
 SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length
 GREEDY = TranslationSettings()
 BEAM = TranslationSettings(beam_size=4, length_penalty=1.0)
+FEW = (1, 4, 16)  # sentences that are translated beside another program
 BATCH_TOKENS = (1024, 2048, 4096, 8192)  # CTranslate2 gets the fastest of these
 
 Way = Callable[[Any, int], list[list[str]]]
@@ -89,6 +93,38 @@ def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
     except Unavailable as error:
         say(f"beam: not compared with CTranslate2: {error}")
         return figures
+
+
+def busy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
+    """Compare greedy search of a few sentences on all threads with one thread, alone and beside a spinning program."""
+    threads, found = torch.get_num_threads(), []
+
+    def translate(count: int, threads: int) -> None:
+        torch.set_num_threads(threads)
+        for start in range(0, 2 * max(FEW), count):
+            translator.translations(sentences[start : start + count])
+
+    for count in FEW:
+        for state, programs in (("alone", 0), ("beside one program", 1)):
+            say(f"busy: {count} at a time, {state}, on {threads} threads and on one")
+            with _spinning(programs):
+                seconds = alternate([partial(translate, count, each) for each in (threads, 1)], rounds=rounds)
+            ms = (1000 * taken * count / (2 * max(FEW)) for taken in seconds)
+            found.append(Figure("busy", f"sentences at a time: {count}, {state}", "ms", *ms))
+    torch.set_num_threads(threads)
+    return found
+
+
+@contextmanager
+def _spinning(programs: int) -> Iterator[None]:
+    """Run this many other programs that never rest during the block."""
+    spinning = [subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for program in spinning:
+            program.kill()
+            program.wait()
 
 
 def ctranslate2_speed(

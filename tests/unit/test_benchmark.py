@@ -53,7 +53,7 @@ def test_benchmark_runs_each_kind_of_section(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "train", "memory"]
+    sections = ["greedy", "ctranslate2", "busy", "train", "memory"]
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(figures, "PAUSE_S", 0.0)
     monkeypatch.setattr(training, "MATRIX", 32)

@@ -36,6 +36,7 @@ PLACEHOLDERS = re.compile(
     r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
     r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+    r"|(?<![\w&;])\w{1,20}&amp;\w{1,20}(?!\w)"  # H&amp;M
     r"|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});"  # what may be a character of HTML
 )
 _MESSAGE = (

@@ -94,11 +94,7 @@ SEARCH: Mapping[str, tuple[str, Any]] = {
     "no_repeat_ngram": ("no_repeat_ngram_size", 0),
 }
 """the same for `decoding`"""
-SAMPLE: Mapping[str, tuple[str, Any]] = {
-    "temperature": ("temperature", 1.0),
-    "top_k": ("top_k", 50),
-    "top_p": ("top_p", 1.0),
-}
+SAMPLE = {"temperature": ("temperature", 1.0), "top_k": ("top_k", 50), "top_p": ("top_p", 1.0)}
 """the same where translations are drawn at random"""
 POSITIONS = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in what tfm writes
 

@@ -211,7 +211,7 @@ def read_tokens(path: Path) -> list[str]:
             pairs = [(line.rstrip("\r").split("\t")[0], str(n)) for n, line in enumerate(text.rstrip("\n").split("\n"))]
         elif text.lstrip().startswith("["):
             pairs = [(str(token), str(n)) for n, token in enumerate(json.loads(text))]
-        elif path.suffix == ".json":
+        elif path.suffix == ".json" or re.match(r'\s*\{\s*"', text):
             pairs = [(token, str(number)) for token, number in json.loads(text).items()]
         else:
             pairs = scalar_pairs(text)

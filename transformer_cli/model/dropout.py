@@ -56,4 +56,7 @@ def keep_mask(x: Tensor, p: float) -> Tensor:
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
     words.random_(INT64_LOWEST, None, generator=_generator.get())
     noise = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform on [-32768, 32768)
-    return (noise >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
+    lowest, scale = dropped - LEVELS // 2, torch.tensor(LEVELS / (LEVELS - dropped), dtype=x.dtype)
+    if x.dtype == torch.bfloat16:  # 0 or 1, times the bits of the scale: the same numbers in half the time
+        return torch.ge(noise, lowest, out=torch.empty_like(noise)).mul_(scale.view(torch.int16)).view(x.dtype)
+    return (noise >= lowest).to(x.dtype).mul_(scale)

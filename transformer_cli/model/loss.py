@@ -150,9 +150,10 @@ class _InChunks(torch.autograd.Function):
             objectives.append(objective)
             nlls.append(nll)
             if needs_gradient:
-                gradient = nn.functional.pad(gradient, (0, 0, 0, len(x) - len(of_chunk))).to(logits.dtype)
+                if len(x) > len(of_chunk):  # `pad` copies also where there is nothing to add
+                    gradient = nn.functional.pad(gradient, (0, 0, 0, len(x) - len(of_chunk)))
                 wanted = [x, *(weight for weight in weights if weight.requires_grad)]
-                of_hidden[chunk], *found = torch.autograd.grad(logits, wanted, gradient)
+                of_hidden[chunk], *found = torch.autograd.grad(logits, wanted, gradient.to(logits.dtype))
                 for so_far, weight in zip(of_weights, weights, strict=True):
                     if weight.requires_grad:
                         so_far += found.pop(0)

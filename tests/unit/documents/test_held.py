@@ -98,6 +98,7 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
             "{ $n }, %{ n }, %2$,d, %1$,.2f, %1$lld, $t(a.b, {c})",
             ["{ $n }", "%{ n }", "%2$,d", "%1$,.2f", "%1$lld", "$t(a.b, {c})"],
         ),
+        ("bei H&amp;M, M&uuml;ll &amp;", ["H&amp;M", "&amp;"]),
         ("a &amp; b&nbsp;c &#8222;d <%= e %> {% f %}", ["&amp;", "&nbsp;", "&#8222;", "<%= e %>", "{% f %}"]),
         (
             "{n, plural, =0 {a} other {# {b}}} c {d, date, short} { $n -> [one] e } { NUMBER($n) }",

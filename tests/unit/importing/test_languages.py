@@ -121,7 +121,7 @@ def test_import_two_vocabularies_that_cannot_be_told_are_refused(folder: Path, t
 TOKENS = ["</s>", "<unk>", "▁x", "\U0001f600", "\x1b", "a\x85b", "c\u2028d", "x" * 300, "#", "null", "<<", "'", '"']
 
 
-@pytest.mark.parametrize("name", ["vocab.yml", "vocab.json", "list.json", "vocab.txt", "escaped.yml"])
+@pytest.mark.parametrize("name", ["vocab.yml", "vocab.json", "list.json", "vocab.txt", "escaped.yml", "json.yml"])
 def test_read_tokens_reads_yaml_json_and_plain_lists(tmp_path: Path, name: str) -> None:
     numbered = {token: number for number, token in enumerate(TOKENS)}
     by_hand = '"\\e": 4\n? \'▁x\'\n: 2\n"\\U0001F600": 3\na\x85b: 5\nc\u2028d: 6\n"\\"": 12\n'
@@ -130,6 +130,7 @@ def test_read_tokens_reads_yaml_json_and_plain_lists(tmp_path: Path, name: str) 
     content = {
         "vocab.yml": by_hand,
         "vocab.json": json.dumps(numbered),
+        "json.yml": json.dumps(numbered, indent=1),
         "list.json": json.dumps(TOKENS),
         "vocab.txt": "".join(f"{token}\n" for token in TOKENS),
         "escaped.yml": yaml.dump(numbered, sort_keys=False),
