@@ -2,7 +2,6 @@
 
 import math
 import re
-from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -13,16 +12,15 @@ _NUMBERS = {
 }
 _FAST = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's, which most installations of PyYAML have
 _ODD = re.compile("[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_LAX = re.compile(r"\t|[|>][-+0-9]*#")  # which libyaml reads where PyYAML, and the standard, do not
 DEEPEST = 20  # levels of sections and lists
 # !!int x and such fail in many ways
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
 
 
-class _Mappings:
-    """Refuses a key that is written twice."""
+class _Loader(yaml.SafeLoader):
+    """Reads numbers as in YAML 1.2, and a date as text. PyYAML reads YAML 1.1: 1e-4 is text, 010 is 8, 1:30 is 90."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
@@ -30,15 +28,7 @@ class _Mappings:
                     problem=f"{key.value!r} is written twice; keep one", problem_mark=key.start_mark
                 )
             seen.add(str(key.value))
-        return super().construct_mapping(node, deep)  # type: ignore[misc]
-
-
-class _Loader(_Mappings, yaml.SafeLoader):
-    """Reads numbers as in YAML 1.2, and a date as text. PyYAML reads YAML 1.1: 1e-4 is text, 010 is 8, 1:30 is 90."""
-
-
-class _FastLoader(_Mappings, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The same by libyaml, in a tenth of the time; its errors have other words."""
+        return super().construct_mapping(node, deep)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -50,40 +40,32 @@ class _Dumper(yaml.SafeDumper):
         return self.represent_scalar("tag:yaml.org,2002:float", repr(value).replace("e-0", "e-"))
 
 
-for _loader in (_Loader, _FastLoader):
-    _loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    _loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(str(node.value)))
-for _class in (_Loader, _FastLoader, _Dumper):
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _class in (_Loader, _Dumper):
     for _tag, _pattern in _NUMBERS.items():
         _class.add_implicit_resolver(_tag, re.compile(rf"({_pattern})\Z"), list("-+0123456789."))
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(str(node.value)))
 _Dumper.add_representer(float, _Dumper.represent_number)
 
 
 def parse(text: str) -> Any:
     """Returns the value that a text is in YAML. Raises ValueError, which says what is wrong, and in which line."""
-    if not _LAX.search(text):
-        with suppress(*_ERRORS):
-            return _parsed(text, _FastLoader)
     try:
-        return _parsed(text, _Loader)
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):  # which does not recurse, as all that follows does
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                where = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+                raise ValueError(f"{where}more than {DEEPEST} levels")
+        return yaml.load(text, Loader=_Loader)
     except _ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
         where = f"line {mark.line + 1}: " if mark else ""
         raise ValueError(f"{where}not YAML: {problem}; correct what stands there") from None
-
-
-def _parsed(text: str, loader: Any) -> Any:
-    depth = 0
-    for event in yaml.parse(text, Loader=loader):  # which does not recurse, as all that follows does
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            where = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
-            raise ValueError(f"{where}more than {DEEPEST} levels")
-    return yaml.load(text, Loader=loader)
 
 
 def scalar_pairs(text: str) -> list[tuple[str, str]]:
