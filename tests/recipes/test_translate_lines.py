@@ -195,13 +195,15 @@ def test_translate_a_folder_gives_one_with_the_same_files(tfm: Tfm, project: Pat
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode())
+    os.mkfifo(folder / "pipe.html")
     code, printed, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
     failed = (
         f"error: {folder}/bad.po: line 1: no line of a message catalogue (PO): 'msgid'\n"
         f"error: {folder}/e.txt: XML, as it seems; its texts can be translated as html, docx, xliff, po, srt; export "
         "them, or `--format text` translates its lines, marks and all\n"
+        f"error: {folder}/pipe.html: not a file, but a device, a link or a closed folder; put a copy there\n"
     )
-    end = f"tfm: error: {folder}: 2 files of 5 not translated, as said above\n"
+    end = f"tfm: error: {folder}: 3 files of 6 not translated, as said above\n"
     done = (
         f"{out}: 2 files translated, 1 copied as they are (a/c/d.css); 3 texts translated, a number is missing in 1\n"
     )
@@ -213,6 +215,7 @@ def test_translate_a_folder_gives_one_with_the_same_files(tfm: Tfm, project: Pat
     (out / "a/b.html").write_text("mine", encoding="utf-8")
     (folder / "bad.po").write_text("", encoding="utf-8")
     (folder / "e.txt").unlink()
+    (folder / "pipe.html").unlink()
     done = f"{out}: 1 file translated, 3 there already; 0 texts translated\n"
     assert tfm("translate", "-i", folder, "-o", out, cwd=project) == (0, "", done)
     assert (out / "a/b.html").read_text(encoding="utf-8") == "mine"

@@ -354,6 +354,8 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
         for path in paths:
             name, form = path.relative_to(folder), format_of(path)
             try:
+                if not path.is_file():
+                    raise DataError(f"{path}: not a file, but a device, a link or a closed folder; put a copy there")
                 if (output / name).exists():
                     n_there += 1
                 elif form:
@@ -391,8 +393,6 @@ def _translated(translator: "Translator", path: Path, form: str) -> tuple[bytes,
 
 def _copy(path: Path, to: Path) -> None:
     """Copy a file. Raises DataError."""
-    if not path.is_file():
-        raise DataError(f"{path}: no file that can be read, and no folder of its own; leave it out")
     try:
         file = path.open("rb")
     except OSError as error:

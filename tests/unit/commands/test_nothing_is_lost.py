@@ -100,19 +100,6 @@ def test_translate_the_name_of_a_document_is_refused(
     assert err.endswith(f"{page} is {what}; `--input {page}` translates it\n")
 
 
-def test_translate_a_word_document_needs_an_output_and_a_whole_file(tfm: Tfm, project: Path, tmp_path: Path) -> None:
-    letter = tmp_path / "letter.docx"
-    letter.write_bytes(b"PK")
-    code, _, err = tfm("translate", "-i", letter, cwd=project)
-    assert (code, err.split(": ")[-1]) == (
-        2,
-        "--format docx is no text that can be printed; name a file with --output\n",
-    )
-    code, _, err = tfm("translate", "-i", letter, "-o", tmp_path / "out.docx", cwd=project)
-    assert (code, err.startswith(f"tfm: error: {letter}: not a whole ZIP archive")) == (1, True)
-    assert not (tmp_path / "out.docx").exists()
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles.translators import turned
 from transformer_cli.documents.blocks import Block, Builder, Document, escaping
 from transformer_cli.documents.held import Link
 
@@ -40,10 +41,6 @@ def doubled(block: Block) -> tuple[str, list[Link]]:
     """Each word twice as long, so that no place is where it was."""
     text = re.sub(r"\w+", lambda found: found[0] * 2, block.text)
     return text, list(zip(spans(block.text), spans(text), strict=True))
-
-
-def turned(block: Block) -> tuple[str, list[Link]]:
-    return block.text.swapcase(), []
 
 
 def rendered(source: str, translate: object) -> str:
