@@ -19,6 +19,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Codes, Foreign, Vocabulary, refuse, refuse_others
 from transformer_cli.system.files import read_text
+from transformer_cli.text.languages import short_code
 
 SETTINGS = "special:model.yml"
 HELD: Mapping[str, tuple[object, ...]] = {
@@ -177,8 +178,8 @@ def _vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any], given: 
 
 def _by_side(names: Sequence[str], codes: Codes) -> list[str]:
     """Returns two names in the order of source and target, by words or codes in them; [] if that is not sure."""
-    words = [{*SIDE_WORDS[side], code} for side, code in enumerate(codes)]
-    found = [[name for name in names if each & {*_parts(name)}] for each in words]
+    words = [{*SIDE_WORDS[side], code and short_code(code)} for side, code in enumerate(codes)]
+    found = [[name for name in names if each & {*map(short_code, _parts(name))}] for each in words]
     if len(names) == 2:  # what is not the one is the other
         found = [one or [name for name in names if name not in other] for one, other in (found, found[::-1])]
     is_sure = len(found[0]) == len(found[1]) == 1 and found[0] != found[1]

@@ -99,9 +99,10 @@ def import_tokens(folder: Path) -> list[str]:
         (("vocab.en.yml", "vocab.de.yml"), {}, {"source": "en", "target": "de"}),
         (("vocab.trg.yml", "vocab.src.yml"), {"decoder.yml": ["vocab.trg.yml", "vocab.src.yml"]}, {}),
         (("vocab.b.yml", "vocab.a.yml"), {"model.npz.yml": ["/x/vocab.b.yml", "/x/vocab.a.yml"]}, {}),
+        (("vocab.eng.yml", "vocab.deu.yml"), {}, {"source": "en", "target": "de"}),
         (("z.vocab.source.yml", "a.vocab.target.yml"), {}, {}),
     ],
-    ids=["codes", "decoder.yml", "model.npz.yml", "sides"],
+    ids=["codes", "decoder.yml", "model.npz.yml", "three letters", "sides"],
 )
 def test_import_two_vocabularies_are_told_by_settings_sides_and_languages(
     folder: Path, tmp_path: Path, names: tuple[str, str], says: dict[str, list[str]], given: dict[str, str]
