@@ -14,6 +14,7 @@ from functools import partial
 
 from transformer_cli.documents.blocks import DEEPEST, Block, Builder, Document, Element, escaping
 from transformer_cli.documents.held import Span
+from transformer_cli.documents.xmltext import ENCODING
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import main_code
 
@@ -64,7 +65,6 @@ _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"
 
 LOOKED_AT = 1 << 10  # bytes of a page in which its encoding stands (HTML standard, 4.2.5.4)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
-_XML_ENCODING = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]+)")
 _META_CHARSET = re.compile(rb"<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _AS_BROWSERS = {  # what browsers take a name for (WHATWG's Encoding Standard, 4.2)
     **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"), "iso8859-9": "cp1254", "gb2312": "gbk", "euc_kr": "cp949",
@@ -78,7 +78,7 @@ _ATTRIBUTE_TEXT = escaping(html.escape)
 def encoding_of(content: bytes) -> str:
     """Returns the encoding that a page says it is in, at its beginning; UTF-8 if it says none that Python knows."""
     head = _COMMENT.sub(b"", content[:LOOKED_AT])
-    of_xml = _XML_ENCODING.match(head)
+    of_xml = ENCODING.match(head)
     named = of_xml or _META_CHARSET.search(head)
     try:
         found = codecs.lookup(named[1].decode()).name if named else "utf-8"

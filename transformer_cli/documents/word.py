@@ -15,8 +15,8 @@ from functools import cached_property, partial
 
 from transformer_cli.documents.archive import Archive
 from transformer_cli.documents.blocks import Block, Builder, Document, Words, nested, written_parts
-from transformer_cli.documents.opened import Languages, Opened, decoded
-from transformer_cli.documents.xmltext import Token, cut_xml, escaping_like
+from transformer_cli.documents.opened import Languages, Opened
+from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import is_word
@@ -105,10 +105,10 @@ def open_word(content: bytes, languages: Languages) -> Opened:
         raise DataError("no Word document (DOCX); name one that Word or another program has saved as such")
     names = [
         token.attributes.get("PartName", "").removeprefix("/")
-        for token in cut_xml(decoded(types)[0], _PREFIXES)
+        for token in cut_xml(decoded_xml(types)[0], _PREFIXES)
         if token.kind == "start" and _PARTS.fullmatch(token.attributes.get("ContentType", ""))
     ]
-    texts = {name: decoded(part) for name in dict.fromkeys(names) if (part := archive.read(name)) is not None}
+    texts = {name: decoded_xml(part) for name in dict.fromkeys(names) if (part := archive.read(name)) is not None}
     if not texts:
         raise DataError("an archive without a Word document (DOCX); name one")
 

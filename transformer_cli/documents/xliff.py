@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from transformer_cli.documents.blocks import Builder, escaping, nested
-from transformer_cli.documents.opened import NO_LETTER, Languages, Opened, decoded
-from transformer_cli.documents.xmltext import Token, cut_xml, escaping_like
+from transformer_cli.documents.opened import NO_LETTER, Languages, Opened
+from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import main_code
@@ -35,7 +35,7 @@ _Span = tuple[int, int]
 
 def open_xliff(content: bytes, languages: Languages) -> Opened:
     """Cut a file into its segments. Raises DataError if it is no XLIFF 1.2."""
-    text, encode = decoded(content)
+    text, encode = decoded_xml(content)
     build, kept = Builder(escaping(escaping_like(text))), Counter[str]()
     unit: list[Token] = []
     translates = [True]  # of the elements that are open

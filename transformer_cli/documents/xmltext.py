@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
+from transformer_cli.documents.opened import decoded
 from transformer_cli.errors import DataError
 
 READ = 1 << 13  # bytes that expat is given at a time
 MOST_TAGS = 1_500_000  # of a document, with the texts between them, each of which takes memory
 DEEPEST = 200  # elements inside each other
+ENCODING = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]+)")
 _LATER = re.compile("&(quot|apos|#39|#34);")
 
 
@@ -28,6 +30,13 @@ class Token(NamedTuple):
     attributes: Mapping[str, str] = {}
 
 
+def decoded_xml(content: bytes) -> tuple[str, Callable[[str], bytes]]:
+    """Like `decoded`, in the encoding that the document declares; what that does not have is written as &#8222; is."""
+    found = ENCODING.match(content)
+    named = found[1].decode() if found else "utf-8"  # UTF-16 has its mark
+    return decoded(content, "utf-8" if named.lower().startswith("utf") else named, "xmlcharrefreplace")
+
+
 def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
     """Yield what a document consists of, in its order: joined, `raw` is the document. Raises DataError.
 
@@ -43,11 +52,6 @@ def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
     def refuse(*_: Any) -> None:
         raise DataError("XML with a document type, which could stand for anything; save it without one")
 
-    def declared(_: str, encoding: str | None, __: int) -> None:
-        if encoding and not re.fullmatch(r"(?i)utf-?8|utf-?16(?:[lb]e)?|us-ascii", encoding):
-            raise DataError(f"XML in {encoding[:40]}; save it in UTF-8")
-        add("other")
-
     def add(kind: str, name: str = "", text: str = "", attributes: Mapping[str, str] = {}) -> None:
         found.append((parser.CurrentByteIndex, kind, name, text, attributes))
 
@@ -58,7 +62,6 @@ def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
     parser.CharacterDataHandler = lambda text: add("text", "", text)
     parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: add("text")
     parser.DefaultHandler = lambda _: add("other")
-    parser.XmlDeclHandler = declared
     parser.StartDoctypeDeclHandler = refuse
     content, last, n_tags, depth = source.encode(), 0, 0, 0
     raws, texts = list[str](), list[str]()  # of text that goes on

@@ -130,6 +130,13 @@ def test_xliff_each_inline_element_comes_back_once_in_a_legal_order(pieces: list
         assert target.swapcase().replace("&AMP;", "&amp;").lower() == source.lower()
 
 
+def test_xliff_keeps_the_encoding_that_it_declares() -> None:
+    text = HEAD.replace("UTF-8", "windows-1252") + "<trans-unit><source>für</source></trans-unit>" + END
+    file = open_xliff(text.encode("cp1252"), ("de", "en"))
+    found = file.render([("Ärger „ł“", [])]).decode("cp1252")
+    assert found == text.replace("</source>", f"</source><target{STATE}>Ärger „&#322;“</target>")
+
+
 @pytest.mark.parametrize(
     "content", ["<a/>", "<xliff xmlns='urn:oasis:names:tc:xliff:document:2.0'/>", "text", "", "<xliff>"]
 )
