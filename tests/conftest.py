@@ -298,6 +298,7 @@ def _made_once(name: str, make: Callable[[Path], object]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             unfinished = folder.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)  # of a worker that has failed, or was killed
             unfinished.mkdir()
             make(unfinished)
             unfinished.rename(folder)

@@ -39,13 +39,14 @@ listening = socket.socket(socket.AF_UNIX)
 listening.bind(sys.argv[2])
 listening.listen()
 print("ready", flush=True)
-while True:
-    if sys.stdin in select.select([listening, sys.stdin], [], [])[0]:
-        os._exit(0)
+while listening in select.select([listening, sys.stdin], [], [])[0]:
     worker = listening.accept()[0].makefile("rw")
     if os.fork() == 0:
         break
     worker.close()
+else:  # who has started it has ended
+    os._exit(0)
+listening.close()  # else workers could connect to it when nobody accepts them any more
 os.environ.clear()
 os.environ.update(json.loads(worker.readline()))
 sitecustomize.watch()  # what is forked may break what is isolated: the worker looks
@@ -83,6 +84,7 @@ except SystemExit as ended:  # what Python does at its end, without taking apart
         stream.flush()
     os._exit(ended.code)
 """
+NAME = "forks"  # of the socket
 MODULES = (
     "transformer_cli.datasets.make_dataset",
     "transformer_cli.training.trainer",
@@ -103,15 +105,18 @@ class Forks:
         self._server: subprocess.Popen[str] | None = None
         self._running: int | None = None
         self._socket = socket.socket(socket.AF_UNIX)
-        address = Path(os.environ[CACHES], "forks")
-        with address.with_suffix(".lock").open("w") as lock:
+        folder, here = Path(os.environ[CACHES]), Path.cwd()
+        with (folder / "forks.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            os.chdir(folder)  # a socket's name has at most some hundred bytes
             try:
-                self._socket.connect(str(address))
+                self._socket.connect(NAME)
             except OSError:  # nobody has started it, or who has started it has ended
-                address.unlink(missing_ok=True)
-                self._server = _started(address)
-                self._socket.connect(str(address))
+                Path(NAME).unlink(missing_ok=True)
+                self._server = _started()
+                self._socket.connect(NAME)
+            finally:
+                os.chdir(here)
         self._talk = self._socket.makefile("rw", encoding="utf-8")
         self._say(dict(os.environ))
 
@@ -162,7 +167,8 @@ class Forks:
         self._talk.close()
         self._socket.close()
         if self._server is not None:
-            self._server.communicate(timeout=60)
+            with self._server:  # closes its standard input, and waits for it alone
+                pass
 
     def _say(self, value: object) -> None:
         print(json.dumps(value), file=self._talk, flush=True)
@@ -173,9 +179,9 @@ class Forks:
         return line.strip()
 
 
-def _started(address: Path) -> "subprocess.Popen[str]":
-    """The process that has imported everything, and waits for workers at this address."""
-    command = [sys.executable, "-c", SERVER, json.dumps(MODULES), str(address)]
+def _started() -> "subprocess.Popen[str]":
+    """The process that has imported everything, and waits for workers in the working folder."""
+    command = [sys.executable, "-c", SERVER, json.dumps(MODULES), NAME]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert server.stdout
     assert server.stdout.readline() == "ready\n"

@@ -12,7 +12,6 @@ from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
 
 PAD, SOS, EOS = 1, 2, 3
-NEVER = torch.tensor([PAD, SOS])
 CLOSE = 1e-5
 SOURCES = [[SOS, 5, 6, 7, 8, EOS], [SOS, 9, EOS], [SOS, 10, 11, 4, EOS], [SOS, 4, 4, EOS], [SOS, 7, EOS]]
 TARGETS = [[SOS, 8, 4], [SOS, 10, 11, 5, 6, 7], [SOS], [SOS, 9, 9, 9], [SOS, 6, 5]]

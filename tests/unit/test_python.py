@@ -87,16 +87,10 @@ def test_function_given_another_type_says_what_is_wanted(call: Callable[[], obje
         (lambda given: given.translate([None]), "sentences, item 0: None, where a str is wanted"),
         (lambda given: given.translate(iter(["Hund", 3])), "line 2: 3, where a str is wanted"),
         (lambda given: given.translate_html(None), "html: None, where a str is wanted"),
-        (
-            lambda given: [*score_pairs(given, untyped(["ab"]))],
-            "pairs, item 0: 'ab', where a list of str is wanted",
-        ),
+        (lambda given: [*score_pairs(given, untyped(["ab"]))], "pairs, item 0: 'ab', where a list of str is wanted"),
         (lambda given: [*score_pairs(given, [("a", "b", "c")])], "item 0: ('a', 'b', 'c'), where two texts"),
         (lambda given: [*score_pairs(given, iter(untyped([("a", None)])))], "pairs, item 0, item 1: None, where a str"),
-        (
-            lambda given: inspect_sentence(given, untyped(3)),
-            "inspect_sentence: sentence: 3, where a str is wanted",
-        ),
+        (lambda given: inspect_sentence(given, untyped(3)), "inspect_sentence: sentence: 3, where a str is wanted"),
         (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
         (lambda given: given.with_terms([("a", "b")]), "glossary: [('a', 'b')], where a mapping of str is wanted"),
         (lambda given: given.translate_file("a", "html"), "content: 'a', where bytes is wanted"),

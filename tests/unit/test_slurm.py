@@ -10,12 +10,7 @@ STAND_INS = {
     "scontrol": 'if [ "$1" = show ]; then printf "node7\\nnode8\\n"; else echo "scontrol $*"; fi',
     "torchrun": 'echo "threads $OMP_NUM_THREADS, torchrun $*"; exit "$FAILS"',
 }
-ALLOCATED = {
-    "SLURM_CPUS_PER_TASK": "8",
-    "SLURM_JOB_NODELIST": "node[7-8]",
-    "SLURM_NNODES": "2",
-    "SLURM_JOB_ID": "42",
-}
+ALLOCATED = {"SLURM_CPUS_PER_TASK": "8", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_NNODES": "2", "SLURM_JOB_ID": "42"}
 
 
 def run(script: str, folder: Path, **variables: str) -> tuple[int, str]:

@@ -64,9 +64,7 @@ def test_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
     assert max(ahead) == furthest
 
 
-def test_line_model_without_a_last_position_takes_4000_tokens(
-    by_subwords: Translator,
-) -> None:
+def test_line_model_without_a_last_position_takes_4000_tokens(by_subwords: Translator) -> None:
     codec = by_subwords.run.codecs.source
     assert len(LongLines(codec, None, "stop").line("𐍈" * 900).read) > 3_600
     with pytest.raises(DataError, match=r"^4\d{3} tokens, but the model takes at most 4000; split the sentence"):

@@ -135,11 +135,7 @@ def test_error_that_nobody_foresaw_is_a_traceback_and_one_line(
 
 @pytest.mark.parametrize(
     ("number", "path", "is_users"),
-    [
-        (errno.EACCES, "runs/x", True),
-        (errno.ENOENT, None, False),
-        (errno.ENOSPC, "/elsewhere/x", True),
-    ],
+    [(errno.EACCES, "runs/x", True), (errno.ENOENT, None, False), (errno.ENOSPC, "/elsewhere/x", True)],
 )
 def test_os_error_is_the_users_if_it_names_a_path_or_a_full_disk(
     number: int, path: str | None, is_users: bool, tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]

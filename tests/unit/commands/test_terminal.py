@@ -191,15 +191,7 @@ def test_table_columns_are_as_wide_as_they_look() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "columns"),
-    [
-        ("dog", 3),
-        ("größe", 5),
-        ("狗 狗", 5),
-        ("e\u0301", 1),
-        ("\u200bא", 1),
-        ("", 0),
-    ],
+    ("text", "columns"), [("dog", 3), ("größe", 5), ("狗 狗", 5), ("e\u0301", 1), ("\u200bא", 1), ("", 0)]
 )
 def test_terminal_width_counts_columns(text: str, columns: int) -> None:
     assert terminal.width(text) == columns

@@ -108,13 +108,8 @@ def test_parse_reads_numbers_as_yaml_1_2(text: str, value: object) -> None:
     [
         *((None, "null"), (True, "true"), (0.9, "0.9"), (1e-9, "1e-9"), (-math.inf, "-.inf"), ("010", "'010'")),
         *(("12345e67", "'12345e67'"), ([0.9, 0.98], "[0.9, 0.98]"), ({"a": {"b": 1}}, "{a: {b: 1}}")),
-        *(
-            ("one\ntwo", '"one\\ntwo"'),
-            ("a  b\xa0c", "a  b\xa0c"),
-            ("word " * 100, f"'{'word ' * 100}'"),
-            ("no", "'no'"),
-            ("08", "'08'"),
-        ),
+        *(("one\ntwo", '"one\\ntwo"'), ("a  b\xa0c", "a  b\xa0c"), ("word " * 100, f"'{'word ' * 100}'")),
+        *(("no", "'no'"), ("08", "'08'")),
     ],
 )
 def test_as_line_is_one_line_that_is_read_back(value: object, line: str) -> None:
@@ -234,26 +229,13 @@ def test_settings_say_once_what_they_shape() -> None:
     marked = {kind: keys_that_decide(Config, kind) for kind in Decides}
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
     assert marked[Decides.PLACE] == {
-        "data.files",
-        "data.codec",
-        "model.vectors.source",
-        "model.vectors.target",
-        "training.initialize_from",
-        "training.watch",
-        "training.along",
+        *("data.files", "data.codec", "model.vectors.source", "model.vectors.target"),
+        *("training.initialize_from", "training.watch", "training.along"),
     }
-    resumed = (
-        "epochs",
-        "steps",
-        "validate_every",
-        "validate_by",
-        "patience",
-        "save_minutes",
-        "tensorboard",
-        "device",
-        "num_threads",
-        "precision",
-    )
+    resumed = {
+        *("epochs", "steps", "validate_every", "validate_by", "patience", "save_minutes", "tensorboard"),
+        *("device", "num_threads", "precision"),
+    }
     free = {key for key in marked[Decides.FREE] if not key.startswith("decoding.")}
     assert free == {"name", *(f"training.{key}" for key in resumed)}
     assert not any(key.startswith("decoding.") for kind in Decides if kind != Decides.FREE for key in marked[kind])

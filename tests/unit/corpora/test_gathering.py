@@ -15,7 +15,6 @@ from transformer_cli.corpora.cleaning import Seen, fingerprint
 from transformer_cli.corpora.corpora import LEFT_OUT, gathered, open_corpus, read_captions, shares_for, split_of
 from transformer_cli.errors import DataError
 
-Gathered = Callable[..., dict[str, Any]]
 GOOD = read_captions(3_000)["train"]
 JAPANESE = "雪舟は15世紀後半の室町時代に活躍した水墨画家・禅僧で、画聖とも称えられる。"
 PLANTED = {

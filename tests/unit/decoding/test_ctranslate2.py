@@ -27,7 +27,6 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import WRITTEN, positions_of, write_model
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
-CPU = torch.device("cpu")
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]
 SHAPES: dict[str, dict[str, Any]] = {
     **VARIANTS,

@@ -15,7 +15,6 @@ import pytest
 
 from sealed import set_config
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import FilePair
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.evaluation import evaluate as module
@@ -28,7 +27,6 @@ from transformer_cli.translator import Translator
 
 SOURCE = "Der alte Bado schläft zu Hause."
 REFERENCE = "The old Bado sleeps at home."
-PAIR = FilePair(source=Path("a"), target=Path("b"))
 
 
 def test_judge_keeps_words_of_the_reference_that_the_vocabulary_lacks(translator: Translator) -> None:

@@ -10,12 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from transformer_cli.errors import DataError
-from transformer_cli.inspection.numbers import (
-    KINDS,
-    Inspection,
-    attend_over_words,
-    inspect_sentence,
-)
+from transformer_cli.inspection.numbers import KINDS, Inspection, attend_over_words, inspect_sentence
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.layout import Padded
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNK

@@ -228,12 +228,8 @@ def test_runs_are_sorted_and_have_the_columns_that_are_wanted(tfm: Tfm, workspac
         code, out, _ = tfm("runs", *how, "--format", "csv", cwd=workspace)
         assert (code, out.splitlines()[1:]) == (0, rows)
     out = tfm("runs", "--columns", "seed", cwd=workspace)[1]
-    assert ("loss:" in out, "BLEU:" in out, "more settings" in out, "* the newest" in out) == (
-        False,
-        False,
-        False,
-        True,
-    )
+    said = [each for each in ("loss:", "BLEU:", "more settings", "* the newest") if each in out]
+    assert said == ["* the newest"]
     code, _, err = tfm("runs", "--columns", "bleu,none", cwd=workspace)
     assert (code, "no column none; there are run, saved, corpus" in err) == (2, True)
     code, _, err = tfm("export", "[ab]", cwd=workspace)

@@ -133,14 +133,8 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"target": ""}, "missing target parameter"),
         ({"source": "fr"}, "fr is not supported"),
         ({"target": "auto"}, "auto is not supported"),
-        (
-            {"source": "en", "target": "de"},
-            "German (de) is not available as a target language from English (en)",
-        ),
-        (
-            {"source": "auto", "target": "de"},
-            "German (de) is not available as a target language from German (de)",
-        ),
+        ({"source": "en", "target": "de"}, "German (de) is not available as a target language from English (en)"),
+        ({"source": "auto", "target": "de"}, "German (de) is not available as a target language from German (de)"),
         ({"format": "xml"}, "xml format is not supported"),
         ({"alternatives": 11}, "alternatives parameter must be <= 10"),
         ({"alternatives": -1}, "alternatives parameter must be >= 0"),
@@ -151,10 +145,7 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"alternatives": -1, "source": "zz", "format": "xml"}, "alternatives parameter must be >= 0"),
         ({"target": "zz", "format": "xml"}, "zz is not supported"),
         ({"q": "Hund\n" * 1000}, "request (1001) exceeds text limit (1000) of lines; send it in parts"),
-        (
-            {"q": ["Hund " * 100] * 201},
-            "request (100500) exceeds text limit (100000)",
-        ),
+        ({"q": ["Hund " * 100] * 201}, "request (100500) exceeds text limit (100000)"),
         ({"q": "Hund\n" + "x " * 2001}, "line 2: more than 4,000 characters; split the sentence"),
         ({"q": ["Hund", "Hund " * 20], "split": False}, f"line 2: {TOO_LONG}"),
         ({"q": ["Hund.", "Hund. x" + "(" * 19]}, f"line 2: {TOO_LONG}"),
@@ -172,15 +163,9 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"path": "/attention", "kind": None}, "missing kind parameter"),
         ({"path": "/attention", "kind": "all"}, "kind parameter: Input should be 'encoder', 'decoder' or 'cross'"),
         ({"path": "/steps", "prefix": [4, None]}, "prefix parameter: Input should be a valid integer"),
-        (
-            {"path": "/steps", "prefix": [4] * 500_000},
-            "prefix parameter exceeds limit (1000) of entries; send fewer",
-        ),
+        ({"path": "/steps", "prefix": [4] * 500_000}, "prefix parameter exceeds limit (1000) of entries; send fewer"),
         ({"path": "/steps", "prefix": [1]}, "prefix: 1 is not the id of a token that the model can write"),
-        (
-            {"path": "/steps", "q": "x " * 50_001},
-            "request (100002) exceeds text limit (100000)",
-        ),
+        ({"path": "/steps", "q": "x " * 50_001}, "request (100002) exceeds text limit (100000)"),
     ],
 )
 def test_translate_request_that_is_wrong_is_refused_in_one_line(

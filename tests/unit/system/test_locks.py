@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.runs.run import training_lock
 from transformer_cli.system.locks import exclusive, is_locked
 
 
@@ -23,13 +22,6 @@ def test_exclusive_keeps_others_out_until_it_ends(tmp_path: Path) -> None:
     assert not is_locked(path)
     with exclusive(path):
         pass
-
-
-def test_training_lock_is_one_under_all_names_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere" / "real").mkdir(parents=True)
-    (tmp_path / "alias").symlink_to("elsewhere/real")
-    with exclusive(training_lock(tmp_path / "alias")):
-        assert is_locked(training_lock(tmp_path / "elsewhere" / "real"))
 
 
 def test_is_locked_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

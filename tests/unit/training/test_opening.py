@@ -204,11 +204,13 @@ def test_open_run_without_a_dataset_leaves_nothing(opened: Open, tmp_path: Path)
     assert not (tmp_path / "runs").exists()
 
 
-def test_open_run_by_link_and_by_name_share_a_lock(opened: Open, folder: Path) -> None:
-    real = folder.rename(folder.with_name("real"))
-    folder.symlink_to(real)
-    with opened(folder, fresh=True), pytest.raises(ConfigError, match="is being trained"), opened(folder):
-        pass
+def test_open_run_by_link_and_by_name_share_a_lock(opened: Open, folder: Path, tmp_path: Path) -> None:
+    real = folder.rename(tmp_path / "real")
+    folder.symlink_to("../real")
+    with opened(folder, fresh=True):  # which moves the link aside, and makes a folder of its name
+        for name in (folder, real):
+            with pytest.raises(ConfigError, match="is being trained"), opened(name):
+                pass
 
 
 # A project's folder may be moved: what stands in the files counts, not where they are
