@@ -354,11 +354,14 @@ def refuse_unwritable(*paths: Path | None, read: Sequence[Path | None] = ()) -> 
 
 def refuse_folder_below(path: Path, other: Path) -> None:
     """Raises DataError for a folder that cannot be filled, or is in the other one, which is read."""
+    remedy = "name another folder"
     if path.exists() and not path.is_dir():
-        raise unwritable(path, "it is not a folder")
+        raise unwritable(path, "it is not a folder", remedy)
     refuse_without_folder(path)
     if path.resolve().is_relative_to(other.resolve()):
-        raise unwritable(path, "it is in the folder that is read")
+        raise unwritable(path, "it is in the folder that is read", remedy)
+    if not os.access(path if path.exists() else path.resolve().parent, os.W_OK | os.X_OK):
+        raise unwritable(path, "it is closed to you", remedy)
 
 
 def refuse_without_folder(path: Path) -> None:

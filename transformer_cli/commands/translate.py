@@ -354,9 +354,9 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
         for path in paths:
             name, form = path.relative_to(folder), format_of(path)
             try:
-                if not path.is_file():
+                if not os.path.isfile(path):  # also of one in a folder that is half closed
                     raise DataError(f"{path}: not a file, but a device, a link or a closed folder; put a copy there")
-                if (output / name).exists():
+                if os.path.exists(output / name):
                     n_there += 1
                 elif form:
                     content, of_file = _translated(translator, path, form)

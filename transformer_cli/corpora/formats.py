@@ -431,10 +431,10 @@ def _catalogue(path: Path) -> Iterator[_Translated]:
     """Yield the messages of a catalogue; of a plural with two forms, both, and of others only the first one."""
     with unpacked(path) as file:
         is_utf_8 = isinstance(file.raw, Recoded) or file.peek(READ).startswith(BOM_UTF8)
-    encoding = "utf-8" if is_utf_8 else encoding_of(beginning_of(path))
+    encoding = "utf-8" if is_utf_8 else encoding_of(beginning_of(path), f"{path}: ")
     languages = "", ""
     for each in messages((line for _, line in wide_lines(path, encoding)), f"{path}: "):
-        strings = {key: meant(text, encoding) for key, text in each.strings.items()}
+        strings = {key: meant("".join(texts), encoding) for key, texts in each.strings.items()}
         sources = [strings[key] for key in ("msgid", "msgid_plural") if key in strings]
         targets = [text for key, text in strings.items() if key.startswith("msgstr")]
         if sources == [""]:

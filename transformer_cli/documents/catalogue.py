@@ -36,7 +36,7 @@ def open_catalogue(content: bytes, languages: Languages) -> Opened:
 
 def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:
     """Add the translation of a message: as it is, or its text, which becomes one."""
-    source, lines = message.strings.get("msgid", ""), message.translation
+    source, lines = "".join(message.strings.get("msgid", ())), message.translation
     if message.is_translated:
         kept["fuzzy" if message.is_fuzzy else "translated already"] += bool(source)  # and not the header
     elif "msgid_plural" in message.strings:

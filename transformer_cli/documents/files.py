@@ -60,7 +60,7 @@ def files_below(folder: Path) -> list[Path]:
 
     def is_seen(path: Path) -> bool:
         is_hidden = any(part.startswith((".", "~$")) for part in path.relative_to(folder).parts)  # ~$a.docx is open
-        is_open = path.is_dir() and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK)
+        is_open = os.path.isdir(path) and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK)
         return not (is_hidden or is_open)
 
     return sorted(filter(is_seen, folder.rglob("*")))

@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domai
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*?charset=([\w-]+)', re.IGNORECASE)
 _ESCAPE = re.compile(r"(?:\\[0-7]{1,3}|\\x[\da-fA-F]{1,2})+|\\.")  # bytes in digits, or one character
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_BYTE = re.compile(r"\\(?:x([\da-fA-F]+)|(\d+))")
+_BYTE = re.compile(r"\\(?:x([\da-fA-F]+)|([0-7]+))")
 
 
 @dataclass(slots=True)
@@ -29,14 +29,14 @@ class Message:
     """its lines, and those between it and the message before it, as far as they are not of its translation"""
     translation: list[str] = field(default_factory=list)
     """the lines of its `msgstr`, or of several"""
-    strings: dict[str, str] = field(default_factory=dict)
-    """msgctxt, msgid, msgid_plural, msgstr or msgstr[0] → what stands between its quotation marks"""
+    strings: dict[str, list[str]] = field(default_factory=dict)
+    """msgctxt, msgid, msgid_plural, msgstr or msgstr[0] → what stands between its quotation marks, line by line"""
     is_fuzzy: bool = False
 
     @property
     def is_translated(self) -> bool:
         """Whether there is a translation, or one of a form of the plural."""
-        return any(text for key, text in self.strings.items() if key.startswith("msgstr"))
+        return any(any(texts) for key, texts in self.strings.items() if key.startswith("msgstr"))
 
 
 def messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
@@ -60,7 +60,7 @@ def messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
             if begins and key in message.strings:
                 raise DataError(f"{where}line {number}: a second {key} in a message (PO); mend it")
             message.number = message.number or number
-            message.strings[key] = message.strings.get(key, "") + found[3]
+            message.strings.setdefault(key, []).append(found[3])
         elif comment:
             message.is_fuzzy = bool(comment["flags"]) or (message.is_fuzzy and not comment["obsolete"])
         (message.translation if found and key.startswith("msgstr") else message.before).append(line)
@@ -69,13 +69,21 @@ def messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
     yield message
 
 
-def encoding_of(content: bytes) -> str:
-    """Returns the encoding that a catalogue says; UTF-8 if it says none that is known."""
+def encoding_of(content: bytes, where: str = "") -> str:
+    """Returns the encoding that a catalogue says; UTF-8 if it says none that is known.
+
+    where: what errors call the file. Raises DataError for an encoding that is not of text.
+    """
     named = _CHARSET.search(content[:LOOKED_AT])
     try:
-        return codecs.lookup(named[1].decode()).name if named else "utf-8"
+        encoding = codecs.lookup(named[1].decode()).name if named else "utf-8"
     except LookupError:  # CHARSET, as templates have it
         return "utf-8"
+    try:
+        b"\xff".decode(encoding, "replace")
+    except (LookupError, UnicodeError):  # such as base64 or idna, which Python knows for other things
+        raise DataError(f"{where}{encoding} is no encoding of text; convert the file to UTF-8") from None
+    return encoding
 
 
 def meant(escaped: str, encoding: str) -> str:

@@ -185,8 +185,6 @@ def _decoded(line: bytes, name: Path | str, number: int, is_whole: bool = True, 
             f"{name}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
             f"{encoding.upper()}; convert the file to UTF-8"
         ) from None
-    except (LookupError, UnicodeError):  # such as base64, which Python knows as an encoding of bytes
-        raise DataError(f"{name}: {encoding} is no encoding of text; convert the file to UTF-8") from None
     return text.removeprefix("\ufeff") if number == 1 else text
 
 

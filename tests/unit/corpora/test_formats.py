@@ -264,11 +264,12 @@ def test_read_text_files_that_are_being_translated_may_go_either_way(
 
 def test_read_text_catalogue_has_its_encoding_and_both_of_two_forms(read: Read) -> None:
     header = HEADER.replace("LANG", "en").replace("UTF-8", "ISO-8859-1")
-    content = header + 'msgid "Mann"\nmsgid_plural "M\xe4nner"\nmsgstr[0] "man"\nmsgstr[1] "men"\n'
-    expected = [("Mann", "man", "line 6"), ("Männer", "men", "line 6")]
+    content = header + 'msgid "\\8 Mann"\nmsgid_plural "M\xe4nner"\nmsgstr[0] "man"\nmsgstr[1] "men"\n'
+    expected = [("8 Mann", "man", "line 6"), ("Männer", "men", "line 6")]
     assert read(content.encode("latin-1")) == read(content.encode("utf-16")) == expected
-    with pytest.raises(DataError, match=r"text: base64 is no encoding of text; convert the file to UTF-8"):
-        read(content.replace("ISO-8859-1", "base64"))
+    for encoding in ("base64", "idna"):
+        with pytest.raises(DataError, match=rf"text: {encoding} is no encoding of text; convert the file to UTF-8"):
+            read(content.replace("ISO-8859-1", encoding))
 
 
 def test_read_text_xliff_may_hold_the_file_that_it_is_made_of(read: Read) -> None:
