@@ -20,7 +20,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, new_file
+from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
@@ -354,6 +354,8 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
 
     paths, others, n_done, n_there, n_failed = files_below(folder), list[str](), 0, 0, 0
     counts = Counter[str]()
+    for each in {(output / path.relative_to(folder)).parent for path in paths}:
+        sweep(each)  # once, and not for each file
     with progress.bar("translate", len(paths), " files") as bar:
         for path in paths:
             name, form = path.relative_to(folder), format_of(path)
@@ -364,7 +366,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                     n_there += 1
                 elif form:
                     content, of_file = _translated(translator, path, form)
-                    _write(output / name, content)
+                    _write(output / name, content, sweeps=False)
                     counts += of_file
                     n_done += 1
                 else:
@@ -401,13 +403,17 @@ def _copy(path: Path, to: Path) -> None:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
-    with file, options.writing(to), new_file(to) as copy:
+    with file, options.writing(to), new_file(to, sweeps=False) as copy:
         shutil.copyfileobj(file, copy)
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file, packed as its name says. Raises DataError."""
-    with options.writing(path), new_file(path) as file, PACKERS.get(path.suffix, nullcontext)(file) as out:
+def _write(path: Path, content: bytes, *, sweeps: bool = True) -> None:
+    """Write a file, packed as its name says. sweeps: as `new_file` has it. Raises DataError."""
+    with (
+        options.writing(path),
+        new_file(path, sweeps=sweeps) as file,
+        PACKERS.get(path.suffix, nullcontext)(file) as out,
+    ):
         out.write(content)
 
 
