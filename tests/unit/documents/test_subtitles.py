@@ -39,6 +39,7 @@ FILES = {
     "WEBVTT - x\n\nNOTE a note\n\nid\n00:01.000 --> 00:02.000 line:0\n<v Ann>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": [
         "A & B"
     ],
+    srt("♪ A dog\nruns", "far ♪", "<i>[cat]</i>", "ANN: A dog"): ["♪ A dog runs far ♪", "[cat]", "ANN: A dog"],
     srt(*["a b"] * 8): ["a b"] * 8,
 }
 
