@@ -114,11 +114,11 @@ def test_inspect_vectors_needs_no_run(tfm: Tfm, tmp_path: Path) -> None:
     code, out, _ = tfm(*command, "--query", "cat", "--json", cwd=tmp_path)
     found = json.loads(out)
     assert (code, found.keys()) == (0, WORDS_KEYS)
-    assert [found[key] for key in ("words", "without_vector", "queries")] == [
+    assert (found["words"], found["without_vector"], found["queries"]) == (
         ["The", "cat", "the", "mat"],
         ["on"],
         ["cat"],
-    ]
+    )
     assert found["scores"] == [[0.0, pytest.approx(4 / 3**0.5), 0.0, 0.0]]
 
 

@@ -30,21 +30,6 @@ def set_cpu(monkeypatch: pytest.MonkeyPatch, *supported: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "n_gpus", "chosen"),
-    [
-        ("auto", 0, "cpu"),
-        ("auto", 2, "cuda:0"),
-        ("cpu", 2, "cpu"),
-        ("cuda", 1, "cuda:0"),
-        ("cuda:1", 2, "cuda:1"),
-    ],
-)
-def test_choose_device_is_the_one_named(name: str, n_gpus: int, chosen: str) -> None:
-    with pretended_gpus(n_gpus):
-        assert choose_device(name) == torch.device(chosen)
-
-
-@pytest.mark.parametrize(
     ("name", "n_gpus", "message"),
     [
         ("cuda", 0, "device cuda: torch sees no CUDA device here; choose cpu or auto"),
@@ -69,14 +54,20 @@ def test_choose_device_that_is_not_there_is_one_line(name: str, n_gpus: int, mes
 @pytest.mark.parametrize(
     ("world", "name", "n_gpus", "chosen"),
     [
+        (ALONE, "auto", 0, "cpu"),
+        (ALONE, "auto", 2, "cuda:0"),
+        (ALONE, "cpu", 2, "cpu"),
+        (ALONE, "cuda", 1, "cuda:0"),
+        (ALONE, "cuda:1", 2, "cuda:1"),
         (World(5, 6, local_rank=1, local_size=2), "auto", 2, "cuda:1"),
         (World(5, 6, local_rank=1, local_size=2), "cuda", 3, "cuda:1"),
         (World(1, 2, local_rank=1, local_size=2), "auto", 0, "cpu"),
         (World(1, 2, local_rank=1, local_size=2), "cpu", 2, "cpu"),
-        (ALONE, "cuda:1", 2, "cuda:1"),
     ],
 )
-def test_choose_device_of_each_process_is_a_gpu_of_its_own(world: World, name: str, n_gpus: int, chosen: str) -> None:
+def test_choose_device_is_the_one_named_and_of_each_process_one_of_its_own(
+    world: World, name: str, n_gpus: int, chosen: str
+) -> None:
     with pretended_gpus(n_gpus):
         assert choose_device(name, world) == torch.device(chosen)
 

@@ -89,7 +89,6 @@ def test_terms_a_term_that_goes_on_as_another_word_is_not_written() -> None:
 
 
 def test_terms_a_limit_that_is_too_short_gives_what_has_most() -> None:
-    ((best,),) = beam_search_with_terms(
-        Scripted(1, 0), rules(2), [RequiredTerms((((2,),), ((3,),), ((4,),)))], beam_size=5, n_best=1
-    )
+    terms = [RequiredTerms((((2,),), ((3,),), ((4,),)))]
+    ((best,),) = beam_search_with_terms(Scripted(1, 0), rules(2), terms, beam_size=5, n_best=1)
     assert len({2, 3, 4}.intersection(best.tokens)) == 2

@@ -196,9 +196,7 @@ def test_score_files_line_too_long_is_named_with_its_file(
     (tmp_path / "b").write_text("dog\ndog\ndog\n")
     found = score_files(translator, tmp_path / "a.gz", tmp_path / "b")
     assert [next(found).tokens, next(found).tokens] == [2, 2]
-    with pytest.raises(
-        DataError, match=r"a.gz: line 3: 15 tokens, but the model takes at most 14 .*take the line out$"
-    ):
+    with pytest.raises(DataError, match=r"a.gz: line 3: 15 tokens, but the model takes at most 14 .* the line out$"):
         next(found)
     with pytest.raises(DataError, match=r"^target: line 1: 15 tokens"):
         list(score_pairs(translator, [("Hund", "dog " * 15)]))

@@ -31,10 +31,8 @@ def test_initialize_from_begins_with_the_best_weights_of_the_other_run(train_tin
     assert all(value.equal(weights(base, "best")[name]) for name, value in weights(tuned).items())
     start, first, _ = tuned.history()  # the start is validated, too
     assert start["valid_loss"] == first["valid_loss"] == min(line["valid_loss"] for line in base.history())
-    assert [(each["epoch"], each["step"], each["train_loss"] is None) for each in (start, first)] == [
-        (0, 0, True),
-        (1, 2, False),
-    ]
+    assert (start["epoch"], start["step"], start["train_loss"]) == (0, 0, None)
+    assert (first["epoch"], first["step"], first["train_loss"] is None) == (1, 2, False)
 
 
 def test_initialize_from_a_folder_may_have_another_dropout(train_tiny: TrainTiny, runs: Path) -> None:
@@ -93,8 +91,7 @@ def test_freeze_all_that_learns_is_an_error(ties: str) -> None:
 
 def test_initialize_from_the_run_itself_is_an_error(train_tiny: TrainTiny, runs: Path) -> None:
     with pytest.raises(
-        ConfigError,
-        match=r"initialize_from: base is this run itself; give the new run a name of its own: name=base-2$",
+        ConfigError, match=r"initialize_from: base is this run itself; .* a name of its own: name=base-2$"
     ):
         train_tiny(runs, *SHORT, "name=base", "training.initialize_from=base", fresh=True)
     assert [path.name for path in runs.glob("base*")] == ["base"]
