@@ -215,6 +215,7 @@ def test_error_as_a_str_has_the_names_of_python(written: str, said: str) -> None
         (lambda given: compare_recipes({"a": []}), "a recipe without a run: one run has no spread"),
         (lambda given: Run.open(untyped("nope")), "nope: no run here"),
         (lambda given: evaluate("a" * 300), ": File name too long; runs/ has "),
+        (lambda given: inspect_sentence(given, " "), "the sentence has no letter, so there is nothing to inspect"),
         (lambda given: given.run.point("best", "step-1234567"), "checkpoints/ has no 'step-1234567' for best to name"),
         (lambda given: given.run.point("bset", given.run.best_name), "'bset' names no checkpoint; best, last, average"),
     ],

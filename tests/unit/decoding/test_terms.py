@@ -61,11 +61,8 @@ def test_terms_are_all_written_once_for_each_however_unlikely(beam_size: int, se
         RequiredTerms((((5, 5, 5),), ((5, 4),))),
         RequiredTerms((((2,),), ((2, 3),))),  # the second one begins as the first
     ]
-    for each, (best, *_) in zip(
-        terms,
-        beam_search_with_terms(Scripted(3, seed), rules(12, 12, 12), terms, beam_size=beam_size, n_best=1),
-        strict=True,
-    ):
+    found = beam_search_with_terms(Scripted(3, seed), rules(12, 12, 12), terms, beam_size=beam_size, n_best=1)
+    for each, (best, *_) in zip(terms, found, strict=True):
         text = "".join(map(str, best.tokens))
         for (phrase,) in sorted(each.phrases, key=lambda one: -len(one[0])):
             written = "".join(map(str, phrase))

@@ -254,9 +254,9 @@ def test_compare_recipes_says_equal_seeds_and_differing_settings(
     names = ["tiny"]
     for number, (seed, data) in enumerate(((0, {}), (5, {"corpus": "multi30k", "files": None})), start=1):
         folder = shutil.copytree(tiny.folder, tmp_path / str(number))
-        checkpoint = folder / "checkpoints" / tiny.best_name
-        (checkpoint / "model.safetensors").write_bytes(retitled(checkpoint / "model.safetensors", number))
-        reseal(checkpoint)
+        weights = folder / "checkpoints" / tiny.best_name / "model.safetensors"
+        weights.write_bytes(save(load(weights.read_bytes()), {"number": str(number)}))  # of equal values another file
+        reseal(weights.parent)
         training = tiny.config.training.model_copy(update={"learning_rate": 0.1, "seed": seed})
         changed = {"training": training, "data": tiny.config.data.model_copy(update=data)}
         set_config(folder, tiny.config.model_copy(update=changed))
@@ -268,11 +268,6 @@ def test_compare_recipes_says_equal_seeds_and_differing_settings(
         f"{first}, {one}, {other}: runs of one recipe that differ in training.learning_rate, data.corpus, "
         "data.files.train.source, data.files.train.target, …; so their spread is not of chance alone",
     ]
-
-
-def retitled(path: Path, number: int) -> bytes:
-    """The bytes of a file of weights, with another header: weights of the same values are another file then."""
-    return bytes(save(load(path.read_bytes()), {"number": str(number)}))
 
 
 @pytest.mark.parametrize("name", ["comet", "terr", "chrf+"])

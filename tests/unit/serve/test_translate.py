@@ -151,7 +151,7 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"glossary": {"Hund": "\ud800"}}, "glossary parameter: Input should be a valid string"),
         (
             {"glossary": {str(n): "" for n in range(1001)}},
-            "glossary parameter exceeds limit (1000) of entries; send fewer",
+            "glossary parameter exceeds limit (1000) of entries; send few",
         ),
         # what is asked about one sentence
         ({"path": "/attention", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),

@@ -126,10 +126,6 @@ def leave(folder: Path, seconds: float) -> None:
     (folder / LEFT).write_text("half")
     (folder / LEFT_FOLDER).mkdir()
     (folder / LEFT_FOLDER / "half").write_text("half")
-    age(folder, seconds)
-
-
-def age(folder: Path, seconds: float) -> None:
     then = time.time() - seconds
     for path in folder.rglob("*"):
         os.utime(path, (then, then))

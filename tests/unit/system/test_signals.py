@@ -37,23 +37,18 @@ def long_step(step: int, *, seconds: float) -> str:
     return LONG.format(step=step, seconds=seconds)
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} has not appeared"
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def train(forks: Forks, corpus: Path, project: Path, tmp_path: Path) -> Callable[..., int]:
     """train(before=…): start training in a folder with the project's data; returns when a step is "reached"."""
     (tmp_path / "data").symlink_to(project / "data")
 
     def start(before: str, **options: Any) -> int:
-        process = forks.start(
-            "train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=tmp_path, before=before, **options
-        )
-        wait_for(tmp_path / "reached")
+        command = ("train", "--config", corpus / "tiny.yaml", *EPOCHS)
+        process = forks.start(*command, cwd=tmp_path, before=before, **options)
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "reached").exists():
+            assert time.monotonic() < deadline, "the step has not begun"
+            time.sleep(0.01)
         return process
 
     return start
