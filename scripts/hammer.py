@@ -309,11 +309,12 @@ BAD_TERMS: list[object] = [
     {"x" * 201: ""},
     {"Hund": 7},
     ["Hund"],
+    "Hund",
+    {"\ud800": "x"},
+    {"*": "x"},
 ]
-BAD_TERMS += ["Hund", {"\ud800": "x"}, {"*": "x"}]
-COSTLY: list[
-    dict[str, object]
-] = [  # little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice
+# Little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice.
+COSTLY: list[dict[str, object]] = [
     {"q": "\n".join(["a " * 240] * 8), "alternatives": 10},
     {"q": "Hallo %" + "0" * 3900},
     {"q": "Hallo %" + "0" * 50_000, "format": "html"},

@@ -352,7 +352,7 @@ def try_texts(folder: Path, n: int, seed: int = 0) -> dict[str, Table]:
             tracemalloc.reset_peak()
             begun, outcome = time.process_time(), "harmless"
             try:
-                all(read_texts([path], data))
+                sum(1 for _ in read_texts([path], data))
             except DataError as error:
                 outcome = "refused" if "\n" not in str(error) else f"more than one line: {error}"
                 table.said.append(str(error))

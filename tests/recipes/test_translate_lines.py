@@ -1,7 +1,9 @@
 """`tfm translate`: a line out for every line in, and nothing else on standard output; how it searches."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import shutil
 import threading
@@ -139,15 +141,16 @@ def test_translate_reads_an_endless_line_only_as_far_as_needed(tfm: Tfm, project
     assert most < 1 << 22
 
 
-def test_translate_output_gz_is_compressed_and_keeps_its_mode(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_output_is_packed_by_its_name_and_keeps_its_mode(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     for name in ("data", "runs"):
         (tmp_path / name).symlink_to(project / name)
     (tmp_path / "asked").write_text("Der alte Hund singt im Park.\n" * 3, encoding="utf-8")
     answers = "the old dog sings in the park.\n" * 3
-    (tmp_path / "out.gz").touch(mode=0o600)
-    assert tfm("translate", "-i", "asked", "-o", "out.gz", cwd=tmp_path)[0] == 0
-    assert gzip.decompress((tmp_path / "out.gz").read_bytes()).decode() == answers
-    assert (tmp_path / "out.gz").stat().st_mode & 0o777 == 0o600
+    for name, unpack in {"out.gz": gzip.decompress, "out.bz2": bz2.decompress, "out.txt.xz": lzma.decompress}.items():
+        (tmp_path / name).touch(mode=0o600)
+        assert tfm("translate", "-i", "asked", "-o", name, cwd=tmp_path)[0] == 0
+        assert unpack((tmp_path / name).read_bytes()).decode() == answers
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
 
 
 def test_translate_parts_of_4000_lines_joined_are_the_whole(tfm: Tfm, project: Path, tmp_path: Path) -> None:

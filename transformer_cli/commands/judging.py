@@ -12,7 +12,7 @@ import typer
 
 from transformer_cli.commands import options, spelling
 from transformer_cli.commands.tables import Column, Form, spread, write_table
-from transformer_cli.system.files import STANDARD
+from transformer_cli.system.files import STANDARD, write_text
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ def evaluate(
     from transformer_cli.documents.glossary import read_glossary
     from transformer_cli.evaluation.evaluate import Judged, evaluate  # imports torch, so only when there are runs
     from transformer_cli.runs.run import Run
-    from transformer_cli.system.files import write_text
 
     by_run: dict[str, list[Judged]] = {}
     for group in groups:

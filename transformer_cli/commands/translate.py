@@ -11,17 +11,16 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 import typer
 
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, new_file, write_bytes
+from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
@@ -36,6 +35,11 @@ NAMED = 10  # lines that were too long, or lack something, of which the numbers 
 LOOKED_AT = 100  # lines of the first group, to see whether they have several sentences
 LOOKED_AT_BYTES = 1 << 13  # of a file, to see what it is
 SEVERAL = 0.2  # the share of them from which on that is said
+PACKERS: dict[str, Callable[[BinaryIO], Any]] = {  # what packs a file that is called so, until it is closed
+    ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
+    ".bz2": lambda file: bz2.BZ2File(file, "wb"),
+    ".xz": lambda file: lzma.LZMAFile(file, "wb"),
+}
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +108,11 @@ def translate(
         options.refuse_folder_below(output, folder)
     else:
         options.refuse_unwritable(output, read=[input_file, glossary])
+        if form == TEXT:
+            options.check_text(input_file, refuses=text_format is None)
         if output and is_misnamed(output, form, as_any=text_format == TEXT or as_json):
             what, suffix = FORMATS[form].what[0], FORMATS[form].suffixes[0]
             raise typer.BadParameter(f"--output {output}: {what} is written, whatever its name; name it {suffix}")
-        if form == TEXT:
-            options.check_text(input_file, refuses=text_format is None)
     converses = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
@@ -350,6 +354,8 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
 
     paths, others, n_done, n_there, n_failed = files_below(folder), list[str](), 0, 0, 0
     counts = Counter[str]()
+    for each in {(output / path.relative_to(folder)).parent for path in paths}:
+        sweep(each)  # once, and not for each file
     with progress.bar("translate", len(paths), " files") as bar:
         for path in paths:
             name, form = path.relative_to(folder), format_of(path)
@@ -360,7 +366,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                     n_there += 1
                 elif form:
                     content, of_file = _translated(translator, path, form)
-                    _write(output / name, content)
+                    _write(output / name, content, sweeps=False)
                     counts += of_file
                     n_done += 1
                 else:
@@ -397,32 +403,32 @@ def _copy(path: Path, to: Path) -> None:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
-    with file, options.writing(to), new_file(to) as copy:
+    with file, options.writing(to), new_file(to, sweeps=False) as copy:
         shutil.copyfileobj(file, copy)
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file, packed as its name says. Raises DataError."""
-    packers: dict[str, Callable[[bytes], bytes]] = {
-        ".gz": partial(gzip.compress, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress
-    }  # fmt: skip
-    with options.writing(path):
-        write_bytes(path, packers.get(path.suffix, bytes)(content))
+def _write(path: Path, content: bytes, *, sweeps: bool = True) -> None:
+    """Write a file, packed as its name says. sweeps: as `new_file` has it. Raises DataError."""
+    with (
+        options.writing(path),
+        new_file(path, sweeps=sweeps) as file,
+        PACKERS.get(path.suffix, nullcontext)(file) as out,
+    ):
+        out.write(content)
 
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
     r"""What translations are printed to: a file that appears when the block has ended well, or standard output.
 
-    A file is UTF-8 with "\n" at the end of lines; one that is called .gz is compressed, as it is read.
+    A file is UTF-8 with "\n" at the end of lines, packed as its name says.
     """
     if output is None or output == STANDARD:
         yield sys.stdout
         return
     with options.writing(output), new_file(output) as file:
-        if output.suffix == ".gz":
-            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
-            out: TextIO = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+        if output.suffix in PACKERS:
+            out: TextIO = io.TextIOWrapper(PACKERS[output.suffix](file), encoding="utf-8", newline="\n")
         else:
             out = open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
         with out:  # closing it writes all, and leaves the file open

@@ -56,9 +56,12 @@ _MARKUP = re.compile(
     r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"  # a comment; what is not closed goes on to the end
     r"|(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*|\d{1,9}(?=/?>))"  # also <0>, as catalogues of programs have it
     r"(?:[^>=]*>)?"  # all of a tag, or what stands before its first value
-    r"|(?:[!?]|/[^a-zA-Z>])[^>]*(?:>|\Z)|/>)",  # a doctype, and what browsers take for a comment
+    r"|%(?:(?!<%).)*?%>|\?(?:php\b|=).*?(?:\?>|\Z)"  # code of templates and of PHP
+    r"|(?:[!?]|/[^a-zA-Z>])[^>]*(?:>|\Z)|/>)"  # a doctype, and what browsers take for a comment
+    r"|\{[{%](?=[^{}]{0,99}[<>&])(?:[^{}<]|<(?![a-zA-Z/!?])){0,199}[%}]\}",  # {{ a && b }}, which would be escaped
     re.DOTALL,
 )
+_CODE = re.compile(r"<[%?]|\{[{%][^{}]{0,99}[<>&\"'][^{}]{0,99}\}")  # in an attribute
 _IN_TAG = re.compile(r"""(?P<end>>)|={2,}|=[ \t\n\f\r]*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))?""")
 _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>][^\s>]*)))?")
 
@@ -176,7 +179,7 @@ class _Parser:
                 if main_code(text) == main_code(self.languages[0]):
                     parts += [tag[last:start], self.languages[1]]
                     last = end
-            elif has_letter(text):
+            elif has_letter(text) and not _CODE.search(tag, start, end):
                 is_quoted = tag[start - 1] in "\"'"
                 block = Block(text, [Element(0, len(text), -1, 0, ['"'], '"')], _ATTRIBUTE_TEXT)
                 self.build.document.blocks.append(block)

@@ -26,6 +26,8 @@ _PART = re.compile(
     r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&[a-z]{1,8};|[^<{&]+|.", re.DOTALL
 )
 _SPEAKER = re.compile(r"\s*[-\u2013\u2014\u2010\u2011]\s*(?=[^\s\d])")
+_MARKS = re.compile(r"\s|<[^<>]*>|\{\\[^{}]*\}")  # what stands before and behind the words of a line
+_BEGINS, _ENDS = ("♪", "♫", "♬", "[", "("), ("♪", "♫", "♬", "]")  # lines of songs and sounds, also without full stops
 _BREAKS = ("line", "cue", "stop")  # the later ones part more
 _ROUND = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements that go round words
 
@@ -70,7 +72,7 @@ def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
             is_in_cue = bool(times) or (is_in_cue and bool(line.strip()))
             if times:
                 hours, minutes, seconds, parts = (int(each or 0) for each in times.groups()[:4])
-                is_apart = 3600 * hours + 60 * minutes + seconds + parts / 1000 - last_s > APART_S
+                is_apart |= 3600 * hours + 60 * minutes + seconds + parts / 1000 - last_s > APART_S
                 hours, minutes, seconds, parts = (int(each or 0) for each in times.groups()[4:])
                 last_s = 3600 * hours + 60 * minutes + seconds + parts / 1000
             continue
@@ -78,13 +80,15 @@ def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
             between.append(line)
             is_apart = True
             continue
+        bare = _MARKS.sub("", line)
+        is_apart |= bare.startswith(_BEGINS)
         if speaker := _SPEAKER.match(line):
             between.append(speaker[0])
             is_apart = True
         if between:
             kind = "stop" if is_apart else "cue" if any("-->" in each for each in between) else "line"
             yield _Part(kind, "".join(between))
-        is_apart = False
+        is_apart = bare.endswith(_ENDS)
         inside = line[speaker.end() if speaker else 0 :]
         end = len(inside.rstrip())
         between = [inside[end:]]

@@ -4,12 +4,14 @@ What people have translated, approved or locked stays. The inline elements of a 
 that is allowed; the state of its target says that a machine has written it.
 """
 
+import html
 import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
 from transformer_cli.documents.blocks import Builder, escaping, nested
+from transformer_cli.documents.markup import BLOCKS, VOID
 from transformer_cli.documents.opened import NO_LETTER, Languages, Opened
 from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like
 from transformer_cli.errors import DataError
@@ -27,6 +29,11 @@ _PREFIXES = {
 _BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
 _UNTOUCHED = ("new", "needs-translation")  # states of a target that is a copy of its source
 
+_PARTS = re.compile(  # of a text that may have tags of HTML in it
+    r"&lt;(?P<slash>/?)(?P<name>[a-zA-Z][\w:.-]{0,50}|\d{1,9})"
+    r"(?:\s(?:(?!&[lg]t;)[^=>]){0,200}=(?:(?!&[lg]t;)[^>]){0,500}|\s{0,9}/?)(?:&gt;|>)|(?P<text>.(?:(?!&lt;).)*)",
+    re.DOTALL,
+)
 _LINE_END = re.compile(r"(\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)")
 
 _Span = tuple[int, int]
@@ -161,11 +168,13 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
             marks[-1] = (opens, closes, raw + each.raw, "")
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text":
-            marks += [("", "", *line) for line in (_lines(each) if keeps_lines else [(each.raw, each.text)])]
+            for line in _lines(each) if keeps_lines else [(each.raw, each.text)]:
+                marks += _tagged(*line)
         else:
             marks.append((name * (kind == "start"), name * (kind == "end"), each.raw, ""))
     pairs = nested([each[:2] for each in marks], ("g", "mrk"))
-    is_crossed = len(pairs) < sum(bool(opens or closes) for opens, closes, *_ in marks)
+    elements = (number for number, (opens, closes, *_) in enumerate(marks) if (opens or closes)[:1] not in ("", "<"))
+    is_crossed = not pairs.issuperset(elements)
     for number, (opens, closes, raw, text) in enumerate(marks):
         if keeps_lines and text == "\n":
             beside = (marks[max(0, number - 1) : number], marks[number + 1 : number + 2])
@@ -173,15 +182,26 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
             build.line_end(raw, before, after)
         elif text:
             build.text(raw, text)
+        elif (tag := _PARTS.match(raw)) and (tag["name"] or "").lower() in BLOCKS:
+            build.boundary(raw)
         elif is_crossed:  # all stay in their order
             build.seam(raw)
-        elif opens:
-            build.open(opens, raw)
-        elif closes:
-            build.close(closes, raw)
+        elif number in pairs:
+            (build.open if opens else build.close)(opens or closes, raw)
         else:
             build.point(raw)
     return any(has_letter(text) for *_, text in marks)
+
+
+def _tagged(raw: str, text: str) -> list[tuple[str, str, str, str]]:
+    """Returns the marks of a text: the tags of HTML that are written in it, and what is between them."""
+    marks = list[tuple[str, str, str, str]]()
+    for part in _PARTS.finditer(html.escape(text, quote=False) if "<![" in raw else raw):
+        name, is_alone = (part["name"] or "").lower(), part[0].endswith(("/&gt;", "/>"))
+        mark = "" if is_alone or not name or name in BLOCKS or name in VOID else f"<{name}"
+        meant = html.unescape(part["text"] or "").replace("\r\n", "\n")
+        marks.append((mark * (not part["slash"]), mark * bool(part["slash"]), part[0], meant))
+    return marks
 
 
 def _lines(text: Token) -> list[tuple[str, str]]:

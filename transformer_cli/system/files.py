@@ -87,11 +87,13 @@ def append_line(path: Path, line: str) -> None:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
+def new_file(path: Path, *, sweeps: bool = True) -> Iterator[BinaryIO]:
     """Write a file that appears at `path`, or replaces it, only if the block ends without an error.
 
     It has the mode of the file that it replaces; of a link, the file that it points to is replaced. After an error
     nothing is left. An OSError of the system names `path`. What `is_stream` is appended to instead.
+
+    sweeps: whether to `sweep` its folder, which takes time for each file in it.
     """
     if is_stream(path):
         sys.stdout.flush()  # which may be the same stream
@@ -99,7 +101,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     place = path.resolve() if path.is_symlink() else path
-    with _appearing(place) as temporary, temporary.open("xb") as file:
+    with _appearing(place, sweeps=sweeps) as temporary, temporary.open("xb") as file:
         with suppress(OSError):  # there is none, or the file system has no modes
             os.fchmod(file.fileno(), stat.S_IMODE(place.stat().st_mode))
         yield file
@@ -274,13 +276,14 @@ def read_checked_json(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _appearing(path: Path) -> Iterator[Path]:
+def _appearing(path: Path, *, sweeps: bool = True) -> Iterator[Path]:
     """Yield a place beside `path` for what the block writes and syncs; at the end it is renamed to `path`."""
     temporary = path.with_name(f".{path.name}.unfinished-{secrets.token_hex(4)}")
     with _named(path, temporary):
         if not path.parent.exists():  # else a file in its place would be "File exists", and not "Not a directory"
             path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path.parent)
+        if sweeps:
+            sweep(path.parent)
         try:
             yield temporary
             os.replace(temporary, path)

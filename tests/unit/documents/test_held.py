@@ -91,6 +91,7 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
         ("lib%s.so, %s_BLOCK_SIZE, 5%d, a%C3%A9", ["%s", "%s_BLOCK_SIZE"]),
         ("at https://x.org/a_(b)?c=1. (www.x.de), a+c@d.org!", ["https://x.org/a_(b)?c=1", "(www.x.de)", "a+c@d.org"]),
         ("„{a}“, '{b}'{c}' \"%s\" [{d}) f({e})", ["„{a}“", "'{b}'", "{c}", '"%s"', "{d}", "({e})"]),
+        ("%1, %L2 %n 50%% %name%; 20%, 100%ige, %1.5, 5%-6%", ["%1", "%L2", "%n", "%%", "%name%"]),
         ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
         (
             "{ $n }, %{ n }, %2$,d, %1$,.2f, %1$lld, $t(a.b, {c})",

@@ -131,6 +131,7 @@ def test_parse_html_values_of_an_end_tag_are_no_markup() -> None:
         "<script>" * 20_000,
         "</p" * 30_000,
         "<![" * 30_000,
+        "<% {{& <?ph" * 10_000,
     ],
 )
 def test_render_long_deep_and_broken_documents_stay_as_they_are(html: str) -> None:

@@ -45,7 +45,7 @@ def translated(inner: str, translate: object = turned) -> str:
         ("<source>12</source>", f"<source>12</source><target{STATE}>12</target>"),
         ("<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>",
          "<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>"
-         f'<target xml:space="preserve"{STATE}>EIN\nHUND.&#10;  &lt;B&gt; <x id=\'1\'/>\n12</target>'),
+         f'<target xml:space="preserve"{STATE}>EIN\nHUND.&#10;  &lt;b&gt; <x id=\'1\'/>\n12</target>'),
         (f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>",
          f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>"
          f"<target{STATE}>{SEG.format(1, 'A')} {SEG.format(2, 'B')}</target>"),
@@ -89,6 +89,8 @@ def test_xliff_segments_without_a_letter_are_copied_and_counted(source: str) -> 
 CODES = {
     "<g id='1'>rot</g> hund": "HUND <g id='1'>ROT</g>",
     "<bpt id='1'>&lt;b></bpt>rot<ept id='1'>x</ept> hund": "HUND <bpt id='1'>&lt;b></bpt>ROT<ept id='1'>x</ept>",
+    "&lt;p&gt;&lt;b&gt;rot&lt;/b> hund&lt;/p&gt;": "&lt;p&gt;HUND &lt;b&gt;ROT&lt;/b>&lt;/p&gt;",
+    "<![CDATA[<a x='%s'>rot</a> & <br>x <y>]]>": "&amp; &lt;a x='%s'&gt;ROT&lt;/a&gt; &lt;br&gt;X &lt;y&gt;",
     "hund<x id='1'/> rot": "ROT HUND<x id='1'/>",
     "<bx id='1' rid='7'/>rot<ex id='2' rid='7'/> hund": "HUND <bx id='1' rid='7'/>ROT<ex id='2' rid='7'/>",
     "rot <ph id='1'>code <sub>text</sub></ph> hund": "<ph id='1'>code <sub>text</sub></ph> HUND ROT",
@@ -105,6 +107,7 @@ def test_xliff_inline_elements_go_with_their_words(source: str, expected: str) -
 
 CODE_TAGS = ["<bpt id='1'/>", "<ept id='1'/>", "<bpt id='2'/>", "<ept id='2'/>"]
 PIECES = ["rot ", "hund ", "<g>", "</g>", "<x/>", *CODE_TAGS, "<it/>", ", ", "&amp; ", "12 ", "\n"]
+PIECES += ["&lt;b&gt;", "&lt;/b&gt;", "&lt;br/&gt;"]  # HTML as text
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from([turned, backwards]))

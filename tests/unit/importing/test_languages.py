@@ -301,7 +301,7 @@ def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_
     from safetensors.numpy import load_file, save_file
 
     drawn = {"do_sample": True, "num_beams": 1, "temperature": 0.5, "top_p": 0.9}
-    configured(theirs, max_length=20, bad_words_ids=[[VOCABULARY]], forced_eos_token_id=0, **drawn)
+    configured(theirs, max_length=20, max_new_tokens=9, bad_words_ids=[[VOCABULARY]], forced_eos_token_id=0, **drawn)
     arrays = load_file(theirs / "model.safetensors")
     arrays["lm_head.weight"] = arrays["model.shared.weight"] + 1
     save_file(arrays, theirs / "model.safetensors")
@@ -310,6 +310,7 @@ def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_
     assert (run.config.decoding.temperature, run.config.decoding.top_k, run.config.decoding.top_p) == (0.5, 50, 0.9)
     said = "\n".join(caplog.messages)
     assert "config.json: max_length: 20 is not taken" in said
+    assert "config.json: max_new_tokens: 9 is not taken" in said
     assert "it says that the output is tied to the embedding, but the weights are others" in said
 
 

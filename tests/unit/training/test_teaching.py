@@ -68,6 +68,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
 ) -> None:
     caplog.set_level("INFO")
     run = train_tiny(runs, *TAUGHT, f"training.watch=[{old}]", "training.learning_rate=0.05")
+    assert any(line.startswith("training.watch: 2 pairs can hardly tell ") for line in caplog.messages)
     split = encoded_beside(run)["watch"]
     start = load_validated(run, START)
     before = corpus_losses(start, split, np.arange(2)).loss
