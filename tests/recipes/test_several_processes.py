@@ -67,15 +67,7 @@ if rank == 1:
     os.symlink(os.path.abspath("runs"), "elsewhere/runs")
     os.chdir("elsewhere")
 """
-RANK_1_FINDS_DAMAGE = BEFORE_A_STEP.replace(
-    "DISTURB",
-    """if rank == 1:
-        raise DataError("train.ids.npy: damaged")""",
-)
-
-
-def settings(overrides: tuple[str, ...]) -> list[str]:
-    return [part for override in overrides for part in ("--set", override)]
+RANK_1_FINDS_DAMAGE = BEFORE_A_STEP.replace("DISTURB", "if rank == 1: raise DataError('train.ids.npy: damaged')")
 
 
 def train_two(
@@ -85,7 +77,7 @@ def train_two(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = ("train", "--config", config, *settings(overrides))
+    command = ("train", "--config", config, *(part for override in overrides for part in ("--set", override)))
     code, _, err = forks.run(*command, cwd=cwd, before=TWO_PROCESSES.format(port=port) + before)
     return code, err.splitlines()
 
@@ -162,10 +154,7 @@ def test_two_processes_with_lanes_killed_and_resumed_equal_uncut(
 
 @pytest.mark.parametrize(
     ("before", "reason"),
-    [
-        (RANK_1_HAS_NO_DATA, "data/: no dataset files de→en with fingerprint "),
-        (RANK_1_FINDS_DAMAGE, "train.ids.npy: damaged"),
-    ],
+    [(RANK_1_HAS_NO_DATA, "data/: no dataset files de→en with "), (RANK_1_FINDS_DAMAGE, "train.ids.npy: damaged")],
 )
 def test_two_processes_say_a_reason_that_only_one_knows(
     forks: Forks, corpus: Path, project: Path, tmp_path: Path, before: str, reason: str

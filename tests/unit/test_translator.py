@@ -183,9 +183,7 @@ def test_stream_prefix_that_cannot_be_written_is_an_error(
 def test_translator_load_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path) -> None:
     unlike = Path(shutil.copytree(tiny.folder, tmp_path / "unlike"))
     set_config(unlike, load_config(unlike / "config.yaml", ["data.lowercase=false"]))
-    with pytest.raises(
-        ConfigError, match=r"because their codecs differ \(data\.lowercase: true and false\); name runs"
-    ):
+    with pytest.raises(ConfigError, match=r"because their codecs differ \(data\.lowercase: true and false\); name"):
         Translator.load(tiny.folder, unlike, device="cpu")
 
 
@@ -260,9 +258,8 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
 
 def test_text_in_styled_letters_keeps_its_elements_at_the_same_words(translator: Translator) -> None:
     plain = "<p>Der <b>alte</b> Hund <i>singt</i> im Park."
-    assert translator.translate_html(
-        plain.replace("alte", "𝐚𝐥𝐭𝐞").replace("singt", "ｓｉｎｇｔ")
-    ) == translator.translate_html(plain)
+    styled = plain.replace("alte", "𝐚𝐥𝐭𝐞").replace("singt", "ｓｉｎｇｔ")
+    assert translator.translate_html(styled) == translator.translate_html(plain)
 
 
 def test_translation_lacks_numbers_and_terms_that_are_not_in_its_text(translator: Translator) -> None:
@@ -287,9 +284,8 @@ def test_sample_is_keyed_by_line_and_sentence(translator: Translator) -> None:
 
 def test_split_sentences_cut_one_that_is_too_long(translator: Translator) -> None:
     split = translator.with_options(split_sentences=True)
-    (found,) = split.translations(
-        ["Der Hund singt. Der Hund, der Hund, der Hund und der Hund, der Hund schläft im Park."]
-    )
+    line = "Der Hund singt. Der Hund, der Hund, der Hund und der Hund, der Hund schläft im Park."
+    (found,) = split.translations([line])
     assert found.sentences is not None
     assert [each.source for each in found.sentences] == [
         "Der Hund singt.", "Der Hund, der Hund, der Hund und der Hund,", "der Hund schläft im Park.",
@@ -326,11 +322,9 @@ def test_translate_html_blocks_that_are_too_long_are_counted(
 ) -> None:
     html = f"<p>Hund <b>{'Hund' * 2500}</b></p>"
     (hund,) = translator.translate(["Hund"])
-    assert (
-        translator.with_options(on_error="blank").translate_html(html)
-        == f"<p>{hund.replace('park', '<b>park</b>')} </p>"
-    )
-    assert translator.with_options(on_error="copy").translate_html(html) == html.replace("Hund", hund, 1)
+    blank, copy = (translator.with_options(on_error=each).translate_html(html) for each in ("blank", "copy"))
+    assert blank == f"<p>{hund.replace('park', '<b>park</b>')} </p>"
+    assert copy == html.replace("Hund", hund, 1)
     assert caplog.messages == ["blocks of text that were too long, of 1: 1"] * 2
 
 

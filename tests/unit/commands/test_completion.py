@@ -26,10 +26,7 @@ def test_completion_offers_every_setting_for_set() -> None:
         (("export", ""), ["tiny"]),
         (("compare", ""), ["tiny"]),
         (("evaluate", "--split", "t"), ["test", "train"]),
-        (
-            ("train", "--set", "training.batch_"),
-            ["training.batch_size=", "training.batch_by=", "training.batch_order="],
-        ),
+        (("train", "--set", "training.batch_"), [f"training.batch_{end}=" for end in ("size", "by", "order")]),
         (("evaluate", "--set", "decoding.top"), ["decoding.top_k=", "decoding.top_p="]),
         (("evaluate", "--set", "training."), []),
         (("inspect", "--kind", ""), ["encoder", "decoder", "cross"]),

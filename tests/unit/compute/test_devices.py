@@ -24,26 +24,6 @@ GB = 10**9
 MEMINFO = f"MemTotal: {8 * GB // 1024} kB\nMemAvailable:   {4 * GB // 1024} kB\nSwapFree: {GB // 1024} kB\n"
 
 
-def set_cpu(monkeypatch: pytest.MonkeyPatch, *supported: str) -> None:
-    for probe in PROBES:
-        monkeypatch.setattr(torch.cpu, probe, lambda probe=probe: probe in supported, raising=False)
-
-
-@pytest.mark.parametrize(
-    ("name", "n_gpus", "chosen"),
-    [
-        ("auto", 0, "cpu"),
-        ("auto", 2, "cuda:0"),
-        ("cpu", 2, "cpu"),
-        ("cuda", 1, "cuda:0"),
-        ("cuda:1", 2, "cuda:1"),
-    ],
-)
-def test_choose_device_is_the_one_named(name: str, n_gpus: int, chosen: str) -> None:
-    with pretended_gpus(n_gpus):
-        assert choose_device(name) == torch.device(chosen)
-
-
 @pytest.mark.parametrize(
     ("name", "n_gpus", "message"),
     [
@@ -69,14 +49,20 @@ def test_choose_device_that_is_not_there_is_one_line(name: str, n_gpus: int, mes
 @pytest.mark.parametrize(
     ("world", "name", "n_gpus", "chosen"),
     [
+        (ALONE, "auto", 0, "cpu"),
+        (ALONE, "auto", 2, "cuda:0"),
+        (ALONE, "cpu", 2, "cpu"),
+        (ALONE, "cuda", 1, "cuda:0"),
+        (ALONE, "cuda:1", 2, "cuda:1"),
         (World(5, 6, local_rank=1, local_size=2), "auto", 2, "cuda:1"),
         (World(5, 6, local_rank=1, local_size=2), "cuda", 3, "cuda:1"),
         (World(1, 2, local_rank=1, local_size=2), "auto", 0, "cpu"),
         (World(1, 2, local_rank=1, local_size=2), "cpu", 2, "cpu"),
-        (ALONE, "cuda:1", 2, "cuda:1"),
     ],
 )
-def test_choose_device_of_each_process_is_a_gpu_of_its_own(world: World, name: str, n_gpus: int, chosen: str) -> None:
+def test_choose_device_is_the_one_named_and_of_each_process_one_of_its_own(
+    world: World, name: str, n_gpus: int, chosen: str
+) -> None:
     with pretended_gpus(n_gpus):
         assert choose_device(name, world) == torch.device(chosen)
 
@@ -102,7 +88,8 @@ def test_choose_device_of_too_few_is_one_error_in_all_processes(rank: int, name:
 def test_choose_precision_auto_on_cpu_is_bfloat16_where_it_is_faster(
     monkeypatch: pytest.MonkeyPatch, setting: str, supported: list[str], precision: str
 ) -> None:
-    set_cpu(monkeypatch, *supported)
+    for probe in PROBES:
+        monkeypatch.setattr(torch.cpu, probe, lambda probe=probe: probe in supported, raising=False)
     assert choose_precision(setting, CPU) == precision
 
 
@@ -134,14 +121,6 @@ def test_describe_names_threads_or_the_gpu() -> None:
     assert describe(CPU) == "cpu, 1 thread"
     with pretended_gpus(2, "NVIDIA H200"):
         assert describe(torch.device("cuda:1")) == "cuda:1 (NVIDIA H200)"
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return root
 
 
 @pytest.mark.parametrize(
@@ -183,8 +162,10 @@ def write(root: Path, files: dict[str, str]) -> Path:
     ],
 )
 def test_free_memory_of_machines_and_containers(tmp_path: Path, files: dict[str, str], free: int | None) -> None:
-    root = write(tmp_path, {"proc/meminfo": MEMINFO, **files} if files else {})
-    found = free_memory(root=root)
+    for name, text in ({"proc/meminfo": MEMINFO, **files} if files else {}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = free_memory(root=tmp_path)
     assert found == (None if free is None else pytest.approx(free, abs=3000))  # meminfo counts in kB
 
 

@@ -351,9 +351,7 @@ def test_read_text_entities_of_a_document_are_refused_before_they_grow(read: Rea
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
     unit = '<tu><tuv lang="de"><seg>&l11;</seg></tuv></tu>'
     bomb = f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{laughs}]><tmx><body>{unit}</body></tmx>'
-    with pytest.raises(
-        DataError, match=r"text: declares an entity that is more than a short text; such a file needs none"
-    ):
+    with pytest.raises(DataError, match=r"text: declares an entity that is more than a short text; such a file"):
         read(bomb)
 
 

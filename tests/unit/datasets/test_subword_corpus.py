@@ -80,9 +80,8 @@ def test_prepare_subwords_every_split_is_encoded_and_kept(make: Make, corpus: Pa
 
 def test_prepare_subwords_are_learned_from_train(make: Make, corpus: Path) -> None:
     codecs = Dataset.open(make().folder).codecs
-    assert codecs.source == SubwordCodec(
-        learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe"), language="de"
-    )
+    model = learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe")
+    assert codecs.source == SubwordCodec(model, language="de")
     assert codecs.target != codecs.source
 
 

@@ -57,9 +57,8 @@ def test_beam_first_of_n_best_is_the_one_found_alone(beam_size: int, length_pena
 def test_beam_of_one_is_greedy_search() -> None:
     limits = rules(*[1 + sentence % 6 for sentence in SENTENCES], length_penalty=0.7)
     alone = greedy(TableDecoder(SENTENCES), limits)
-    for expected, (found,) in zip(
-        alone, beam_search(TableDecoder(SENTENCES), limits, beam_size=1, n_best=1), strict=True
-    ):
+    beams = beam_search(TableDecoder(SENTENCES), limits, beam_size=1, n_best=1)
+    for expected, (found,) in zip(alone, beams, strict=True):
         assert (found.tokens, found.attended) == (expected.tokens, expected.attended)
         assert (found.log_prob, found.score) == (expected.log_prob, expected.score)
 

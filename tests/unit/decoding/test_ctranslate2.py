@@ -106,9 +106,8 @@ def test_exported_shape_of_the_family_translates_and_scores_as_ours_or_is_refuse
     assert_same(translate(exported), found)
     split = EncodedSplit(Side.of(SENTENCES), Side.of(SENTENCES[::-1]))
     losses = sentence_losses(model, split, torch.arange(len(SENTENCES)).numpy())
-    assert [-sum(each) for each in exported.log_probs(SENTENCES, SENTENCES[::-1])] == pytest.approx(
-        losses.nll, rel=1e-5
-    )
+    log_probs = exported.log_probs(SENTENCES, SENTENCES[::-1])
+    assert [-sum(each) for each in log_probs] == pytest.approx(losses.nll, rel=1e-5)
 
 
 def test_export_unknown_choice_is_refused(opened: Open) -> None:
@@ -176,9 +175,8 @@ def test_exported_beam_keeps_limits_and_says_the_models_own_log_probabilities(
         if len(each.tokens) < limit:
             assert each.log_prob == pytest.approx(-nll, abs=1e-4)
             assert each.score == pytest.approx(each.log_prob / (len(each.tokens) + 1))
-    assert all(
-        [each.score for each in several] == sorted((o.score for o in several), reverse=True) for several in found
-    )
+    scores = [[each.score for each in several] for several in found]
+    assert scores == [sorted(each, reverse=True) for each in scores]
     if options and not prefix:  # else the two searches stop at different moments
         assert [best.tokens for best, *_ in found] == [best.tokens for best, *_ in ours]
 

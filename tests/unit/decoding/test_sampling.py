@@ -18,9 +18,8 @@ def rules(limits: list[int]) -> Rules:
 def by_sorting(logits: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> list[int]:
     """What is drawn when ids and shares of the whole vocabulary are sorted together: slow, and obvious."""
     drawn = []
-    for row, number in zip(
-        ((logits - logits.amax(dim=1, keepdim=True)) / temperature).softmax(dim=1), uniform, strict=True
-    ):
+    probabilities = ((logits - logits.amax(dim=1, keepdim=True)) / temperature).softmax(dim=1)
+    for row, number in zip(probabilities, uniform, strict=True):
         shares, ids = row.sort(descending=True, stable=True)
         shares = shares[: top_k or None]
         kept = shares[shares.cumsum(dim=0) - shares < top_p * shares.sum()] if top_p < 1.0 else shares

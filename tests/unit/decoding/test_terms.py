@@ -61,11 +61,8 @@ def test_terms_are_all_written_once_for_each_however_unlikely(beam_size: int, se
         RequiredTerms((((5, 5, 5),), ((5, 4),))),
         RequiredTerms((((2,),), ((2, 3),))),  # the second one begins as the first
     ]
-    for each, (best, *_) in zip(
-        terms,
-        beam_search_with_terms(Scripted(3, seed), rules(12, 12, 12), terms, beam_size=beam_size, n_best=1),
-        strict=True,
-    ):
+    found = beam_search_with_terms(Scripted(3, seed), rules(12, 12, 12), terms, beam_size=beam_size, n_best=1)
+    for each, (best, *_) in zip(terms, found, strict=True):
         text = "".join(map(str, best.tokens))
         for (phrase,) in sorted(each.phrases, key=lambda one: -len(one[0])):
             written = "".join(map(str, phrase))
@@ -89,7 +86,6 @@ def test_terms_a_term_that_goes_on_as_another_word_is_not_written() -> None:
 
 
 def test_terms_a_limit_that_is_too_short_gives_what_has_most() -> None:
-    ((best,),) = beam_search_with_terms(
-        Scripted(1, 0), rules(2), [RequiredTerms((((2,),), ((3,),), ((4,),)))], beam_size=5, n_best=1
-    )
+    terms = [RequiredTerms((((2,),), ((3,),), ((4,),)))]
+    ((best,),) = beam_search_with_terms(Scripted(1, 0), rules(2), terms, beam_size=5, n_best=1)
     assert len({2, 3, 4}.intersection(best.tokens)) == 2

@@ -89,10 +89,7 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
         ("%s of %5.2f, %(n)s and %1$s; 50% der, 50%d, %ss", ["%s", "%5.2f", "%(n)s", "%1$s"]),
         ("%c%c: %sB of %*s, %'d %.*fMB %dth 5 %der", ["%c%c", "%sB", "%*s", "%'d", "%.*fMB"]),
         ("lib%s.so, %s_BLOCK_SIZE, 5%d, a%C3%A9", ["%s", "%s_BLOCK_SIZE"]),
-        (
-            "at https://x.org/a_(b)?c=1. Or (www.x.de), a+c@d.org!",
-            ["https://x.org/a_(b)?c=1", "(www.x.de)", "a+c@d.org"],
-        ),
+        ("at https://x.org/a_(b)?c=1. (www.x.de), a+c@d.org!", ["https://x.org/a_(b)?c=1", "(www.x.de)", "a+c@d.org"]),
         ("„{a}“, '{b}'{c}' \"%s\" [{d}) f({e})", ["„{a}“", "'{b}'", "{c}", '"%s"', "{d}", "({e})"]),
         ("%1, %L2 %n 50%% %name%; 20%, 100%ige, %1.5, 5%-6%", ["%1", "%L2", "%n", "%%", "%name%"]),
         ("  - [ ] 12) a - b * c", ["- [ ] 12)"]),

@@ -36,9 +36,7 @@ FILES = {
     srt("Yes. <b>No.</b>", "♪", "12"): ["Yes.", "No."],
     "1\n00:00:01,000 --> 00:00:02,000\nA dog\n\n2\n00:01:02,000 --> 00:01:03,000 X1:1\nA cat": ["A dog", "A cat"],
     "\ufeff" + srt("A dog.").replace("\n", "\r\n"): ["A dog."],
-    "WEBVTT - x\n\nNOTE a note\n\nid\n00:01.000 --> 00:02.000 line:0\n<v Ann>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": [
-        "A & B"
-    ],
+    "WEBVTT - x\n\nNOTE n\n\nid\n00:01.000 --> 00:02.000 line:0\n<v A>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": ["A & B"],
     srt("♪ A dog\nruns", "far ♪", "<i>[cat]</i>", "ANN: A dog"): ["♪ A dog runs far ♪", "[cat]", "ANN: A dog"],
     srt(*["a b"] * 8): ["a b"] * 8,
 }

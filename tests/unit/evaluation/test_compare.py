@@ -69,10 +69,8 @@ def test_compare_run_beside_a_file_has_the_scores_of_each(
         assert theirs is not None
         assert (ours.interval.mean, ours.interval.half_width) == pytest.approx((theirs.mean, theirs.half_width))
     assert (first.bleu.difference, first.verdict, first.examples) == (None, None, [])
-    expected = sacrebleu.corpus_bleu(
-        Path(worse).read_text("utf-8").split("\n")[:-1], [references], lowercase=True
-    ).score
-    assert second.bleu.score == pytest.approx(expected)
+    lines = Path(worse).read_text("utf-8").split("\n")[:-1]
+    assert second.bleu.score == pytest.approx(sacrebleu.corpus_bleu(lines, [references], lowercase=True).score)
     assert second.bleu.difference
     assert second.bleu.difference.points == second.bleu.score - first.bleu.score < -10
     assert words_of(comparison).startswith(f"tiny is better than {worse} by ")
@@ -153,12 +151,10 @@ def test_compare_run_whose_own_split_is_another_text_is_named(
 def test_compare_sentences_too_long_are_cut_and_counted(
     conditions: Conditions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = (
-        Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])),
-        Path(file_of(tmp_path / "b", ["the dog sings here", "dog"])),
-    )
-    names = ["tiny", str(files[1])]
-    compare(names, Conditions((), files[0], files[1:], device="cpu", runs_dir=conditions.runs_dir))
+    source = file_of(tmp_path / "a", ["Hund " * 15, "Hund"])
+    other = file_of(tmp_path / "b", ["the dog sings here", "dog"])
+    named = Conditions((), Path(source), [Path(other)], device="cpu", runs_dir=conditions.runs_dir)
+    compare(["tiny", other], named)
     assert caplog.messages == [f"{conditions.runs_dir / 'tiny'}: a: 1 sentence too long: cut"]
 
 
@@ -213,23 +209,11 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
         ([short, "nothing"], Conditions(), r"no such run; runs/ has none; and there is no file nothing$"),
         ([short, str(tmp_path)], Conditions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
         ([short, empty], Conditions(), r"^files of translations need a reference: name it with references"),
-        (
-            ["tiny", short],
-            replace(conditions, sources=Path(short)),
-            "sentences to translate need their references; name",
-        ),
+        (["tiny", short], replace(conditions, sources=Path(short)), "sentences to translate need their references; "),
         ([reference, short], Conditions(references=[Path(reference)]), lengths),
         (["tiny", short], conditions, lengths),
-        (
-            ["tiny", short],
-            replace(conditions, splits=("valid", "test")),
-            "one text, but there are valid, test; choose one ",
-        ),
-        (
-            ["tiny", short],
-            replace(conditions, references=[Path(short)]),
-            "a run needs sentences to translate; name their ",
-        ),
+        (["tiny", short], replace(conditions, splits=("valid", "test")), "one text, but there are valid, test; choose"),
+        (["tiny", short], replace(conditions, references=[Path(short)]), "a run needs sentences to translate; name "),
         (["tiny", "a" * 300], conditions, "^'a{40}'…: not a run or a file: File name too long; name what is there"),
         ([], conditions, "^nothing to compare; name at least two runs or files"),
         ([tiny, tiny], conditions, "^.*tiny: named twice; name different runs or files"),
@@ -270,9 +254,9 @@ def test_compare_recipes_says_equal_seeds_and_differing_settings(
     names = ["tiny"]
     for number, (seed, data) in enumerate(((0, {}), (5, {"corpus": "multi30k", "files": None})), start=1):
         folder = shutil.copytree(tiny.folder, tmp_path / str(number))
-        checkpoint = folder / "checkpoints" / tiny.best_name
-        (checkpoint / "model.safetensors").write_bytes(retitled(checkpoint / "model.safetensors", number))
-        reseal(checkpoint)
+        weights = folder / "checkpoints" / tiny.best_name / "model.safetensors"
+        weights.write_bytes(save(load(weights.read_bytes()), {"number": str(number)}))  # of equal values another file
+        reseal(weights.parent)
         training = tiny.config.training.model_copy(update={"learning_rate": 0.1, "seed": seed})
         changed = {"training": training, "data": tiny.config.data.model_copy(update=data)}
         set_config(folder, tiny.config.model_copy(update=changed))
@@ -284,11 +268,6 @@ def test_compare_recipes_says_equal_seeds_and_differing_settings(
         f"{first}, {one}, {other}: runs of one recipe that differ in training.learning_rate, data.corpus, "
         "data.files.train.source, data.files.train.target, …; so their spread is not of chance alone",
     ]
-
-
-def retitled(path: Path, number: int) -> bytes:
-    """The bytes of a file of weights, with another header: weights of the same values are another file then."""
-    return bytes(save(load(path.read_bytes()), {"number": str(number)}))
 
 
 @pytest.mark.parametrize("name", ["comet", "terr", "chrf+"])

@@ -43,11 +43,7 @@ def test_score_text_of_languages_without_spaces_has_their_tokeniser(tokeniser: s
 
 @pytest.mark.parametrize(
     ("language", "text", "reference", "score"),
-    [
-        ("zh-TW", "我喜歡狗", "我喜歡貓", 25.0),
-        ("ja", "犬が好き", "猫が好き", 25.0),
-        ("de", "Ein Hund.", "Ein Kind.", 50.0),
-    ],
+    [("zh-TW", "我喜歡狗", "我喜歡貓", 25.0), ("ja", "犬が好", "猫が好", 100 / 3), ("de", "Ein H.", "Ein K.", 50.0)],
 )
 def test_score_text_ter_of_languages_without_spaces_counts_characters(
     language: str, text: str, reference: str, score: float
@@ -59,23 +55,17 @@ def test_score_text_ter_of_languages_without_spaces_counts_characters(
 
 def test_warn_of_form_of_lines_without_four_tokens_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     warn_of_form(["A dog.", "No."], ["A dog.", "No."], "valid")
-    assert caplog.messages == [
-        "valid: no line has four tokens, so BLEU, which counts four in a row, is 0; look at chrF"
-    ]
     warn_of_form(["A dog.", "No dog here."], ["A dog.", "No."], "valid")
     warn_of_form(["我喜歡狗"], ["我喜歡狗"], "valid", "zh")
-    assert len(caplog.messages) == 1
+    (message,) = caplog.messages
+    assert message == "valid: no line has four tokens, so BLEU, which counts four in a row, is 0; look at chrF"
 
 
 def test_score_text_intervals_are_sacrebleus() -> None:
-    texts, references = (
-        [f"the {word} bado sleeps at home." for word in ("old", "young", "big", "small")],
-        [REFERENCE] * 4,
-    )
+    texts = [f"the {word} bado sleeps at home." for word in ("old", "young", "big", "small")]
+    references, scorers = [REFERENCE] * 4, (sacrebleu.BLEU(lowercase=True), sacrebleu.CHRF(lowercase=True))
     found = score_text(texts, references, language="en", lowercase=True)
-    for metric, ours in zip(
-        (sacrebleu.BLEU(lowercase=True), sacrebleu.CHRF(lowercase=True)), found.values(), strict=True
-    ):
+    for metric, ours in zip(scorers, found.values(), strict=True):
         assert ours.score == metric.corpus_score(texts, [references]).score
         resampled = metric.corpus_score(texts, [references], n_bootstrap=1000)
         assert ours.interval is not None

@@ -74,9 +74,8 @@ def test_paired_tests_bootstrap_equals_sacrebleu(tested: list[ByMetric[PairedSco
 
 
 def test_paired_tests_randomisation_equals_sacrebleu(tested: list[ByMetric[PairedScore]], folder: Path) -> None:
-    printed = json.loads(
-        sacrebleu(folder, "-m", "bleu", "chrf", "--paired-ar", "--paired-ar-n", str(SHUFFLES), "-f", "json")
-    )
+    options = ("-m", "bleu", "chrf", "--paired-ar", "--paired-ar-n", str(SHUFFLES), "-f", "json")
+    printed = json.loads(sacrebleu(folder, *options))
     for ours, name in zip(tested, ("BLEU", "chrF2"), strict=True):
         theirs = [(each[name]["score"], each[name]["p_value"]) for each in printed]
         assert [(each.score, each.difference and each.difference.p_randomization) for each in ours.scores] == theirs
@@ -130,7 +129,7 @@ def test_welch_agrees_with_scipy(scores: list[float], others: list[float], p: fl
 def said(bleu: tuple[float, float | None], chrf: tuple[float, float | None]) -> str:
     """The verdict on B beside A, for points and p of each metric."""
     found = ([Difference(points, p, p)] for points, p in (bleu, chrf))
-    (sentence,) = verdicts(["A", "B"], *found, judges=["1,000 sentences"])
+    (sentence,) = verdicts(["A", "B"], *found, judges=["runs"])
     return sentence
 
 
@@ -139,27 +138,23 @@ def said(bleu: tuple[float, float | None], chrf: tuple[float, float | None]) -> 
     [
         ((1.2, 0.003), (0.8, 0.0004), "B is better than A by 1.20 BLEU (p = 0.003) and 0.80 chrF (p < 0.001)"),
         ((-1.2, 0.003), (-0.8, 0.01), "A is better than B by 1.20 BLEU (p = 0.003) and 0.80 chrF (p = 0.010)"),
-        (
-            (0.2, 0.34),
-            (-0.1, 0.5),
-            "1,000 sentences cannot tell B and A apart: +0.20 BLEU (p = 0.340), -0.10 chrF (p = 0.500)",
-        ),
+        ((0.2, 0.34), (-0.1, 0.5), "runs cannot tell B and A apart: +0.20 BLEU (p = 0.340), -0.10 chrF (p = 0.500)"),
         (
             (1.2, 0.003),
             (0.1, 0.5),
-            "B is better than A by 1.20 BLEU (p = 0.003); 1,000 sentences cannot tell them apart by chrF (p = 0.500)",
+            "B is better than A by 1.20 BLEU (p = 0.003); runs cannot tell them apart by chrF (p = 0.500)",
         ),
         (
             (0.1, None),
             (-0.7, 0.001),
-            "A is better than B by 0.70 chrF (p = 0.001); 1,000 sentences cannot tell them apart by BLEU (no p-value)",
+            "A is better than B by 0.70 chrF (p = 0.001); runs cannot tell them apart by BLEU (no p-value)",
         ),
         (
             (1.2, 0.003),
             (-0.7, 0.001),
             "the scores disagree: B is better by 1.20 BLEU (p = 0.003), A by 0.70 chrF (p = 0.001)",
         ),
-        ((0.0, None), (0.0, None), "B and A have equal scores: 1,000 sentences show no difference at all"),
+        ((0.0, None), (0.0, None), "B and A have equal scores: runs show no difference at all"),
     ],
 )
 def test_verdicts_say_who_is_better_or_that_nobody_can_tell(

@@ -41,7 +41,7 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
         "max_length",
         "attention_dropout",
         "feed_forward_dropout",
-    }  # which the format says, and the run leaves open
+    }  # the format says them, the run leaves them open
     assert again.config.model.model_dump(exclude=known) == run.config.model.model_dump(exclude=known)
     translators = [Translator.load(each.folder, device="cpu") for each in (run, again)]
     assert translators[0].translations(TEXT) == translators[1].translations(TEXT)
@@ -74,9 +74,7 @@ def test_export_refuses_by_name_what_transformers_does_not_compute(
     tree["model"] |= {key: value, "max_length": 64}
     other = Run(run.folder, Config.model_validate(tree), run.codecs, run.identity)
     monkeypatch.setattr(Run, "open", lambda folder: other)
-    with pytest.raises(
-        ConfigError, match=rf"^model\.{key}: {str(value).lower()} cannot be exported to huggingface, only "
-    ):
+    with pytest.raises(ConfigError, match=rf"^model\.{key}: {str(value).lower()} cannot be exported to huggingface, "):
         export_to_hugging_face(run.folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -80,11 +80,7 @@ def test_inspect_sentence_stages_are_the_boxes_of_figure_1(translator: Translato
 
 def test_repetitions_are_the_same_vector_only_without_positions(inspection: Inspection) -> None:
     repetitions = inspection.repetitions()
-    assert [(each.token, each.positions) for each in repetitions] == [
-        ("der", (1, 5)),
-        ("alte", (2, 6)),
-        ("und", (4, 8)),
-    ]
+    assert {each.token: each.positions for each in repetitions} == {"der": (1, 5), "alte": (2, 6), "und": (4, 8)}
     for each in repetitions:
         first, second = each.positions
         assert each.without_positions == pytest.approx(1.0)

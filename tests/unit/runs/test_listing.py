@@ -37,14 +37,11 @@ def train_longer(folder: Path, epochs: int) -> None:
 
 def keep(folder: Path, **values: object) -> None:
     """Append an evaluation, as `tfm evaluate` does."""
-    line: dict[str, object] = {
-        "date": "2026-11-22T12:00:00+00:00",
-        "checkpoint": "step-0000078",
-        "others": [],
-        "files": None,
-    }
+    line = {"date": "2026-11-22T12:00:00+00:00", "checkpoint": "step-0000078", "others": [], **values}
     with (folder / "evaluations.jsonl").open("a") as file:
-        file.write(json.dumps({**line, "split": "test", "bleu": 30.0, "bleu_signature": "nrefs:1", **values}) + "\n")
+        file.write(
+            json.dumps({"files": None, "split": "test", "bleu": 30.0, "bleu_signature": "nrefs:1", **line}) + "\n"
+        )
 
 
 @pytest.fixture
@@ -77,10 +74,7 @@ def test_runs_of_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path
     assert f"\nunfinished: copy; `{again}` goes on\n" in out
     code, _, err = tfm(*again.split()[1:], cwd=workspace)
     assert (code, "epoch 7/7" in err) == (0, True)
-    assert {(run.name, run.state) for run in list_runs(workspace / "runs")} == {
-        ("tiny", "finished"),
-        ("copy", "finished"),
-    }
+    assert {run.name: run.state for run in list_runs(workspace / "runs")} == {"tiny": "finished", "copy": "finished"}
     assert Run.open(workspace / "runs/copy").config.name == "copy"  # from now on it needs no --set
 
 

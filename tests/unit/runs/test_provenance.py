@@ -61,11 +61,8 @@ def test_evaluations_get_a_line_for_every_judged_text(workspace: Path, corpus: P
     files = (corpus / "test.de", corpus / "test.en")
     judged += evaluate(folder, files=files)
     lines = kept(folder)
-    assert [(line["split"], line["files"]) for line in lines] == [
-        ("valid", None),
-        ("test", None),
-        ("test.de", [str(path) for path in files]),
-    ]
+    named = [str(path) for path in files]
+    assert {line["split"]: line["files"] for line in lines} == {"valid": None, "test": None, "test.de": named}
     run = Run.open(folder)
     for line, each in zip(lines, judged, strict=True):
         assert asdict(each.result).items() <= line.items()

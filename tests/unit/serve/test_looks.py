@@ -24,10 +24,7 @@ def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, singl
     assert {len(row) for row in found["attention"]} == {len(found["source_tokens"])}
     assert (found["layers"], found["heads"], found["tokens"]) == ({"encoder": 1, "decoder": 1}, 2, "words")
     ids = [found["steps"][0]["written"]["id"], found["steps"][1]["candidates"][3]["id"]]
-    for again in (
-        served.post("/inspect/steps", **ASKED, prefix=ids).body,
-        served.post_form("/inspect/steps", **ASKED, prefix=ids).body,
-    ):
+    for again in (post("/inspect/steps", **ASKED, prefix=ids).body for post in (served.post, served.post_form)):
         assert [step["written"]["id"] for step in again["steps"]][:2] == ids
         assert again["translation"] != found["translation"]
 

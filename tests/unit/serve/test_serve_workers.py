@@ -133,16 +133,8 @@ def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(singl
 def test_workers_batch_only_what_is_searched_for_alike(single: Translator, batches: list[list[str]]) -> None:
     alike, wider, sampled = (single.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
     with started() as them, held(them):
-        futures = [
-            translating(them, each, [line])
-            for line, each in [
-                ("eins", single),
-                ("drei", wider),
-                ("vier", sampled),
-                ("fünf", sampled),
-                ("sechs", alike),
-            ]
-        ]
+        asked = {"eins": single, "drei": wider, "vier": sampled, "fünf": sampled, "sechs": alike}
+        futures = [translating(them, each, [line]) for line, each in asked.items()]
     wait(futures)
     assert sorted(batches) == [["drei"], ["eins", "sechs"], ["fünf"], ["vier"]]
 
@@ -173,11 +165,8 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
 
     monkeypatch.setattr(Transformer, "next_logits", counted)
     with started() as them, held(them):
-        futures.append(
-            them.add(Call(lambda check: single.calling(check).translate(LINES)))
-            if is_call
-            else translating(them, single, LINES)
-        )
+        call = Call(lambda check: single.calling(check).translate(LINES))
+        futures.append(them.add(call) if is_call else translating(them, single, LINES))
     assert n_steps == 2
 
 

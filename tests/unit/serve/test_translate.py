@@ -34,12 +34,9 @@ def test_the_client_from_the_registry_works_unchanged(served: Running, expected:
 def test_a_text_is_answered_by_a_text_and_a_list_by_a_list(served: Running, expected: list[str], by: str) -> None:
     post = getattr(served, by)
     text = ("\r\n" if by == "post_form" else "\n").join(LINES)  # browsers end lines of a form so
-    assert post("/translate", q=text, source="de", target="en", format="text").body == {
-        "translatedText": "\n".join(expected)
-    }
-    assert post("/translate", q=[text, LINES[0]], source="de", target="en").body == {
-        "translatedText": ["\n".join(expected), expected[0]]
-    }
+    english = "\n".join(expected)
+    for q, answer in ((text, english), ([text, LINES[0]], [english, expected[0]])):
+        assert post("/translate", q=q, source="de", target="en", format="text").body == {"translatedText": answer}
 
 
 def test_forms_in_parts_are_read_too(served: Running, expected: list[str]) -> None:
@@ -100,10 +97,8 @@ def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(singl
     with running(single, limits=Limits(tokens=3)) as small:
         refused = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en", split=False)
         cut = small.post("/translate", q="Der Hund, der singt. Hund.", source="de", target="en", sentences=True).body
-    assert (refused.status, refused.body) == (
-        400,
-        {"error": "line 2: 4 tokens, but this server takes at most 3; split the sentence"},
-    )
+    error = "line 2: 4 tokens, but this server takes at most 3; split the sentence"
+    assert (refused.status, refused.body) == (400, {"error": error})
     assert [each["source"] for each in cut["sentences"]] == ["Der Hund, der singt.", "Hund."]
     assert cut["translatedText"] == " ".join(single.translate(["Der Hund,", "der singt.", "Hund."]))
 
@@ -117,6 +112,7 @@ def test_samples_of_a_sentence_that_is_cut_differ_from_those_of_the_next_one(sin
     assert not first["translation"].lower().endswith(second["translation"].lower())
 
 
+MANY = dict.fromkeys(range(1001), "")
 TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <sos> and <eos>); split the sentence"
 
 
@@ -154,10 +150,7 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"glossary": {"Hund": 1}}, "glossary parameter: Input should be a valid string"),
         ({"glossary": {"Hund": "a" * 201}}, "glossary parameter: String should have at most 200 characters"),
         ({"glossary": {"Hund": "\ud800"}}, "glossary parameter: Input should be a valid string"),
-        (
-            {"glossary": dict.fromkeys(map(str, range(1001)), "")},
-            "glossary parameter exceeds limit (1000) of entries; send fewer",
-        ),
+        ({"glossary": MANY}, "glossary parameter exceeds limit (1000) of entries; send fewer"),
         # what is asked about one sentence
         ({"path": "/attention", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),
         ({"path": "/attention", "kind": None}, "missing kind parameter"),
@@ -179,12 +172,11 @@ def test_translate_request_that_is_wrong_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize(("source", "target"), [("DE", "EN"), ("de-DE", "en-US"), ("De_at", "en"), ("AUTO", "eN")])
-def test_codes_of_languages_are_read_as_clients_send_them(served: Running, source: str, target: str) -> None:
+def test_codes_of_languages_are_read_as_clients_send_them(
+    served: Running, expected: list[str], source: str, target: str
+) -> None:
     answer = served.post_form("/translate", q=LINES[0], source=source, target=target)
-    assert (
-        answer.body["translatedText"]
-        == served.post("/translate", q=LINES[0], source="de", target="en").body["translatedText"]
-    )
+    assert answer.body["translatedText"] == expected[0]
 
 
 def test_a_form_has_its_glossary_as_json(served: Running) -> None:
@@ -206,11 +198,7 @@ NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
 @pytest.mark.parametrize(
     ("body", "kind", "error"),
     [
-        (
-            b"{",
-            "application/json",
-            "Invalid JSON format: Expecting property name enclosed in double quotes at character 1",
-        ),
+        (b"[1", "application/json", "Invalid JSON format: Expecting ',' delimiter at character 2"),
         (b"", "application/json", "Invalid JSON format"),
         (b'{"q": "\xff"}', "application/json", NOT_UTF_8),
         (b"q=%ff", "application/x-www-form-urlencoded", NOT_UTF_8),
@@ -263,12 +251,8 @@ def test_translate_html_marks_the_language_of_the_target(served: Running, source
 
 
 def test_terms_of_a_request_are_in_its_translations(served: Running, expected: list[str]) -> None:
-    asked = {
-        "q": f"{LINES[0]} Im Hundepark singen 1.234 Hunde.",
-        "source": "de",
-        "target": "en",
-        "glossary": {"Hund*": "Zorblax"},
-    }
+    q = f"{LINES[0]} Im Hundepark singen 1.234 Hunde."
+    asked = {"q": q, "source": "de", "target": "en", "glossary": {"Hund*": "Zorblax"}}
     answer = served.post("/translate", **asked, sentences=True).body
     first, second = answer["sentences"]
     for each, word in ((first, "Hund"), (second, "Hunde")):

@@ -126,10 +126,6 @@ def leave(folder: Path, seconds: float) -> None:
     (folder / LEFT).write_text("half")
     (folder / LEFT_FOLDER).mkdir()
     (folder / LEFT_FOLDER / "half").write_text("half")
-    age(folder, seconds)
-
-
-def age(folder: Path, seconds: float) -> None:
     then = time.time() - seconds
     for path in folder.rglob("*"):
         os.utime(path, (then, then))
@@ -228,9 +224,7 @@ def test_check_file_of_another_content_is_refused(tmp_path: Path) -> None:
     check_file(path)
     for content in (b"abd", b"ab"):
         path.write_bytes(content)
-        with pytest.raises(
-            FileError, match=rf"^{path}: damaged: its content is not what was written \(another SHA-256\)$"
-        ):
+        with pytest.raises(FileError, match=rf"^{path}: damaged: its content is not what was written \(another SHA-"):
             check_file(path)
     path.unlink()
     with pytest.raises(MissingFile, match=f"^{path}: missing$"):
@@ -258,9 +252,7 @@ def test_check_file_refuses_any_flipped_bit_of_the_sums(tmp_path: Path) -> None:
 def test_read_sums_refuses_files_of_another_folder(tmp_path: Path) -> None:
     for content in (f"{ABC}  ../x\n", "[]", f"{ABC} x", f"{ABC.upper()}  x"):
         (tmp_path / "SHA256SUMS").write_text(content)
-        with pytest.raises(
-            FileError, match=r"SHA256SUMS: line 1: damaged: it should be a SHA-256 and the name of a file"
-        ):
+        with pytest.raises(FileError, match=r"SHA256SUMS: line 1: damaged: it should be a SHA-256 and the name of a"):
             read_sums(tmp_path)
 
 

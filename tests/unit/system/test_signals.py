@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,29 +37,18 @@ def long_step(step: int, *, seconds: float) -> str:
     return LONG.format(step=step, seconds=seconds)
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} has not appeared"
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def train(forks: Forks, corpus: Path, project: Path, tmp_path: Path) -> Callable[..., int]:
     """train(before=…): start training in a folder with the project's data; returns when a step is "reached"."""
     (tmp_path / "data").symlink_to(project / "data")
 
-    def start(before: str, **options: object) -> int:
-        process = forks.start(
-            "train",
-            "--config",
-            corpus / "tiny.yaml",
-            *EPOCHS,
-            cwd=tmp_path,
-            before=before,
-            **options,  # type: ignore[arg-type]
-        )
-        wait_for(tmp_path / "reached")
+    def start(before: str, **options: Any) -> int:
+        command = ("train", "--config", corpus / "tiny.yaml", *EPOCHS)
+        process = forks.start(*command, cwd=tmp_path, before=before, **options)
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "reached").exists():
+            assert time.monotonic() < deadline, "the step has not begun"
+            time.sleep(0.01)
         return process
 
     return start
@@ -66,13 +56,6 @@ def train(forks: Forks, corpus: Path, project: Path, tmp_path: Path) -> Callable
 
 def said(folder: Path) -> list[str]:
     return (folder / "err.txt").read_text(encoding="utf-8").splitlines()
-
-
-def test_train_signal_finishes_the_step_and_saves(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
-    os.kill(train(long_step(3, seconds=0.2)), signal.SIGUSR1)
-    assert forks.end() == 128 + signal.SIGUSR1
-    assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
-    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
@@ -87,16 +70,17 @@ def test_train_ctrl_c_after_a_first_signal_ends_at_once(
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000002"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_train_signal_that_comes_twice_is_one_request(
-    forks: Forks, train: Callable[..., int], tmp_path: Path, number: signal.Signals
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGUSR1, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)])
+def test_train_signal_once_or_twice_finishes_the_step_and_saves(
+    forks: Forks, train: Callable[..., int], tmp_path: Path, number: signal.Signals, times: int
 ) -> None:
     process = train(long_step(3, seconds=0.3))
-    for _ in range(2):  # as `timeout` does: to the process, and to its group
+    for _ in range(times):  # twice as by `timeout`: to the process, and to its group
         os.kill(process, number)
         time.sleep(0.05)
     assert forks.end() == 128 + number
     assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
+    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
 def test_train_signal_ignored_by_nohup_stays_ignored(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:

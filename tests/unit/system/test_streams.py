@@ -69,12 +69,7 @@ def test_translate_with_closed_standard_error_loses_no_result(forks: Forks, used
     [
         (("translate",), 0, None, "standard input: cannot be read: Bad file descriptor"),
         (("translate", SENTENCE), 1, None, "standard output: cannot be written: Bad file descriptor"),
-        (
-            ("translate", SENTENCE),
-            1,
-            Path("/dev/full"),
-            "standard output: cannot be written: No space left on device; ",
-        ),
+        (("translate", SENTENCE), 1, Path("/dev/full"), "standard output: cannot be written: No space left on device"),
     ],
     ids=["closed input", "closed output", "full output"],
 )

@@ -4,20 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
+from transformer_cli.text.vocabulary import EOS, SPECIALS, UNK, Vocabulary
 
 ODD = ("ä", "a\u0308", "😀", "\u200b", "\ufeff", "\x85", "\u2028", "\x1c", "\r", "'", '"', "#", "\\n", "日本語")
 
 
 def build(min_freq: int = 1, **counts: int) -> Vocabulary:
     return Vocabulary.build(counts, min_freq=min_freq)
-
-
-def test_vocabulary_build_has_special_tokens_first() -> None:
-    vocabulary = build(a=1)
-    assert vocabulary.tokens == ("<unk>", "<pad>", "<sos>", "<eos>", "a")
-    assert [vocabulary.tokens[index] for index in (UNK, PAD, SOS, EOS)] == ["<unk>", "<pad>", "<sos>", "<eos>"]
-    assert len(vocabulary) == 5
 
 
 @pytest.mark.parametrize(

@@ -248,9 +248,8 @@ def test_joins_learned_from_captions_bring_new_ones_back(language: str, captions
 
 
 def test_learn_joins_pair_against_its_scripts_is_kept() -> None:
-    assert learned("一~二~三~四 五") == Joins(
-        spaced_pairs=frozenset({("四", "五")}), glued_scripts=frozenset({("CJK", "CJK")})
-    )
+    glued, spaced = frozenset({("CJK", "CJK")}), frozenset({("四", "五")})
+    assert learned("一~二~三~四 五") == Joins(spaced_pairs=spaced, glued_scripts=glued)
 
 
 def test_joins_survive_json_in_a_stable_order() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from kinds import TrainTiny
 from outcomes import weights
@@ -18,23 +17,14 @@ SHORT = ("training.batch_size=100", "training.epochs=2")  # an epoch of two step
 PARTS = ["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 
 
-def unchanged(run: Run, start: dict[str, Tensor]) -> set[str]:
-    """The parts of which not one weight has changed."""
-    end = weights(run)
-    changed = {name.split(".")[0] for name, value in end.items() if not value.equal(start[name])}
-    return set(PARTS) - changed
-
-
 def test_initialize_from_begins_with_the_best_weights_of_the_other_run(train_tiny: TrainTiny, runs: Path) -> None:
     tuned = train_tiny(runs, *SHORT, "training.initialize_from=base", "training.learning_rate=1e-30")
     base = Run.open(runs / "base")
     assert all(value.equal(weights(base, "best")[name]) for name, value in weights(tuned).items())
     start, first, _ = tuned.history()  # the start is validated, too
     assert start["valid_loss"] == first["valid_loss"] == min(line["valid_loss"] for line in base.history())
-    assert [(each["epoch"], each["step"], each["train_loss"] is None) for each in (start, first)] == [
-        (0, 0, True),
-        (1, 2, False),
-    ]
+    assert (start["epoch"], start["step"], start["train_loss"]) == (0, 0, None)
+    assert (first["epoch"], first["step"], first["train_loss"] is None) == (1, 2, False)
 
 
 def test_initialize_from_a_folder_may_have_another_dropout(train_tiny: TrainTiny, runs: Path) -> None:
@@ -68,7 +58,9 @@ def test_freeze_parts_leaves_them_as_they_begin_and_says_so(
     caplog.set_level("INFO")
     run = train_tiny(tmp_path, *SHORT, f"training.freeze=[{','.join(parts)}]")
     model = run.new_model()
-    assert unchanged(run, model.state_dict()) == set(parts)
+    start = model.state_dict()
+    changed = {name.split(".")[0] for name, value in weights(run).items() if not value.equal(start[name])}
+    assert changed == set(PARTS) - set(parts)
     held = sum(each.numel() for part in parts for each in model.get_submodule(part).parameters())
     assert f" parameters and {held:,} frozen ones ({', '.join(parts)}); " in caplog.text
 
@@ -93,8 +85,7 @@ def test_freeze_all_that_learns_is_an_error(ties: str) -> None:
 
 def test_initialize_from_the_run_itself_is_an_error(train_tiny: TrainTiny, runs: Path) -> None:
     with pytest.raises(
-        ConfigError,
-        match=r"initialize_from: base is this run itself; give the new run a name of its own: name=base-2$",
+        ConfigError, match=r"initialize_from: base is this run itself; .* a name of its own: name=base-2$"
     ):
         train_tiny(runs, *SHORT, "name=base", "training.initialize_from=base", fresh=True)
     assert [path.name for path in runs.glob("base*")] == ["base"]

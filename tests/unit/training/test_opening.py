@@ -44,10 +44,6 @@ def folder(trained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained, tmp_path / "runs/tiny"))
 
 
-def go_on(train_tiny: TrainTiny, folder: Path, *overrides: str) -> Run:
-    return train_tiny(folder.parent, *STUCK, "training.epochs=4", *overrides)
-
-
 @pytest.fixture
 def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[ReadyToTrain]]:
     """opened(folder, *overrides, fresh=False, data_dir=…): the tiny run in a folder, opened but not trained."""
@@ -81,7 +77,7 @@ def test_open_run_that_lacks_a_file_is_refused_and_left_as_it_is(
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     before = contents(folder)
     with pytest.raises(CheckpointError) as refused:
-        go_on(train_tiny, folder)
+        train_tiny(folder.parent, *STUCK, "training.epochs=4")
     message = message.replace("FOLDER", str(folder))
     assert str(refused.value).startswith(f"{folder}{message}")
     assert str(refused.value).endswith("restore it, or give `tfm train --fresh` to move this run aside and begin anew")
@@ -238,15 +234,12 @@ def resume(folder: Path, config: Config) -> AbstractContextManager[ReadyToTrain]
     return open_run(folder / "runs/tiny", config, Here(torch.device("cpu"), folder / "data"), fresh=False)
 
 
-def test_moved_project_goes_on(moved: Path) -> None:
+def test_moved_project_goes_on_even_without_its_text(moved: Path) -> None:
     with resume(moved, config(moved)) as opened:
         assert opened.run.config.data.files == config(moved).data.files
         assert Run.open(moved / "runs/tiny").config == opened.run.config
     with resume(moved, load_config(moved / "runs/tiny/config.yaml")):  # its own config, which it has written anew
         pass
-
-
-def test_moved_run_without_its_text_goes_on(moved: Path) -> None:
     for name in SPLITS:
         (moved / name).unlink()
     with resume(moved, config(moved)):

@@ -159,18 +159,9 @@ def test_drawn_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            ["training.watch=[old.tsv]"],
-            "watch: it is about a run that is trained further; name that with initialize_from",
-        ),
-        (
-            ["training.along=[old.tsv]"],
-            "along: it is about a run that is trained further; name that with initialize_from",
-        ),
-        (
-            ["training.initialize_from=base", "training.start_share=0.5"],
-            "start_share: 0.5 needs text to judge it by; name some with watch",
-        ),
+        (["training.watch=[old.tsv]"], "watch: it is about a run that is trained further; name that with initialize"),
+        (["training.along=[old.tsv]"], "along: it is about a run that is trained further; name that with initialize"),
+        (["training.initialize_from=base", "training.start_share=0.5"], "start_share: 0.5 needs text to judge it by;"),
     ],
 )
 def test_settings_of_teaching_without_what_they_are_about_are_errors(settings: list[str], said: str) -> None:
