@@ -278,7 +278,8 @@ def read_checked_json(path: Path) -> dict[str, Any]:
 @contextmanager
 def _appearing(path: Path, *, sweeps: bool = True) -> Iterator[Path]:
     """Yield a place beside `path` for what the block writes and syncs; at the end it is renamed to `path`."""
-    temporary = path.with_name(f".{path.name}.unfinished-{secrets.token_hex(4)}")
+    name = path.name if len(os.fsencode(path.name)) < 234 else path.name[:58]  # file systems take 255 bytes
+    temporary = path.with_name(f".{name}.unfinished-{secrets.token_hex(4)}")
     with _named(path, temporary):
         if not path.parent.exists():  # else a file in its place would be "File exists", and not "Not a directory"
             path.parent.mkdir(parents=True, exist_ok=True)

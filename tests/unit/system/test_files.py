@@ -40,7 +40,8 @@ def test_write_text_is_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     write_text(path, "short")
     assert path.read_bytes() == b"short"
-    assert names(path.parent) == ["a.txt"]
+    write_text(path.with_name("犬" * 85), "of the longest name that Linux takes")
+    assert names(path.parent) == ["a.txt", "犬" * 85]
 
 
 def test_write_json_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
