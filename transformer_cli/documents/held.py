@@ -28,12 +28,14 @@ PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«",
 
 # No two neighbouring parts match the same character without a bound: the digits after flags do not begin with 0.
 _NUMBERS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
+_ITEM = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # before that of a list, a heading, a quote
 PLACEHOLDERS = re.compile(
     r"\{\{\{[^{}]{0,100}\}\}\}|\{\{[^{}]{0,100}\}\}|\{%[^{}]{0,100}%\}|<%[^<>]{0,100}%>"  # {{ x }}, {% x %}, <%= x %>
     r"|[$%#]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # ${x}, %{x}, {name}, { $n }, {0:.2f}, $t(key)
     rf"|%\(\w+\){_NUMBERS}[a-zA-Z]|%\d+\${_NUMBERS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
     rf"|(?<![\d%])(?:%{_NUMBERS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
     r"|(?<![\d%])%L?[1-9]\d?(?![\w$%]|[.,]\d)|(?<![\w%])%\w{1,50}%(?!\w)|(?<!%)%%(?!%)"  # %1, %L1, %name%, %%
+    rf"|(?<!\S)(?<!\S\s){_ITEM}(?:\s{{1,9}}{_ITEM})*(?=\s+\S)"
     r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
     r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"

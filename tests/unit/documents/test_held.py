@@ -92,6 +92,7 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
         ("at https://x.org/a_(b)?c=1. (www.x.de), a+c@d.org!", ["https://x.org/a_(b)?c=1", "(www.x.de)", "a+c@d.org"]),
         ("„{a}“, '{b}'{c}' \"%s\" [{d}) f({e})", ["„{a}“", "'{b}'", "{c}", '"%s"', "{d}", "({e})"]),
         ("%1, %L2 %n 50%% %name%; 20%, 100%ige, %1.5, 5%-6%", ["%1", "%L2", "%n", "%%", "%name%"]),
+        ("  - [ ] 12) a - b * c", ["- [ ] 12)"]),
         ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
         ("{ $n }, %{ n }, $t(a.b, {c})", ["{ $n }", "%{ n }", "$t(a.b, {c})"]),
         ("%2$,d, %1$,.2f, %1$lld", ["%2$,d", "%1$,.2f", "%1$lld"]),
