@@ -59,10 +59,7 @@ NO_DATA, NO_SEED = DataError("data/: no dataset"), ConfigError("a seed differs")
     [
         ([None, None], [None, None]),
         ([NO_SEED, None], [NO_SEED, "rank 0 has failed: a seed differs"]),
-        (
-            [FileNotFoundError(2, "No such file", "data"), None],
-            [..., "rank 0 has failed: [Errno 2] No such file: 'data'"],
-        ),
+        ([FileNotFoundError(2, "No file", "data"), None], [..., "rank 0 has failed: [Errno 2] No file: 'data'"]),
         ([None, NO_DATA], ["rank 1 has failed: data/: no dataset", NO_DATA]),
         ([NO_SEED, NO_DATA], [NO_SEED, NO_DATA]),
         ([None, ValueError(), None], ["rank 1 has failed: ValueError", ..., "rank 1 has failed: ValueError"]),

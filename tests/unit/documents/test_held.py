@@ -94,10 +94,8 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
         ("%1, %L2 %n 50%% %name%; 20%, 100%ige, %1.5, 5%-6%", ["%1", "%L2", "%n", "%%", "%name%"]),
         ("  - [ ] 12) a - b * c", ["- [ ] 12)"]),
         ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
-        (
-            "{ $n }, %{ n }, %2$,d, %1$,.2f, %1$lld, $t(a.b, {c})",
-            ["{ $n }", "%{ n }", "%2$,d", "%1$,.2f", "%1$lld", "$t(a.b, {c})"],
-        ),
+        ("{ $n }, %{ n }, $t(a.b, {c})", ["{ $n }", "%{ n }", "$t(a.b, {c})"]),
+        ("%2$,d, %1$,.2f, %1$lld", ["%2$,d", "%1$,.2f", "%1$lld"]),
         ("bei H&amp;M, M&uuml;ll &amp;", ["H&amp;M", "&amp;"]),
         ("a &amp; b&nbsp;c &#8222;d <%= e %> {% f %}", ["&amp;", "&nbsp;", "&#8222;", "<%= e %>", "{% f %}"]),
         (
