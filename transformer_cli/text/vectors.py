@@ -155,4 +155,4 @@ def _require_gensim(what: object) -> None:
     try:
         import gensim  # noqa: F401
     except ImportError:
-        raise DataError(f"{what}: binary files and names need gensim; run `pip install 'gensim>=4.3.3'`") from None
+        raise DataError(f"{what}: binary files and names need gensim; run `pip install 'gensim>=4.4'`") from None
