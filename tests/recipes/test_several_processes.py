@@ -109,7 +109,8 @@ def test_two_processes_equal_one_but_for_rounding(
     train_tiny(folder / "runs", *SETTINGS, "training.epochs=3")
     code, lines = train_two(forks, folder, config, (*SETTINGS, "training.epochs=4"))
     assert code == 0, lines
-    said = ("warning: train", "warning: valid", "tiny: ", "resuming from the save at step 6 ", "epoch 4/4", "best ")
+    warned = ("warning: train: left out", "warning: valid: left out", "tiny: ", "warning: valid: 13 pairs")
+    said = (*warned, "resuming from the save at step 6 ", "epoch 4/4", "best ")
     assert len(lines) == len(said), lines  # once, not once by each
     assert all(line.startswith(start) for line, start in zip(lines, said, strict=True)), lines
     assert_same_but_for_rounding(run, train_tiny(tmp_path / "alone", *SETTINGS, "training.epochs=4"), steps=8)

@@ -104,7 +104,7 @@ def check_tensorboard() -> None:
         import tensorboard  # noqa: F401
     except ImportError:
         raise ConfigError(
-            "training.tensorboard: tensorboard is not installed; run `pip install 'tensorboard>=2.16'`, "
+            "training.tensorboard: tensorboard is not installed; run `pip install 'tensorboard>=2.18'`, "
             "or set it to false"
         ) from None
 

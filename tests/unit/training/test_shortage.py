@@ -110,5 +110,7 @@ def test_translate_and_score_without_room_are_one_line(translator: Translator, m
     with pytest.raises(MemoryShortage, match=r"^translating 2 sentences of up to 5 tokens into up to \d+, with 1 hypo"):
         translator.translations(sentences)
     monkeypatch.setattr(loss, "token_losses", lambda *arguments: take_too_much())
-    with pytest.raises(MemoryShortage, match=r"^the losses of 1 sentences with up to 7 source and 6 target positions"):
+    with pytest.raises(
+        MemoryShortage, match=r"^the losses of \d sentences with up to \d+ source and \d+ target positions"
+    ):
         list(score_pairs(translator, [("Der kleine Hund läuft.", "The dog runs.")]))
