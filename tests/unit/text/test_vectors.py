@@ -156,7 +156,7 @@ def test_read_vectors_without_gensim_says_how_to_get_it(
 ) -> None:
     where = str(write(tmp_path / where, "")) if "." in where else where
     monkeypatch.setitem(sys.modules, "gensim", None)
-    message = rf"^{where}: binary files and names need gensim; run `pip install 'gensim>=4\.3\.3'`$"
+    message = rf"^{where}: binary files and names need gensim; run `pip install 'gensim>=4\.4'`$"
     with pytest.raises(DataError, match=message):
         read_vectors(where, WORDS, lowercase=False)
     assert list(read(write(tmp_path / "v.vec", PLAIN)).found) == ["läuft", "der"]  # text needs none
