@@ -93,7 +93,7 @@ def test_tensorboard_not_installed_is_one_line_before_training(
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboard"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ConfigError, match=r"^training\.tensorboard: .* run `pip install 'tensorboard>=2\.16'`"):
+    with pytest.raises(ConfigError, match=r"^training\.tensorboard: .* run `pip install 'tensorboard>=2\.18'`"):
         train_tiny(tmp_path, *ON)
     assert list(tmp_path.iterdir()) == []
     train_tiny(tmp_path, "training.epochs=1")  # nobody asks for it
