@@ -1,26 +1,23 @@
 """`tfm translate`: sentences from arguments, a file, a pipe or a terminal → one line of output for each."""
 
-import bz2
-import gzip
 import io
 import json
 import logging
-import lzma
 import os
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep
+from transformer_cli.system.files import PACKERS, STANDARD, is_stream, new_file, sweep, write_packed
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
@@ -35,11 +32,6 @@ NAMED = 10  # lines that were too long, or lack something, of which the numbers 
 LOOKED_AT = 100  # lines of the first group, to see whether they have several sentences
 LOOKED_AT_BYTES = 1 << 13  # of a file, to see what it is
 SEVERAL = 0.2  # the share of them from which on that is said
-PACKERS: dict[str, Callable[[BinaryIO], Any]] = {  # what packs a file that is called so, until it is closed
-    ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
-    ".bz2": lambda file: bz2.BZ2File(file, "wb"),
-    ".xz": lambda file: lzma.LZMAFile(file, "wb"),
-}
 
 log = logging.getLogger(__name__)
 
@@ -341,7 +333,8 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
     if output is None or output == STANDARD:
         sys.stdout.write(content.decode(errors="surrogateescape"))
     else:
-        _write(output, content)
+        with options.writing(output):
+            write_packed(output, content)
     log.info("%s: %s", "standard input" if path == STANDARD else path, said(counts))
 
 
@@ -366,7 +359,8 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                     n_there += 1
                 elif form:
                     content, of_file = _translated(translator, path, form)
-                    _write(output / name, content, sweeps=False)
+                    with options.writing(output / name):
+                        write_packed(output / name, content, sweeps=False)
                     counts += of_file
                     n_done += 1
                 else:
@@ -405,16 +399,6 @@ def _copy(path: Path, to: Path) -> None:
         raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
     with file, options.writing(to), new_file(to, sweeps=False) as copy:
         shutil.copyfileobj(file, copy)
-
-
-def _write(path: Path, content: bytes, *, sweeps: bool = True) -> None:
-    """Write a file, packed as its name says. sweeps: as `new_file` has it. Raises DataError."""
-    with (
-        options.writing(path),
-        new_file(path, sweeps=sweeps) as file,
-        PACKERS.get(path.suffix, nullcontext)(file) as out,
-    ):
-        out.write(content)
 
 
 @contextmanager

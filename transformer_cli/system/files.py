@@ -16,10 +16,12 @@ SHA256SUMS says what the files of a folder were when they were written:
 bytes only by `sha256sum`. Sums find accidents; they do not stop somebody who changes a file and its sum on purpose.
 """
 
+import bz2
 import errno
 import gzip
 import hashlib
 import json
+import lzma
 import os
 import re
 import secrets
@@ -27,8 +29,8 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,6 +41,11 @@ STANDARD = Path("-")
 """standard input or output, where a command takes it for a file of lines"""
 STREAMS = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
 """how the names of the streams of a process begin"""
+PACKERS: dict[str, Callable[[BinaryIO], Any]] = {  # what packs a file that is called so, until it is closed
+    ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
+    ".bz2": lambda file: bz2.BZ2File(file, "wb"),
+    ".xz": lambda file: lzma.LZMAFile(file, "wb"),
+}
 DAY_S = 24 * 3600.0
 LARGEST = 1 << 28  # bytes of a small file: a vocabulary of ten million words is smaller
 SUMS = "SHA256SUMS"
@@ -46,9 +53,14 @@ SUMMED = 1 << 30
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` by UTF-8 text, whole or not at all; it is compressed if it is called .gz, as it is read."""
-    content = text.encode()
-    write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    """Replace `path` by UTF-8 text, whole or not at all, packed as its name says."""
+    write_packed(path, text.encode())
+
+
+def write_packed(path: Path, content: bytes, *, sweeps: bool = True) -> None:
+    """Replace `path` whole or not at all, packed as its name says, as it is read. sweeps: as `new_file` has it."""
+    with new_file(path, sweeps=sweeps) as file, PACKERS.get(path.suffix, nullcontext)(file) as out:
+        out.write(content)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
