@@ -23,6 +23,7 @@ from transformer_cli.system.files import (
     write_sums,
     write_text,
 )
+from transformer_cli.text.lines import read_lines
 
 
 def names(folder: Path) -> list[str]:
@@ -293,3 +294,10 @@ def test_read_text_of_no_file_or_a_large_one_is_refused(tmp_path: Path) -> None:
 def test_shown_is_one_short_line() -> None:
     assert shown("a\nb") == "'a\\nb'"
     assert shown([1] * 100) == "[" + "1, " * 19 + "1,…"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.bz2", "a.xz"])
+def test_write_text_packed_as_its_name_says_is_read_back(name: str, tmp_path: Path) -> None:
+    write_text(tmp_path / name, "Ein Hund.\n")
+    assert [*read_lines(tmp_path / name)] == ["Ein Hund."]
+    assert (b"Hund" in (tmp_path / name).read_bytes()) == (name == "a.txt")
