@@ -227,6 +227,7 @@ def test_read_text_xliff_what_no_person_has_confirmed_is_no_pair(
     [
         (UNIT.replace("A dog.", " ").format("", ""), [UNTRANSLATED]),
         ("<trans-unit><source>a</source></trans-unit>", [UNTRANSLATED]),
+        (UNIT.replace("A dog.", "Ein Hund.").format("", ""), [UNTRANSLATED]),
         (UNIT.format(" translate='no'", ""), []),
         (f"<group translate='no'>{UNIT.format('', '')}</group>", []),
         (UNIT.format(" restype='x-gettext-domain-header'", ""), []),
