@@ -370,8 +370,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                 n_failed += 1
                 log.error("%s", error)
             bar.update()
-    named = ", ".join(others[:NAMED]) + ", …" * (len(others) > NAMED)
-    copied = f", {len(others):,} copied as they are ({named})" if others else ""
+    copied = f", {len(others):,} copied as they are ({first_few(others, NAMED)})" if others else ""
     there = f", {n_there:,} there already" if n_there else ""
     log.info("%s: %s translated%s%s; %s", output, counted(n_done, "file"), copied, there, said(counts))
     if n_failed:

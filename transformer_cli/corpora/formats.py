@@ -34,6 +34,7 @@ from transformer_cli.text.lines import (
     Recoded,
     aligned,
     has_letter,
+    refuse_halves,
     unpacked,
     wide_lines,
 )
@@ -329,8 +330,8 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
         source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError(f"{place}: a side is not text; write both as strings")
-        if _SURROGATE.search(source) or _SURROGATE.search(target):
-            raise DataError(f"{place}: half a surrogate pair (such as \\ud83d alone), which is no character; mend it")
+        for side in (source, target):
+            refuse_halves(side, f"{place}: ")
         yield _on_one_line(source), _on_one_line(target), place
 
 
