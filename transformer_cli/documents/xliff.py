@@ -8,15 +8,14 @@ import html
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from transformer_cli.documents.blocks import Builder, escaping, nested
-from transformer_cli.documents.markup import BLOCKS, VOID
+from transformer_cli.documents.blocks import Builder, Mark, escaping, nested
+from transformer_cli.documents.markup import mark_of, tag_pattern
 from transformer_cli.documents.opened import NO_LETTER, Languages, Opened
 from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like
 from transformer_cli.errors import DataError
 from transformer_cli.text.catalogues import is_only_copy
-from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import main_code
 
 log = logging.getLogger(__name__)
@@ -29,12 +28,12 @@ _PREFIXES = {
 }
 _BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
 
-_PARTS = re.compile(  # of a text that may have tags of HTML in it
-    r"&lt;(?P<slash>/?)(?P<name>[a-zA-Z][\w:.-]{0,50}|\d{1,9})"
-    r"(?:\s(?:(?!&[lg]t;)[^=>]){0,200}=(?:(?!&[lg]t;)[^>]){0,500}|\s{0,9}/?)(?:&gt;|>)|(?P<text>.(?:(?!&lt;).)*)",
-    re.DOTALL,
-)
-_LINE_END = re.compile(r"(\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)")
+_PARTS = [  # of a text that may have tags of HTML in it; the second: also of one whose lines are kept
+    re.compile(
+        rf"{tag_pattern('&lt;', '(?:&gt;|>)', '.')}|(?P<line>{line})|(?P<text>.(?:(?!&lt;|{line}).)*)", re.DOTALL
+    )
+    for line in ("(?!)", r"\r\n?|\n|&#(?:10|x0{0,5}[Aa]);")
+]
 
 _Span = tuple[int, int]
 """Of an element: the indices of its tags"""
@@ -140,63 +139,40 @@ def _empty_target(unit: Sequence[Token], source: int) -> list[Token]:
 
 def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
     """Add what is inside an element to the text. Returns whether that has a letter."""
-    marks: list[tuple[str, str, str, str]] = []  # what it opens and closes, how it is written, what it means
+    marks = list[Mark]()
     depth = 0  # in what is kept
     keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
     for each in unit[span[0] + 1 : span[1]]:
         kind, name, about = each.kind, each.name, each.attributes
         goes_round = name == "g" or (name == "mrk" and about.get("mtype") not in ("protected", "x-sdl-deleted"))
         if depth or (kind == "start" and not goes_round):
-            opens, closes, raw, _ = marks[-1] if depth else ("", "", "", "")
             if not depth:
                 pair = f"code {about.get('rid') or about.get('id')}"
-                marks.append((opens, closes, raw, ""))
-                opens, closes = pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))
-            marks[-1] = (opens, closes, raw + each.raw, "")
+                marks.append(Mark("", "", pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))))
+            marks[-1] = marks[-1]._replace(raw=marks[-1].raw + each.raw)
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text":
-            for line in _lines(each) if keeps_lines else [(each.raw, each.text)]:
-                marks += _tagged(*line)
+            marks += _marks_of(each, keeps_lines=keeps_lines)
         else:
-            marks.append((name * (kind == "start"), name * (kind == "end"), each.raw, ""))
-    pairs = nested([each[:2] for each in marks], ("g", "mrk"))
-    elements = (number for number, (opens, closes, *_) in enumerate(marks) if (opens or closes)[:1] not in ("", "<"))
-    is_crossed = not pairs.issuperset(elements)
-    for number, (opens, closes, raw, text) in enumerate(marks):
-        if keeps_lines and text == "\n":
-            beside = (marks[max(0, number - 1) : number], marks[number + 1 : number + 2])
-            before, after = ("".join(each[3] for each in found).strip("\n") for found in beside)
-            build.line_end(raw, before, after)
-        elif text:
-            build.text(raw, text)
-        elif (tag := _PARTS.match(raw)) and (tag["name"] or "").lower() in BLOCKS:
-            build.boundary(raw)
-        elif is_crossed:  # all stay in their order
-            build.seam(raw)
-        elif number in pairs:
-            (build.open if opens else build.close)(opens or closes, raw)
+            marks.append(Mark(each.raw, "", name * (kind == "start"), name * (kind == "end")))
+    pairs = nested([(each.opens, each.closes) for each in marks], ("g", "mrk"))
+    elements = (number for number, each in enumerate(marks) if (each.opens or each.closes)[:1] not in ("", "<"))
+    if not pairs.issuperset(elements):  # they cross: all stay in their order
+        marks = [each if each.text or each.kind else each._replace(kind="seam") for each in marks]
+    return build.marks(marks, ("g", "mrk"))
+
+
+def _marks_of(token: Token, *, keeps_lines: bool) -> Iterator[Mark]:
+    """Yield the tags of HTML that are written in a text, what is between them, and the ends of lines if it keeps them.
+
+    Those of a CDATA section become entities, since what stands between them does.
+    """
+    raw = html.escape(token.text, quote=False) if "<![" in token.raw else token.raw
+    for part in _PARTS[keeps_lines].finditer(raw):
+        if part["text"]:
+            yield Mark(part[0], html.unescape(part[0]).replace("\r\n", "\n"))
         else:
-            build.point(raw)
-    return any(has_letter(text) for *_, text in marks)
-
-
-def _tagged(raw: str, text: str) -> list[tuple[str, str, str, str]]:
-    """Returns the marks of a text: the tags of HTML that are written in it, and what is between them."""
-    marks = list[tuple[str, str, str, str]]()
-    for part in _PARTS.finditer(html.escape(text, quote=False) if "<![" in raw else raw):
-        name, is_alone = (part["name"] or "").lower(), part[0].endswith(("/&gt;", "/>"))
-        mark = "" if is_alone or not name or name in BLOCKS or name in VOID else f"<{name}"
-        meant = html.unescape(part["text"] or "").replace("\r\n", "\n")
-        marks.append((mark * (not part["slash"]), mark * bool(part["slash"]), part[0], meant))
-    return marks
-
-
-def _lines(text: Token) -> list[tuple[str, str]]:
-    """Returns the lines of a text, and their ends: how they are written, and what they mean."""
-    raws, texts = _LINE_END.split(text.raw), _LINE_END.split(text.text)
-    if len(raws) != len(texts) or "<![" in text.raw:  # of a CDATA section, both ends belong together
-        return [(text.raw, text.text)]
-    return [(raw, meant.replace("\r", "\n")) for raw, meant in zip(raws, texts, strict=True) if raw]
+            yield mark_of(part) if part["name"] else Mark(part[0], kind="line")
 
 
 def _child(unit: Sequence[Token], name: str) -> _Span | None:
