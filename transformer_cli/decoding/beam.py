@@ -28,8 +28,9 @@ def beam_search(
     """Returns the n_best hypotheses of each sentence, the best score first; fewer, if there are no more.
 
     Of equal scores, the hypothesis that was finished first goes first; of equal continuations, that of the better
-    hypothesis, then (on the CPU, and with few places) the lower id. With beam_size 1 this is greedy search. ranking: who
-    gets the places of a step (None: the `likeliest`).
+    hypothesis, then (on the CPU, and with few places) the lower id. With beam_size 1 this is greedy search.
+
+    ranking: what gives the places of a step (None: `likeliest`).
     """
     live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
     for _ in range(int(rules.max_tokens.max())):
