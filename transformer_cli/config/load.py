@@ -254,10 +254,7 @@ def validated(tree: dict[str, Any], origin: str, *, text: str = "", given: Seque
 
 def _in_file(text: str, path: Path) -> dict[str, Any]:
     """Returns the mapping in a file's text, {} if it is empty, with absolute paths. Raises ConfigError."""
-    try:
-        tree = parse(text)
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    tree = parse(text, f"{path}: ")
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -304,11 +301,7 @@ def _apply(tree: dict[str, Any], override: str) -> Given:
     dotted, equals, text = override.partition("=")
     if not equals or not all(dotted.strip().split(".")):
         raise ConfigError(f"{option}: write KEY=VALUE, such as training.learning_rate=3e-4")
-    try:
-        value = parse(text)
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from None
-    return _put(tree, dotted.strip(), value, option)
+    return _put(tree, dotted.strip(), parse(text, f"{option}: "), option)
 
 
 def _put(tree: dict[str, Any], dotted: str, value: Any, option: str) -> Given:
