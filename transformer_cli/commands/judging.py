@@ -12,7 +12,7 @@ import typer
 
 from transformer_cli.commands import options, spelling
 from transformer_cli.commands.tables import Column, Form, spread, write_table
-from transformer_cli.system.files import STANDARD, write_text
+from transformer_cli.system.files import STANDARD
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
@@ -95,12 +95,9 @@ def evaluate(
         (output, [translation.text for translation in translations]),
         (output_tokens, [translation.tokens_on_one_line for translation in translations]),
     ):
-        text = "".join(f"{line}\n" for line in lines)
-        if path == STANDARD:
-            sys.stdout.write(text)
-        elif path:
-            with options.writing(path):
-                write_text(path, text)
+        if path:
+            with options.opened(path) as out:
+                out.writelines(f"{line}\n" for line in lines)
 
 
 def results_as_json(by_run: Mapping[str, Sequence["Result"]], ensemble: Sequence[str] = ()) -> str:

@@ -3,20 +3,22 @@
 import fnmatch
 import glob
 import inspect
+import io
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
 from transformer_cli.commands import spelling
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
-from transformer_cli.system.files import STANDARD, is_stream
+from transformer_cli.system.files import PACKERS, STANDARD, is_stream, new_file
 
 log = logging.getLogger(__name__)
 
@@ -377,6 +379,24 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise unwritable(path, error.strerror or str(error)) from None
+
+
+@contextmanager
+def opened(output: Path | None) -> Iterator[TextIO]:
+    r"""What text is printed to: a file that appears when the block has ended well, or standard output.
+
+    A file is UTF-8 with "\n" at the end of lines, packed as its name says.
+    """
+    if output is None or output == STANDARD:
+        yield sys.stdout
+        return
+    with writing(output), new_file(output) as file:
+        if output.suffix in PACKERS:
+            out: TextIO = io.TextIOWrapper(PACKERS[output.suffix](file), encoding="utf-8", newline="\n")
+        else:
+            out = open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
+        with out:  # closing it writes all, and leaves the file open
+            yield out
 
 
 def unwritable(path: Path, reason: str, remedy: str = "name another file") -> DataError:

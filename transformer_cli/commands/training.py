@@ -13,7 +13,7 @@ from transformer_cli.commands.options import find_runs, refuse_unwritable, writi
 from transformer_cli.commands.spelling import as_option
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.picture_files import picture_format
-from transformer_cli.system.terminal import table
+from transformer_cli.system.terminal import shortened, table
 
 if TYPE_CHECKING:
     from transformer_cli.datasets.make_dataset import Prepared
@@ -82,13 +82,13 @@ def prepare(
 
 def cleaning_as_table(facts: Mapping[str, Any]) -> str:
     """Returns how many pairs were read and which rules left some out, each with examples, and what is left."""
-    from transformer_cli.corpora.corpora import shortened
+    from transformer_cli.corpora.corpora import MOST_SHOWN
 
     lines = [f"{facts['read']:>11,}  pairs read"]
     for rule, found in facts["left_out"].items():
         lines.append(f"{-found['pairs']:>11,}  {rule}")
         for where, source, target in found["examples"]:
-            lines.append(f"{'':13}{where}: {shortened(source)} | {shortened(target)}")
+            lines.append(f"{'':13}{where}: {shortened(source, MOST_SHOWN)} | {shortened(target, MOST_SHOWN)}")
     if n_mended := facts.get("mended"):
         lines.append(f"{n_mended:>11,}  with entities, such as &amp;, which are mended")
     return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])

@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -17,7 +16,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import PACKERS, STANDARD, is_stream, new_file, sweep, write_packed
+from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep, write_packed
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def translate(
         _say_if_misread(sentences or (), translator.run.config.data.source)
         name, lines, n_lines = _named_lines(sentences, input_file, refuses=text_format is None)
         chunk = 1 if line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
-        with _opened(output) as out:
+        with options.opened(output) as out:
             _translate(translator, lines, render, out, name=name, n_lines=n_lines, chunk=chunk, warns=is_open)
 
 
@@ -370,8 +369,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                 n_failed += 1
                 log.error("%s", error)
             bar.update()
-    named = ", ".join(others[:NAMED]) + ", …" * (len(others) > NAMED)
-    copied = f", {len(others):,} copied as they are ({named})" if others else ""
+    copied = f", {len(others):,} copied as they are ({first_few(others, NAMED)})" if others else ""
     there = f", {n_there:,} there already" if n_there else ""
     log.info("%s: %s translated%s%s; %s", output, counted(n_done, "file"), copied, there, said(counts))
     if n_failed:
@@ -399,21 +397,3 @@ def _copy(path: Path, to: Path) -> None:
         raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
     with file, options.writing(to), new_file(to, sweeps=False) as copy:
         shutil.copyfileobj(file, copy)
-
-
-@contextmanager
-def _opened(output: Path | None) -> Iterator[TextIO]:
-    r"""What translations are printed to: a file that appears when the block has ended well, or standard output.
-
-    A file is UTF-8 with "\n" at the end of lines, packed as its name says.
-    """
-    if output is None or output == STANDARD:
-        yield sys.stdout
-        return
-    with options.writing(output), new_file(output) as file:
-        if output.suffix in PACKERS:
-            out: TextIO = io.TextIOWrapper(PACKERS[output.suffix](file), encoding="utf-8", newline="\n")
-        else:
-            out = open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
-        with out:  # closing it writes all, and leaves the file open
-            yield out

@@ -25,6 +25,7 @@ from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, 
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.files import decoded, is_stream, open_to_read
+from transformer_cli.system.terminal import shortened
 
 OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
 OF_THE_RUN = ("codec", "initialize_from")  # inherited in any case: a null does not deny the run that is named
@@ -253,10 +254,7 @@ def validated(tree: dict[str, Any], origin: str, *, text: str = "", given: Seque
 
 def _in_file(text: str, path: Path) -> dict[str, Any]:
     """Returns the mapping in a file's text, {} if it is empty, with absolute paths. Raises ConfigError."""
-    try:
-        tree = parse(text)
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    tree = parse(text, f"{path}: ")
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -299,15 +297,11 @@ def _each_path(value: Any, change: Callable[[str], str]) -> Any:
 
 def _apply(tree: dict[str, Any], override: str) -> Given:
     """Set a key of the tree, as in `training.epochs=3`. Returns the key, and what an error about it begins with."""
-    option = f"--set {override}" if len(override) <= 100 else f"--set {override[:100]}…"
+    option = f"--set {shortened(override, 100)}"
     dotted, equals, text = override.partition("=")
     if not equals or not all(dotted.strip().split(".")):
         raise ConfigError(f"{option}: write KEY=VALUE, such as training.learning_rate=3e-4")
-    try:
-        value = parse(text)
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from None
-    return _put(tree, dotted.strip(), value, option)
+    return _put(tree, dotted.strip(), parse(text, f"{option}: "), option)
 
 
 def _put(tree: dict[str, Any], dotted: str, value: Any, option: str) -> Given:

@@ -64,7 +64,7 @@ Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as 
 Symbol = Annotated[str, _text(r"[^\s▁]{1,100}", "is not a symbol: up to 100 characters without spaces")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
 Device = Annotated[str, _text(r"auto|cpu|cuda(:\d{1,9})?", "is not a device; choose auto, cpu, cuda or cuda:N")]
-Place = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
+NameOrPath = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 OnError = Literal["stop", "blank", "copy", "truncate"]
 """What becomes of a line that is too long: an error, an empty line, the line itself, or its beginning's translation"""
@@ -177,7 +177,7 @@ class DataConfig(Section, decides=Decides.DATASET):
     """with tokens: words, keep only this many of the most frequent words; the others become <unk> (null: all)"""
     joint_vocabulary: Annotated[bool, Decides.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
-    codec: Annotated[Place | None, Decides.PLACE] = None
+    codec: Annotated[NameOrPath | None, Decides.PLACE] = None
     """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
     skip_empty: bool = False
     """leave out pairs with an empty side, and count them, instead of stopping at the first"""
@@ -272,10 +272,10 @@ class DataConfig(Section, decides=Decides.DATASET):
 class VectorsConfig(Section, decides=Decides.TRAINING):
     """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
 
-    source: Annotated[Place | None, Decides.PLACE] = None
+    source: Annotated[NameOrPath | None, Decides.PLACE] = None
     """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
     name such as glove-wiki-gigaword-100"""
-    target: Annotated[Place | None, Decides.PLACE] = None
+    target: Annotated[NameOrPath | None, Decides.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
     """keep the vectors as they are; words without a vector still learn"""
@@ -410,11 +410,11 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
-    initialize_from: Annotated[Place | None, Decides.PLACE] = None
+    initialize_from: Annotated[NameOrPath | None, Decides.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
-    watch: Annotated[tuple[Place, ...], Field(strict=False), Decides.PLACE] = ()
+    watch: Annotated[tuple[NameOrPath, ...], Field(strict=False), Decides.PLACE] = ()
     """with initialize_from, text that is not to be forgotten: files of pairs, or the name of a split of the dataset"""
-    along: Annotated[tuple[Place, ...], Field(strict=False), Decides.PLACE] = ()
+    along: Annotated[tuple[NameOrPath, ...], Field(strict=False), Decides.PLACE] = ()
     """with initialize_from, text that makes up half of each epoch, likewise; a file of source sentences is translated
     by the start"""
     start_share: Fraction | None = None

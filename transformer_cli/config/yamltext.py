@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from transformer_cli.errors import ConfigError
+
 _NUMBERS = {
     "tag:yaml.org,2002:int": r"[-+]?[0-9]+(_[0-9]+)*",
     "tag:yaml.org,2002:float": r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
@@ -51,21 +53,24 @@ _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(str(node.va
 _Dumper.add_representer(float, _Dumper.represent_number)
 
 
-def parse(text: str) -> Any:
-    """Returns the value that a text is in YAML. Raises ValueError, which says what is wrong, and in which line."""
+def parse(text: str, where: str = "") -> Any:
+    """Returns the value that a text is in YAML. Raises ConfigError, which says what is wrong, and in which line.
+
+    where: what the error begins with, such as the name of a file.
+    """
     try:
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):  # which does not recurse, as all that follows does
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
-                where = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
-                raise ValueError(f"{where}more than {DEEPEST} levels")
+                line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+                raise ValueError(f"{line}more than {DEEPEST} levels")
         return yaml.load(text, Loader=_Loader)
     except _ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise ValueError(f"{where}not YAML: {problem}; correct what stands there") from None
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ConfigError(f"{where}{line}not YAML: {problem}; correct what stands there") from None
 
 
 def scalar_pairs(text: str) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ from transformer_cli.corpora.formats import TABLE, LeaveOut, format_of, read_tex
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
 from transformer_cli.system.files import sha256
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import counted, shortened
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.forms import JSON
 from transformer_cli.text.lines import TOO_LONG, Pairs, Place, Placed, is_too_long
@@ -36,6 +36,7 @@ CAPTIONS = Path(__file__).with_name("captions.bz2")
 HELD_OUT = 500  # pairs of valid, and of test
 LEFT_OUT = "left-out.tsv.gz"
 N_EXAMPLES = 2
+MOST_SHOWN = 50  # characters of a side
 WANTED, MOST_SHARE = 1_000, 0.02  # pairs of a held-out split, and the most that it may take
 SURELY = 5  # pairs that a share of a text means, so that there is one at all, but in one of 150 texts
 MOST_OF_FEW = 0.4
@@ -171,7 +172,7 @@ def gather(
                     data.corpus == "files" and pair[2].source not in shown
                 ):  # so whoever reads it sees what the sides are
                     shown.add(pair[2].source)
-                    log.info("%s: %s | %s", pair[2], shortened(pair[0]), shortened(pair[1]))
+                    log.info("%s: %s | %s", pair[2], *(shortened(side, MOST_SHOWN) for side in pair[:2]))
     if folder and not counts:
         (folder / LEFT_OUT).unlink()
     reasons = ", ".join(
@@ -189,11 +190,6 @@ def gather(
         raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")
     facts = {"read": n_pairs() - before, "left_out": counts, "splits": splits}
     return {**facts, **mended}
-
-
-def shortened(text: str) -> str:
-    """Returns the beginning of a text, to be shown."""
-    return text if len(text) <= 50 else f"{text[:49]}…"
 
 
 def gathered(folder: Path, split: str) -> Pairs:

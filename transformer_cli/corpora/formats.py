@@ -22,7 +22,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted, first_few
-from transformer_cli.text.catalogues import encoding_of, meant, messages
+from transformer_cli.text.catalogues import encoding_of, is_confirmed, is_only_copy, meant, messages
 from transformer_cli.text.forms import JSON, PO, TMX, XLIFF, XML, form_of
 from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import (
@@ -34,6 +34,7 @@ from transformer_cli.text.lines import (
     Recoded,
     aligned,
     has_letter,
+    refuse_halves,
     unpacked,
     wide_lines,
 )
@@ -56,17 +57,6 @@ N_ROWS = 100  # of a table without a heading, by which it is known whether its c
 CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
 WITHOUT = "a unit without one of the languages"
 UNTRANSLATED, UNCONFIRMED, PLURAL = "not translated", "not confirmed", "forms of the plural"
-CONFIRMED = {  # what Trados, memoQ and Phrase call a translation that a person has confirmed; then, what XLIFF does
-    "conf": ("Translated", "ApprovedTranslation", "ApprovedSignOff"),
-    "status": ("ManuallyConfirmed", "Reviewer1Confirmed", "Reviewer2Confirmed", "Proofread"),
-    "confirmed": ("1",),
-    "approved": ("yes",),
-    "state": ("final", "signed-off"),
-}
-UNFINISHED = {  # how XLIFF calls other ones (1.2, 2.3), or how it begins
-    "state": ("new", "needs-translation", "needs-review-translation"),
-    "state-qualifier": ("mt-suggestion", "leveraged-mt", "tm-suggestion", "fuzzy-match", "rejected"),
-}
 
 _ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
 _DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
@@ -340,8 +330,8 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
         source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError(f"{place}: a side is not text; write both as strings")
-        if _SURROGATE.search(source) or _SURROGATE.search(target):
-            raise DataError(f"{place}: half a surrogate pair (such as \\ud83d alone), which is no character; mend it")
+        for side in (source, target):
+            refuse_halves(side, f"{place}: ")
         yield _on_one_line(source), _on_one_line(target), place
 
 
@@ -394,12 +384,15 @@ def _xliff(path: Path) -> Iterator[_Translated]:
         languages = file.get("source-language", ""), file.get("target-language", "")
         wishes = [wish for each in (*around, unit) if (wish := each.get("translate"))]
         if wishes[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
+            about = {**unit.attrib, **next((each.attrib for each in unit if tag_of(each) == "target"), {})}
             for source, target, state in _segments(unit):
-                why = "" if _is_confirmed(unit, state) else UNCONFIRMED
-                yield _text(source), _text(target), languages, why, place
+                sides, said = (_text(source), _text(target)), {**about, **state}
+                is_copy = sides[0] == sides[1] and is_only_copy(said)
+                why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(said) is False else ""
+                yield *sides, languages, why, place
 
 
-def _segments(unit: Element) -> Iterator[tuple[Element, Element, Element | None]]:
+def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]]:
     """Yield the source and the target of each segment of a unit, and what Trados says of it."""
     children = {tag_of(each): each for each in unit}
     source, target = (children.get(name, Element(name)) for name in ("source", "target"))
@@ -407,24 +400,12 @@ def _segments(unit: Element) -> Iterator[tuple[Element, Element, Element | None]
         {each.get("mid", ""): each for each in side.iter() if tag_of(each) == "mrk" and each.get("mtype") == "seg"}
         for side in (children.get("seg-source", source), target)
     )
-    states = {each.get("id", ""): each for each in unit.iter() if tag_of(each) == "seg"}
+    states = {each.get("id", ""): {"conf": "", **each.attrib} for each in unit.iter() if tag_of(each) == "seg"}
     if not found:
-        yield source, target, next(iter(states.values()), None)
+        yield source, target, next(iter(states.values()), {})
         return
     for name, segment in cut.items():
-        yield segment, found.get(name, Element("mrk")), states.get(name)
-
-
-def _is_confirmed(unit: Element, state: Element | None) -> bool:
-    """Whether a target is what a person has translated, as far as its file says it."""
-    target = next((each for each in unit if tag_of(each) == "target"), unit)
-    about = {key.rpartition("}")[2]: value for each in (unit, target) for key, value in each.items()}
-    if state is not None:
-        about["conf"] = state.get("conf", "")
-    found = {name: about[name] in values for name, values in CONFIRMED.items() if name in about}
-    if said := [found[name] for name in ("conf", "status", "confirmed") if name in found]:
-        return all(said)
-    return any(found.values()) or not any(about.get(name, "").startswith(how) for name, how in UNFINISHED.items())
+        yield segment, found.get(name, Element("mrk")), states.get(name, {})
 
 
 def _catalogue(path: Path) -> Iterator[_Translated]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import DataConfig, Decides, fields_that_decide
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
-from transformer_cli.system.files import check_file, read_checked_json, sha256
+from transformer_cli.system.files import check_file, decoded, read_checked_json, sha256
 from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.text.vocabulary import MARKERS, UNK
 
@@ -125,12 +125,7 @@ class Dataset:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
         sentences = self._sentences(name)
         path = self.folder / f"{name}.{side}.txt"
-        content = _opened(path, Path.read_bytes)
-        try:
-            *lines, _ = content.decode("utf-8").split("\n")
-        except UnicodeDecodeError as error:
-            number = content.count(b"\n", 0, error.start) + 1
-            raise DataError(f"{path}: line {number} is damaged: {error.reason}; {_REMAKE}") from None
+        *lines, _ = _opened(path, lambda path: decoded(path.read_bytes(), path)).split("\n")
         if len(lines) != sentences:
             raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
         return lines

@@ -9,37 +9,40 @@ still become one of its n best. What a live one becomes has at most the score lo
 log-probabilities are not positive; with α > 0 that is more than its score now, since the sum is divided by more.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.interface import NEG_INF, Hypothesis, Rules, StepDecoder, score
+from transformer_cli.decoding.interface import NEG_INF, Hypothesis, Rules, Step, StepDecoder, score
 
 FEW = 64  # up to so many largest logits, taking one after the other is faster on a CPU
 IN_CACHE = 64  # rows of logits whose intermediate results stay in a processor's cache
 
 
-def beam_search(decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: int) -> list[list[Hypothesis]]:
+def beam_search(
+    decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: int, choose: "Choose | None" = None
+) -> list[list[Hypothesis]]:
     """Returns the n_best hypotheses of each sentence, the best score first; fewer, if there are no more.
 
     Of equal scores, the hypothesis that was finished first goes first; of equal continuations, that of the better
-    hypothesis, then (on the CPU, and with few places) the lower id. With beam_size 1 this is greedy search.
+    hypothesis, then (on the CPU, and with few places) the lower id. With beam_size 1 this is greedy search. choose: who
+    gets the places of a step (None: the `likeliest`).
     """
-    live, finished = begin(rules), Finished(rules, beam_size, n_best)
-    for length in range(1, int(rules.max_tokens.max()) + 1):
+    live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
+    for _ in range(int(rules.max_tokens.max())):
         step = decoder.decode_step(live.newest)
         finished.most_attended.append(step.attended)
-        places = _ranked(*_continuations(step.logits, live, rules, beam_size), live, length, finished, rules)
-        is_last = rules.max_tokens[live.sentences, None] == length
-        is_finished = places.is_new & ((places.tokens == rules.eos) | is_last)
-        finished.add(live, places, is_finished)
-        goes_on = places.is_new & ~is_finished
+        places = (choose or likeliest)(step, live, finished.scores[live.sentences], rules)
+        is_end = ending(places, live, rules)
+        finished.add(live, places, places.is_new & is_end)
+        goes_on = places.is_new & ~is_end
         goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NEG_INF))
         if not goes_on.any():
             break
-        live = continued(decoder, live, places, goes_on)
+        live = _continued(decoder, live, places, goes_on)
     return finished.best()
 
 
@@ -90,7 +93,11 @@ class Places:
     scores: Tensor
 
 
-class Finished:
+Choose = Callable[[Step, Live, Tensor, Rules], Places]
+"""Gives the places of a step. The tensor: the scores of what each sentence has finished, (sentences, beam_size)"""
+
+
+class _Finished:
     """The best finished hypotheses of each sentence, and what is needed to tell their tokens and alignment."""
 
     def __init__(self, rules: Rules, beam_size: int, n_best: int) -> None:
@@ -145,12 +152,36 @@ class Finished:
         )
 
 
-def begin(rules: Rules) -> Live:
+def _begin(rules: Rules) -> Live:
     """One hypothesis of each sentence, which has read nothing yet."""
     sentences = torch.arange(len(rules.max_tokens), device=rules.max_tokens.device)
     newest, no_tokens = torch.full_like(sentences, rules.sos), sentences.new_empty(len(sentences), 0)
     is_row = torch.ones_like(sentences[:, None], dtype=torch.bool)
     return Live(sentences, is_row, torch.zeros_like(sentences, dtype=torch.float32), newest, no_tokens, no_tokens)
+
+
+def likeliest(step: Step, live: Live, of_finished: Tensor, rules: Rules) -> Places:
+    """Give the places of each sentence to the best among its continuations and what it has finished: a `Choose`."""
+    log_probs, tokens = _continuations(step.logits, live, rules, of_finished.shape[1])
+    log_probs, scores = scored(log_probs, live, of_finished, rules)
+    order = scores.argsort(dim=1, descending=True, stable=True)[:, : of_finished.shape[1]]
+    return places_of(order, scores, log_probs, tokens, live)
+
+
+def scored(log_probs: Tensor, live: Live, of_finished: Tensor, rules: Rules) -> tuple[Tensor, Tensor]:
+    """Returns log-probabilities of continuations, (rows, n), by sentences, and the scores of all that is ranked.
+
+    The scores are (sentences, beam_size + continuations): first those of what is finished.
+    """
+    log_probs = live.by_sentence(log_probs, NEG_INF)
+    length = live.tokens.shape[1] + 1
+    return log_probs, torch.cat((of_finished, log_probs / length**rules.length_penalty), dim=1)
+
+
+def ending(places: Places, live: Live, rules: Rules) -> Tensor:
+    """Whether nothing may follow what has a place: bool (sentences, beam_size)."""
+    is_last = rules.max_tokens[live.sentences, None] == live.tokens.shape[1] + 1
+    return (places.tokens == rules.eos) | is_last
 
 
 def _continuations(logits: Tensor, live: Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
@@ -183,15 +214,6 @@ def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(largest).T, torch.from_numpy(ids).T
 
 
-def _ranked(log_probs: Tensor, tokens: Tensor, live: Live, length: int, finished: Finished, rules: Rules) -> Places:
-    """Give the places of each sentence to the best among its continuations, (rows, n), and what it has finished."""
-    log_probs = live.by_sentence(log_probs, NEG_INF)
-    of_finished = finished.scores[live.sentences]
-    scores = torch.cat((of_finished, log_probs / length**rules.length_penalty), dim=1)
-    order = scores.argsort(dim=1, descending=True, stable=True)[:, : of_finished.shape[1]]
-    return places_of(order, scores, log_probs, tokens, live)
-
-
 def places_of(order: Tensor, scores: Tensor, log_probs: Tensor, tokens: Tensor, live: Live) -> Places:
     """Returns the places that are given to some of what is ranked: first what is finished, then all continuations.
 
@@ -207,7 +229,7 @@ def places_of(order: Tensor, scores: Tensor, log_probs: Tensor, tokens: Tensor, 
     return Places(is_new, rows, live.by_sentence(tokens, 0).gather(1, which), log_probs.gather(1, which), scores)
 
 
-def continued(decoder: StepDecoder, live: Live, places: Places, goes_on: Tensor) -> Live:
+def _continued(decoder: StepDecoder, live: Live, places: Places, goes_on: Tensor) -> Live:
     """Returns the live hypotheses of the next step, bool goes_on (sentences, beam_size), and tells the decoder.
 
     For example, three sentences with two live ones each have the rows 0 1 | 2 3 | 4 5. Sentence 1 has ended. In

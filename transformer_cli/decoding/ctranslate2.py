@@ -32,6 +32,7 @@ from transformer_cli.decoding.interface import (
     longest_first,
     no_check,
     score,
+    too_large,
 )
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.text.vocabulary import UNK, UNWRITTEN
@@ -138,7 +139,7 @@ class CTranslate2Engine:
         for rows, (results, first_steps) in self._in_turn(search, batches):
             longest = max(limits[row] for row in rows)
             found = []
-            with room_for(partial(_too_large, len(rows), settings.beam_size)):
+            with room_for(partial(too_large, [ids[row] for row in rows], settings.beam_size)):
                 for row, result in zip(rows, results, strict=True):
                     found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
                 first_position = {
@@ -185,7 +186,7 @@ class CTranslate2Engine:
             return [self._translator.score_batch(sources, chosen, max_input_length=0, asynchronous=True)]
 
         for rows, (results,) in self._in_turn(score_rows, longest_first(longest, BATCH_POSITIONS)):
-            with room_for(partial(_too_large, len(rows), 1)):
+            with room_for(partial(too_large, [longest[row] for row in rows], 1)):
                 found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
         return [found[row] for row in range(len(sentences))]
 
@@ -282,10 +283,3 @@ def _most_attended(weights: Sequence[float]) -> int:
 
 def _names(tokens: Sequence[str], ids: Sequence[int]) -> list[str]:
     return [tokens[index] for index in ids]
-
-
-def _too_large(count: int, rows_of_each: int) -> str:
-    return (
-        f"{count} sentences with {rows_of_each} hypotheses each do not fit in memory; use a smaller beam, "
-        "or split long sentences"
-    )

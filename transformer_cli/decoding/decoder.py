@@ -27,8 +27,9 @@ from transformer_cli.decoding.interface import (
     Wanted,
     longest_first,
     no_check,
+    too_large,
 )
-from transformer_cli.decoding.terms import beam_search_with_terms
+from transformer_cli.decoding.terms import WithTerms
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
@@ -127,7 +128,7 @@ def decode(
     Raises MemoryShortage, and what before_step raises, which so ends the search.
     """
     device, terms = next(models[0].parameters()).device, [each.terms for each in sentences if each.terms]
-    with room_for(partial(_too_large, sentences, settings)):
+    with room_for(partial(too_large, [each.ids for each in sentences], settings.rows_of_each)):
         decoder = TransformerDecoder(models, pad_ids([each.ids for each in sentences]).to(device), before_step)
         rules = Rules(
             max_tokens=torch.tensor([each.limit for each in sentences], device=device),
@@ -140,20 +141,10 @@ def decode(
         )
         if settings.sample:
             return _samples(decoder, rules, sentences, settings)
-        if terms:
-            return beam_search_with_terms(decoder, rules, terms, beam_size=settings.beam_size, n_best=settings.n_best)
-        if settings.beam_size == 1:
+        if settings.beam_size == 1 and not terms:
             return [[each] for each in greedy(decoder, rules, scores=settings.scores)]
-        return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best)
-
-
-def _too_large(sentences: Sequence[Wanted], settings: TranslationSettings) -> str:
-    longest, limit = max(len(each.ids) for each in sentences), max(each.limit for each in sentences)
-    return (
-        f"translating {len(sentences)} sentences of up to {longest} tokens into up to {limit}, "
-        f"with {settings.rows_of_each} hypotheses each, does not fit in memory; use a smaller beam, or split long "
-        "sentences"
-    )
+        choose = WithTerms(terms) if terms else None
+        return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best, choose=choose)
 
 
 def _samples(

@@ -161,6 +161,13 @@ def longest_first(
     return [group[start : start + most].tolist() for group in groups for start in range(0, len(group), most)]
 
 
+def too_large(sentences: Sequence[Sized], rows_of_each: int) -> str:
+    """Returns what is said if the sentences of a batch do not fit in memory, with so many hypotheses of each."""
+    longest = max(map(len, sentences))
+    what = f"{len(sentences)} sentences of up to {longest} tokens, with {rows_of_each} hypotheses each,"
+    return f"{what} do not fit in memory; use a smaller beam, or split long sentences"
+
+
 def groups_by_length(lengths: NDArray[Any], most: int) -> list[NDArray[np.int64]]:
     """Group sentences of similar length: at most `most` padded positions per group, <sos> and <eos> included.
 

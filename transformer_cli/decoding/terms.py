@@ -1,96 +1,87 @@
-"""Beam search that writes given terms: the model says where, and what stands around them.
+"""How a beam search writes given terms: the model says where, and what stands around them.
 
 Constrained decoding with dynamic beam allocation (Post and Vilar 2018; vectorised: Hu et al. 2019). To the likeliest
 continuations of each hypothesis come those with the next token of a term that it lacks. The places of a sentence are
 dealt out in turns: to the best of those to which least is missing, to the best of those to which one token more is
 missing, and so on, then to the second best of each. None ends before it has all of its terms, unless it is as long as
-it may be. All else is as in beam.py, whose parts are used; only the places are dealt out in another way. Knows ids.
+it may be. All else is as in beam.py, whose search this is; only the places are dealt out in another way. Knows ids.
 Knows no words and no model.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.beam import Finished, Live, Places, begin, continued, places_of
-from transformer_cli.decoding.interface import NEG_INF, Hypothesis, Ids, RequiredTerms, Rules, Step, StepDecoder
+from transformer_cli.decoding.beam import Live, Places, ending, places_of, scored
+from transformer_cli.decoding.interface import NEG_INF, Ids, RequiredTerms, Rules, Step
 
 BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
 
 
-def beam_search_with_terms(
-    decoder: StepDecoder, rules: Rules, terms: Sequence[RequiredTerms], *, beam_size: int, n_best: int
-) -> list[list[Hypothesis]]:
-    """Like `beam.beam_search`, for sentences each of which has terms. One whose limit is too short lacks some."""
-    live, finished = begin(rules), Finished(rules, beam_size, n_best)
-    of_rows = [_States(each) for each in terms]
-    now = [0] * len(terms)  # the state of each row
-    for length in range(1, int(rules.max_tokens.max()) + 1):
-        step = decoder.decode_step(live.newest)
-        finished.most_attended.append(step.attended)
-        log_probs, tokens = _continuations(step, live, rules, of_rows, now, beam_size)
+class WithTerms:
+    """What `beam.beam_search` chooses by where each sentence has terms. One whose limit is too short lacks some."""
+
+    def __init__(self, terms: Sequence[RequiredTerms]) -> None:
+        """terms: those of each sentence."""
+        self._of_rows = [_States(each) for each in terms]
+        self._now = [0] * len(terms)  # the state of each row
+
+    def __call__(self, step: Step, live: Live, of_finished: Tensor, rules: Rules) -> Places:
+        """Give the places of a step: a `beam.Choose`."""
+        if live.tokens.shape[1]:
+            rows = live.chosen_by[:, -1].tolist()
+            self._of_rows = [self._of_rows[row] for row in rows]
+            states = zip(self._of_rows, rows, live.newest.tolist(), strict=True)
+            self._now = [of.after(self._now[row], token) for of, row, token in states]
+        log_probs, tokens = self._continuations(step, live, rules, of_finished.shape[1])
         left = [
             [of.left[of.after(state, token)] for token in row]
-            for of, state, row in zip(of_rows, now, tokens.tolist(), strict=True)
+            for of, state, row in zip(self._of_rows, self._now, tokens.tolist(), strict=True)
         ]
         missing = torch.tensor(left, device=tokens.device)
-        places, missing = _ranked(log_probs, tokens, missing, live, length, finished, rules)
-        is_last = rules.max_tokens[live.sentences, None] == length
-        is_finished = places.is_new & ((places.tokens == rules.eos) | is_last)
+        log_probs, scores = scored(log_probs, live, of_finished, rules)
+        order, missing = _dealt_out(scores, live.by_sentence(missing, 0), of_finished.shape[1])
+        places = places_of(order, scores, log_probs, tokens, live)
         # at the limit, what lacks terms counts only if nothing lacks fewer
-        fewest = missing.masked_fill(~is_finished, int(missing.max()) + 1).amin(dim=1)
-        fewest = fewest.masked_fill(finished.scores[live.sentences, 0] > NEG_INF, 0)
-        is_finished &= missing <= fewest[:, None]
-        finished.add(live, places, is_finished)
-        goes_on = places.is_new & ~is_last & (places.tokens != rules.eos)
-        goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NEG_INF))
-        if not goes_on.any():
-            break
-        live = continued(decoder, live, places, goes_on)
-        rows = live.chosen_by[:, -1].tolist()
-        of_rows = [of_rows[row] for row in rows]
-        now = [of.after(now[row], token) for of, row, token in zip(of_rows, rows, live.newest.tolist(), strict=True)]
-    return finished.best()
+        is_end = ending(places, live, rules)
+        fewest = missing.masked_fill(~(places.is_new & is_end), int(missing.max()) + 1).amin(dim=1)
+        fewest = fewest.masked_fill(of_finished[:, 0] > NEG_INF, 0)
+        return replace(places, is_new=places.is_new & ~(is_end & (missing > fewest[:, None])))
+
+    def _continuations(self, step: Step, live: Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
+        """Returns log-probabilities and tokens, (rows, n): the likeliest tokens, then those that terms go on with."""
+        log_probs = step.logits.float().log_softmax(dim=1)
+        device = log_probs.device
+        rules.restrict(log_probs, live.tokens)
+        is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
+        lacks = [of.left[state] > 0 for of, state in zip(self._of_rows, self._now, strict=True)]
+        log_probs[torch.tensor(lacks, device=device), rules.eos] = NEG_INF
+        best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
+        wanted = [
+            of.wanted_at(state, None if ends else position)
+            for of, state, position, ends in zip(self._of_rows, self._now, step.attended.tolist(), is_end, strict=True)
+        ]
+        width = max(map(len, wanted))
+        padded = [[*each, *[rules.eos] * (width - len(each))] for each in wanted]
+        further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(wanted), width)
+        values = log_probs.gather(1, further).masked_fill(further == rules.eos, NEG_INF)
+        values = values.masked_fill((further[:, :, None] == ids[:, None]).any(dim=2), NEG_INF)
+        return torch.cat((best, values), dim=1) + live.log_probs[:, None], torch.cat((ids, further), dim=1)
 
 
-def _continuations(
-    step: Step, live: Live, rules: Rules, of_rows: "Sequence[_States]", now: Sequence[int], beam_size: int
-) -> tuple[Tensor, Tensor]:
-    """Returns log-probabilities and tokens, (rows, n): of the likeliest tokens, then of those that terms go on with."""
-    log_probs = step.logits.float().log_softmax(dim=1)
-    device = log_probs.device
-    rules.restrict(log_probs, live.tokens)
-    is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
-    lacks = [of.left[state] > 0 for of, state in zip(of_rows, now, strict=True)]
-    log_probs[torch.tensor(lacks, device=device), rules.eos] = NEG_INF
-    best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
-    wanted = [
-        of.wanted_at(state, None if ends else position)
-        for of, state, position, ends in zip(of_rows, now, step.attended.tolist(), is_end, strict=True)
-    ]
-    width = max(map(len, wanted))
-    padded = [[*each, *[rules.eos] * (width - len(each))] for each in wanted]
-    further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(wanted), width)
-    values = log_probs.gather(1, further).masked_fill(further == rules.eos, NEG_INF)
-    values = values.masked_fill((further[:, :, None] == ids[:, None]).any(dim=2), NEG_INF)
-    return torch.cat((best, values), dim=1) + live.log_probs[:, None], torch.cat((ids, further), dim=1)
+def _dealt_out(scores: Tensor, missing: Tensor, beam_size: int) -> tuple[Tensor, Tensor]:
+    """Returns which of all that is ranked get the places of each sentence, and how many tokens are missing to each.
 
-
-def _ranked(
-    log_probs: Tensor, tokens: Tensor, missing: Tensor, live: Live, length: int, finished: Finished, rules: Rules
-) -> tuple[Places, Tensor]:
-    """Deal out the places of each sentence. Returns also how many tokens are missing to each.
-
-    For example, with scores and missing tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three places go to -3, -4, -1,
-    and five to -3, -4, -1, -5, -2.
+    scores (sentences, beam_size + continuations): of what is finished, and of the continuations. missing int64
+    (sentences, continuations). Both results are int64 (sentences, beam_size). For example, with scores and missing
+    tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three places go to -3, -4, -1, and five to -3, -4, -1, -5, -2.
     """
-    log_probs = live.by_sentence(log_probs, NEG_INF)
-    of_finished = finished.scores[live.sentences]
-    scores = torch.cat((of_finished, log_probs / length**rules.length_penalty), dim=1)
-    lacking = torch.cat((torch.zeros_like(of_finished, dtype=torch.int64), live.by_sentence(missing, 0)), dim=1)
-    lacking = lacking.masked_fill(scores == NEG_INF, int(missing.max()) + 1)  # what is impossible comes last
+    worst = int(missing.max()) + 1
+    lacking = torch.cat((torch.zeros_like(missing[:, :1]).expand(-1, beam_size), missing), dim=1)
+    lacking = lacking.masked_fill(scores == NEG_INF, worst)  # what is impossible comes last
     best = scores.argsort(dim=1, descending=True, stable=True)
     order = best.gather(1, lacking.gather(1, best).argsort(dim=1, stable=True))  # by what is missing, then by score
     ranked = lacking.gather(1, order)
@@ -98,8 +89,8 @@ def _ranked(
     is_first = torch.cat((torch.ones_like(ranked[:, :1], dtype=torch.bool), ranked[:, 1:] != ranked[:, :-1]), dim=1)
     turn = place - (place * is_first).cummax(dim=1).values  # how many better ones miss as much
     turn = turn.masked_fill(scores.gather(1, order) == NEG_INF, order.shape[1])
-    order = order.gather(1, turn.argsort(dim=1, stable=True))[:, : of_finished.shape[1]]
-    return places_of(order, scores, log_probs, tokens, live), lacking.gather(1, order)
+    order = order.gather(1, turn.argsort(dim=1, stable=True))[:, :beam_size]
+    return order, lacking.gather(1, order)
 
 
 class _State(NamedTuple):

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
+from typing import Literal, NamedTuple
 
 from transformer_cli.documents.held import CLOSING, Link, Placing, Span, edge_after, edge_before, spaces, word_edges
 from transformer_cli.text.lines import has_letter
@@ -203,15 +204,27 @@ class Builder:
         self.text(markup, space)
         self._elements[-1].end = self._length
 
-    def line_end(self, markup: str, before: str, after: str) -> None:
-        """Add the end of a line that is kept: a seam of a sentence that goes on in a small letter, else a boundary.
+    def marks(self, marks: Sequence["Mark"], fixed: Collection[str] = ()) -> bool:
+        """Add text and what stands in it; returns whether there is a letter. fixed: see `nested`.
 
-        before, after: the text beside it.
+        The end of a line is a seam of a sentence that goes on in a small letter, else a boundary.
         """
-        if after[:1].islower() and before[-1:] not in (*".!?:", ""):
-            self.seam(markup, " " * (before[-1] != " "))
-        else:
-            self.boundary(markup)
+        pairs = nested([(each.opens, each.closes) for each in marks], fixed)
+        texts = ["", *(each.text for each in marks), ""]
+        for number, (each, before, after) in enumerate(zip(marks, texts, texts[2:], strict=False)):
+            if each.text:
+                self.text(each.raw, each.text)
+            elif each.kind == "seam":
+                self.seam(each.raw)
+            elif each.kind == "line" and after[:1].islower() and before[-1:] not in (*".!?:", ""):
+                self.seam(each.raw, " " * (before[-1] != " "))
+            elif each.kind:
+                self.boundary(each.raw)
+            elif number in pairs:
+                (self.open if each.opens else self.close)(each.opens or each.closes, each.raw)
+            else:
+                self.point(each.raw)
+        return has_letter("".join(texts))
 
     def boundary(self, *markup: str | Block) -> None:
         """End the block. markup: what stands behind it."""
@@ -241,6 +254,16 @@ class Builder:
         element = Element(self._length, self._length, inside, 1, [*markup], "", name, is_point, is_seam)
         element.depth += self._elements[inside].depth
         self._elements.append(element)
+
+
+class Mark(NamedTuple):
+    """Text, or what stands in it: the end of a line that is kept, a boundary, a seam, or else a tag or a point."""
+
+    raw: str
+    text: str = ""
+    opens: str = ""
+    closes: str = ""
+    kind: Literal["", "line", "boundary", "seam"] = ""
 
 
 def nested(marks: Sequence[tuple[str, str]], fixed: Collection[str]) -> set[int]:

@@ -7,17 +7,16 @@ stay empty, since how many there are and what they stand for differs between lan
 import re
 from collections import Counter
 
-from transformer_cli.documents.blocks import Builder, escaping, nested
+from transformer_cli.documents.blocks import Builder, Mark, escaping
+from transformer_cli.documents.markup import mark_of, tag_pattern
 from transformer_cli.documents.opened import LINES, NO_LETTER, Languages, Opened, decoded
 from transformer_cli.text.catalogues import Message, encoding_of, meant, messages
-from transformer_cli.text.lines import has_letter
 
 _PARTS = re.compile(  # of a message
-    r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)"
-    r"|(?P<tag><(?P<slash>/?)(?P<name>[a-zA-Z][\w:.-]{0,50}|\d{1,9})"
-    r"(?:\s(?:[^<>\\=]|\\.)*=(?:[^<>\\]|\\.)*|\s{0,9}/?)>)|(?P<text>[^\\<]+|<)"
+    r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\<]+|"
+    + tag_pattern("<", ">", r"(?:[^\\]|\\.)")
+    + "|<"
 )
-_PARTING = re.compile("br|d[dt]|div|h[1-6r]|li|ol|p|table|t[dhr]|ul")  # tags between blocks
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
@@ -55,34 +54,15 @@ def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) ->
 
 def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool:
     """Add a message. Returns whether it has a letter."""
-    parts = [*_PARTS.finditer(source)]
-    texts = [each["text"] or _meaning(each, encoding) for each in parts]
-    names = [(each["name"] or "").lower() for each in parts]
-    is_empty = [each[0].endswith("/>") for each in parts]
-    marks = [
-        (name * (not each["slash"] and not empty), name * bool(each["slash"]))
-        for name, each, empty in zip(names, parts, is_empty, strict=True)
-    ]
-    pairs = nested(marks, ())
-    for number, (part, text, name) in enumerate(zip(parts, texts, names, strict=True)):
-        raw = part[0]
-        if text:
-            build.text(raw, text)
-        elif raw == r"\n":
-            beside = "".join(texts[max(0, number - 1) : number]), "".join(texts[number + 1 : number + 2])
-            build.line_end(raw + line_end * (number + 1 < len(parts)), *beside)
-        elif part["escape"] or _PARTING.fullmatch(name):
-            build.boundary(raw)
-        elif number in pairs:
-            (build.close if part["slash"] else build.open)(name, raw)
+    marks = list[Mark]()
+    for part in _PARTS.finditer(source):
+        if part["name"]:
+            marks.append(mark_of(part))
+        elif part[0] == r"\n":
+            marks.append(Mark(part[0] + line_end * (part.end() < len(source)), kind="line"))
         else:
-            build.point(raw)
-    return has_letter("".join(texts))
-
-
-def _meaning(part: re.Match[str], encoding: str) -> str:
-    """Returns what an escape stands for, if that is text."""
-    if part["escape"] not in (r"\"", r"\\", None):
-        return ""
-    text = meant(part["escape"] or part["bytes"] or "", encoding)
-    return text if "\ufffd" not in text and (text.isprintable() or text.isspace()) else ""
+            text = meant(part[0], encoding)
+            is_byte_of_text = "\ufffd" not in text and (text.isprintable() or text.isspace())
+            is_text = part["escape"] in (r"\"", r"\\") if part["escape"] else is_byte_of_text or not part["bytes"]
+            marks.append(Mark(part[0], text * is_text, kind="boundary" if part["escape"] else ""))
+    return build.marks(marks)

@@ -7,17 +7,14 @@ model without a last position, LONGEST_LINE is also the limit for tokens: attent
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
 
+from transformer_cli.config.schema import OnError
 from transformer_cli.documents.held import BUILT_IN, Holder, Span
 from transformer_cli.documents.sentences import pieces, sentences
 from transformer_cli.errors import DataError
 from transformer_cli.text.codec import Codec, Encoded, asking_like
 from transformer_cli.text.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
 from transformer_cli.text.vocabulary import MARKERS
-
-OnError = Literal["stop", "blank", "copy", "truncate"]
-"""What becomes of a line that is too long: an error, an empty line, the line itself, or its beginning's translation"""
 
 REMEDY = "split the sentence, or let --on-error say what becomes of such lines"
 NO_TOKENS = Encoded([], [])

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from transformer_cli.documents.blocks import DEEPEST, Block, Builder, Document, Element, escaping
+from transformer_cli.documents.blocks import DEEPEST, Block, Builder, Document, Element, Mark, escaping
 from transformer_cli.documents.held import Span
 from transformer_cli.documents.xmltext import ENCODING
 from transformer_cli.text.lines import has_letter
@@ -50,6 +50,8 @@ TEXTS = _names("alt title")
 """attributes that are translated"""
 LANGUAGES = _names("lang xml:lang")
 """attributes that name the language"""
+OF_MESSAGES = _names("button link menu option source title")
+"""names of elements that in messages of programs are names of placeholders, too"""
 
 # No alternative can fail far behind the place where it has begun, so nothing is read twice.
 _MARKUP = re.compile(
@@ -99,6 +101,24 @@ def parse_html(source: str, languages: tuple[str, str] = ("", "")) -> Document:
     parser.parse(source)
     parser.build.boundary()
     return parser.build.document
+
+
+def tag_pattern(begin: str, end: str, character: str) -> str:
+    """Returns a regular expression for tags in text. The arguments are expressions for <, > and any character."""
+    return (
+        rf"{begin}(?P<slash>/?)(?P<name>[a-zA-Z][\w:.-]{{0,50}}|\d{{1,9}})"
+        rf"(?:\s(?:(?!{begin}|{end}|=){character}){{0,200}}=(?:(?!{begin}|{end}){character}){{0,500}}|\s{{0,9}}/?){end}"
+    )
+
+
+def mark_of(tag: re.Match[str]) -> Mark:
+    """Returns what a tag in text is, which `tag_pattern` has found."""
+    raw, name = tag[0], tag["name"].lower()
+    if name in BLOCKS - OF_MESSAGES:
+        return Mark(raw, kind="boundary")
+    if name in VOID - OF_MESSAGES or raw.endswith(("/>", "/&gt;")):
+        return Mark(raw)
+    return Mark(raw, closes=f"<{name}") if tag["slash"] else Mark(raw, opens=f"<{name}")
 
 
 class _Parser:

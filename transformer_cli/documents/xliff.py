@@ -8,14 +8,14 @@ import html
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from transformer_cli.documents.blocks import Builder, escaping, nested
-from transformer_cli.documents.markup import BLOCKS, VOID
+from transformer_cli.documents.blocks import Builder, Mark, escaping, nested
+from transformer_cli.documents.markup import mark_of, tag_pattern
 from transformer_cli.documents.opened import NO_LETTER, Languages, Opened
 from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like
 from transformer_cli.errors import DataError
-from transformer_cli.text.lines import has_letter
+from transformer_cli.text.catalogues import is_only_copy
 from transformer_cli.text.reading import main_code
 
 log = logging.getLogger(__name__)
@@ -27,14 +27,13 @@ _PREFIXES = {
     "http://www.w3.org/XML/1998/namespace": "xml:",
 }
 _BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
-_UNTOUCHED = ("new", "needs-translation")  # states of a target that is a copy of its source
 
-_PARTS = re.compile(  # of a text that may have tags of HTML in it
-    r"&lt;(?P<slash>/?)(?P<name>[a-zA-Z][\w:.-]{0,50}|\d{1,9})"
-    r"(?:\s(?:(?!&[lg]t;)[^=>]){0,200}=(?:(?!&[lg]t;)[^>]){0,500}|\s{0,9}/?)(?:&gt;|>)|(?P<text>.(?:(?!&lt;).)*)",
-    re.DOTALL,
-)
-_LINE_END = re.compile(r"(\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)")
+_PARTS = [  # of a text that may have tags of HTML in it; the second: also of one whose lines are kept
+    re.compile(
+        rf"{tag_pattern('&lt;', '(?:&gt;|>)', '.')}|(?P<line>{line})|(?P<text>.(?:(?!&lt;|{line}).)*)", re.DOTALL
+    )
+    for line in ("(?!)", r"\r\n?|\n|&#(?:10|x0{0,5}[Aa]);")
+]
 
 _Span = tuple[int, int]
 """Of an element: the indices of its tags"""
@@ -75,15 +74,7 @@ def open_xliff(content: bytes, languages: Languages) -> Opened:
 
 def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_translated: bool) -> None:
     """Add a unit, with targets for its segments that have none."""
-    about = unit[0].attributes
-    source, cut, target = (_child(unit, name) for name in ("source", "seg-source", "target"))
-    sources = _segments(unit, cut) if cut else {}
-    targets = _segments(unit, target) if target else {}
-    locked = {
-        each.attributes.get("id", "")
-        for each in unit
-        if each.name == "sdl:seg" and each.attributes.get("locked") == "true"
-    }
+    about, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
     reason = (
         "not to be translated" if not is_translated
         else "approved" if about.get("approved") == "yes"
@@ -94,122 +85,94 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
         kept[reason] += bool(source)
         build.boundary(*(each.raw for each in unit))
         return
-    if target and targets and sources:  # segment by segment
-        wanted = {
-            name: span for name, span in targets.items()
-            if name in sources and name not in locked and not _has_content(unit, span)
-        }  # fmt: skip
-        kept["locked"] += sum(name in locked for name in targets)
-        kept["translated already"] += sum(name not in wanted and name not in locked for name in targets)
-        place = 0
-        for name, (start, end) in wanted.items():
-            _add(build, unit, (place, start), wanted)
-            kept[NO_LETTER] += not _fill(build, unit, sources[name], start, end)
-            place = end + 1
-        _add(build, unit, (place, len(unit)), wanted)
+    given, cut = unit, _child(unit, "seg-source")
+    if not target:
+        behind = max(source[1], cut[1] if cut else 0) + 1
+        unit, target = [*unit[:behind], *_empty_target(unit, source[0]), *unit[behind:]], (behind + 1, behind + 2)
+    segs = [each for each in unit if each.kind == "start" and each.name == "sdl:seg"]
+    states = {each.attributes.get("id", ""): each.attributes for each in segs}
+    about = {**about, **unit[target[0]].attributes}
+    sources = _segments(unit, cut) if cut else {}
+    if cut and sources and not _segments(unit, target) and _is_open(unit, source, target, about):
+        inside = {index for start, end in sources.values() for index in range(start + 1, end)}
+        empty = [unit[index] for index in range(cut[0] + 1, cut[1]) if index not in inside]
+        unit = [*unit[: target[0] + 1], *empty, *unit[target[1] :]]
+        target = target[0], target[0] + len(empty) + 1
+    targets = _segments(unit, target) if sources else {}
+    if not targets:
+        sources, targets = {"": source}, {"": target}
+    locked = {name for name in targets if states.get(name, {}).get("locked") == "true"}
+    wanted = {
+        name: span for name, span in targets.items()
+        if name in sources and name not in locked
+        and _is_open(unit, sources[name], span, {**about, **states.get(name, {})})
+    }  # fmt: skip
+    kept["locked"] += len(locked)
+    kept["translated already"] += len(targets.keys() - wanted.keys() - locked)
+    if not wanted:
+        build.boundary(*(each.raw for each in given))
         return
-    if target and _has_content(unit, target) and not _is_copy(unit, source, target):
-        kept["translated already"] += 1
-        build.boundary(*(each.raw for each in unit))
-        return
-    behind = max(source[1], cut[1] if cut else 0) + 1
-    start, end = target or (behind, behind - 1)
-    _add(build, unit, (0, start), ())
-    if target:
-        build.boundary(_with(unit[start].raw.removesuffix("/>") + ">" * unit[start].raw.endswith("/>"), _BY_MACHINE))
-    else:
-        space = unit[source[0] - 1].raw if unit[source[0] - 1].kind == "text" else ""
-        kept_space = {name: value for name, value in unit[source[0]].attributes.items() if name == "xml:space"}
-        build.boundary(space, _with(f"<{_tag(unit[source[0]], 'source', 'target')}>", {**kept_space, **_BY_MACHINE}))
-    if sources:
-        assert cut is not None
-        place = cut[0] + 1
-        for name, span in sources.items():
-            _add(build, unit, (place, span[0] + 1), ())
-            if name not in locked:
-                kept[NO_LETTER] += not _add_text(build, unit, span)
-            place = span[1]
-        _add(build, unit, (place, cut[1]), ())
-    else:
-        kept[NO_LETTER] += not _add_text(build, unit, source)
-    build.boundary(f"</{_tag(unit[source[0]], 'source', 'target')}>")
-    _add(build, unit, (end + 1, len(unit)), sources.keys() - locked)
+    raws, is_whole = [each.raw for each in unit], wanted.keys() | locked == targets.keys()
+    for start, end in (*wanted.values(), *[target] * is_whole):
+        raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
+        raws[end] = raws[end] or f"</{_tag(unit[start])}>"
+    if is_whole:
+        raws[target[0]] = _with(raws[target[0]], _BY_MACHINE)
+    for index, each in enumerate(unit):
+        if each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in wanted:
+            raws[index] = _with(each.raw, {"conf": "Draft", "origin": "mt"})
+    place = 0
+    for name, (start, end) in wanted.items():
+        build.boundary(*raws[place : start + 1])
+        kept[NO_LETTER] += not _add_text(build, unit, sources[name])
+        place = end
+    build.boundary(*raws[place:])
 
 
-def _add(build: Builder, unit: Sequence[Token], span: _Span, filled: Collection[str]) -> None:
-    """Add a part of a unit as it is. filled: the segments that are translated, of which their state is said."""
-    for each in unit[slice(*span)]:
-        is_new = each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in filled
-        build.boundary(_with(each.raw, {"conf": "Draft", "origin": "mt"}) if is_new else each.raw)
-
-
-def _fill(build: Builder, unit: Sequence[Token], source: _Span, start: int, end: int) -> bool:
-    """Add a segment of a target with the text of its source. Returns whether that has a letter."""
-    build.boundary(unit[start].raw.removesuffix("/>") + ">" * unit[start].raw.endswith("/>"))
-    has_letters = _add_text(build, unit, source)
-    build.boundary(unit[end].raw or f"</{_tag(unit[start])}>")
-    return has_letters
+def _empty_target(unit: Sequence[Token], source: int) -> list[Token]:
+    """Returns the white space before the source, and the tags of a target. source: where the tag of the source is."""
+    space = unit[source - 1].raw if unit[source - 1].kind == "text" else ""
+    tag, about = _tag(unit[source], "source", "target"), unit[source].attributes
+    keeps = f' xml:space="{about["xml:space"]}"' if "xml:space" in about else ""
+    return [Token("text", "", space), Token("start", "target", f"<{tag}{keeps}>"), Token("end", "target", f"</{tag}>")]
 
 
 def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
     """Add what is inside an element to the text. Returns whether that has a letter."""
-    marks: list[tuple[str, str, str, str]] = []  # what it opens and closes, how it is written, what it means
+    marks = list[Mark]()
     depth = 0  # in what is kept
     keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
     for each in unit[span[0] + 1 : span[1]]:
         kind, name, about = each.kind, each.name, each.attributes
         goes_round = name == "g" or (name == "mrk" and about.get("mtype") not in ("protected", "x-sdl-deleted"))
         if depth or (kind == "start" and not goes_round):
-            opens, closes, raw, _ = marks[-1] if depth else ("", "", "", "")
             if not depth:
                 pair = f"code {about.get('rid') or about.get('id')}"
-                marks.append((opens, closes, raw, ""))
-                opens, closes = pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))
-            marks[-1] = (opens, closes, raw + each.raw, "")
+                marks.append(Mark("", "", pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))))
+            marks[-1] = marks[-1]._replace(raw=marks[-1].raw + each.raw)
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text":
-            for line in _lines(each) if keeps_lines else [(each.raw, each.text)]:
-                marks += _tagged(*line)
+            marks += _marks_of(each, keeps_lines=keeps_lines)
         else:
-            marks.append((name * (kind == "start"), name * (kind == "end"), each.raw, ""))
-    pairs = nested([each[:2] for each in marks], ("g", "mrk"))
-    elements = (number for number, (opens, closes, *_) in enumerate(marks) if (opens or closes)[:1] not in ("", "<"))
-    is_crossed = not pairs.issuperset(elements)
-    for number, (opens, closes, raw, text) in enumerate(marks):
-        if keeps_lines and text == "\n":
-            beside = (marks[max(0, number - 1) : number], marks[number + 1 : number + 2])
-            before, after = ("".join(each[3] for each in found).strip("\n") for found in beside)
-            build.line_end(raw, before, after)
-        elif text:
-            build.text(raw, text)
-        elif (tag := _PARTS.match(raw)) and (tag["name"] or "").lower() in BLOCKS:
-            build.boundary(raw)
-        elif is_crossed:  # all stay in their order
-            build.seam(raw)
-        elif number in pairs:
-            (build.open if opens else build.close)(opens or closes, raw)
+            marks.append(Mark(each.raw, "", name * (kind == "start"), name * (kind == "end")))
+    pairs = nested([(each.opens, each.closes) for each in marks], ("g", "mrk"))
+    elements = (number for number, each in enumerate(marks) if (each.opens or each.closes)[:1] not in ("", "<"))
+    if not pairs.issuperset(elements):  # they cross: all stay in their order
+        marks = [each if each.text or each.kind else each._replace(kind="seam") for each in marks]
+    return build.marks(marks, ("g", "mrk"))
+
+
+def _marks_of(token: Token, *, keeps_lines: bool) -> Iterator[Mark]:
+    """Yield the tags of HTML that are written in a text, what is between them, and the ends of lines if it keeps them.
+
+    Those of a CDATA section become entities, since what stands between them does.
+    """
+    raw = html.escape(token.text, quote=False) if "<![" in token.raw else token.raw
+    for part in _PARTS[keeps_lines].finditer(raw):
+        if part["text"]:
+            yield Mark(part[0], html.unescape(part[0]).replace("\r\n", "\n"))
         else:
-            build.point(raw)
-    return any(has_letter(text) for *_, text in marks)
-
-
-def _tagged(raw: str, text: str) -> list[tuple[str, str, str, str]]:
-    """Returns the marks of a text: the tags of HTML that are written in it, and what is between them."""
-    marks = list[tuple[str, str, str, str]]()
-    for part in _PARTS.finditer(html.escape(text, quote=False) if "<![" in raw else raw):
-        name, is_alone = (part["name"] or "").lower(), part[0].endswith(("/&gt;", "/>"))
-        mark = "" if is_alone or not name or name in BLOCKS or name in VOID else f"<{name}"
-        meant = html.unescape(part["text"] or "").replace("\r\n", "\n")
-        marks.append((mark * (not part["slash"]), mark * bool(part["slash"]), part[0], meant))
-    return marks
-
-
-def _lines(text: Token) -> list[tuple[str, str]]:
-    """Returns the lines of a text, and their ends: how they are written, and what they mean."""
-    raws, texts = _LINE_END.split(text.raw), _LINE_END.split(text.text)
-    if len(raws) != len(texts) or "<![" in text.raw:  # of a CDATA section, both ends belong together
-        return [(text.raw, text.text)]
-    return [(raw, meant.replace("\r", "\n")) for raw, meant in zip(raws, texts, strict=True) if raw]
+            yield mark_of(part) if part["name"] else Mark(part[0], kind="line")
 
 
 def _child(unit: Sequence[Token], name: str) -> _Span | None:
@@ -240,16 +203,11 @@ def _segments(unit: Sequence[Token], span: _Span) -> dict[str, _Span]:
     return found
 
 
-def _has_content(unit: Sequence[Token], span: _Span) -> bool:
-    inside = unit[span[0] + 1 : span[1]]
-    return any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in inside)
-
-
-def _is_copy(unit: Sequence[Token], source: _Span, target: _Span) -> bool:
-    """Whether a target is only a copy of its source, which its state says."""
-    both = ("".join(each.raw for each in unit[start + 1 : end]) for start, end in (source, target))
-    state = unit[target[0]].attributes.get("state", "")
-    return state in _UNTOUCHED and len({*both}) == 1
+def _is_open(unit: Sequence[Token], source: _Span, target: _Span, about: Mapping[str, str]) -> bool:
+    """Whether a target is empty, or a copy of its source that nobody has confirmed. about: what is said of it."""
+    one, other = (unit[start + 1 : end] for start, end in (source, target))
+    has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
+    return not has_content or ([each.raw for each in one] == [each.raw for each in other] and is_only_copy(about))
 
 
 def _tag(token: Token, name: str = "", instead: str = "") -> str:

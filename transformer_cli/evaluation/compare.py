@@ -32,7 +32,7 @@ from transformer_cli.evaluation.statistics import (
 from transformer_cli.runs.listing import MOST_TOLD, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.system.arguments import as_list, check, checked
-from transformer_cli.system.terminal import counted, note
+from transformer_cli.system.terminal import counted, first_few, note
 from transformer_cli.text.lines import read_lines
 from transformer_cli.translator import AnyRun, Translator
 
@@ -321,7 +321,7 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
                 log.warning(what, ", ".join(alike), seed)
         keys = [key for key in differing_settings(list(settings.values())) if key not in BY_CHANCE]
         if keys:
-            told = ", ".join([*keys[:MOST_TOLD], *("…" for _ in keys[MOST_TOLD : MOST_TOLD + 1])])
+            told = first_few(keys, MOST_TOLD)
             what = "%s: runs of one recipe that differ in %s; so their spread is not of chance alone"
             log.warning(what, ", ".join(settings), told)
 

@@ -15,7 +15,7 @@ import torch
 
 from transformer_cli.config.load import MOST_BYTES
 from transformer_cli.config.yamltext import parse, scalar_pairs
-from transformer_cli.errors import DataError
+from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Codes, Foreign, Vocabulary, refuse, refuse_others
 from transformer_cli.system.files import read_text
@@ -237,11 +237,11 @@ def _ours(name: str) -> str:
 
 
 def _mapping(text: str, where: str) -> dict[str, Any]:
+    if len(text) > MOST_BYTES:
+        raise DataError(f"{where}: too long")
     try:
-        if len(text) > MOST_BYTES:
-            raise ValueError("too long")
         value = parse(text)
-    except ValueError as error:
+    except ConfigError as error:
         raise DataError(f"{where}: {error}") from None
     if not isinstance(value, dict):
         raise DataError(f"{where}: no settings in it; download the model again")

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system.files import write_bytes
-from transformer_cli.system.terminal import on_one_line, width
+from transformer_cli.system.terminal import on_one_line, shortened, width
 
 if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import AttentionMap, Inspection, WordAttention
@@ -106,7 +106,7 @@ def _characters(path: str) -> frozenset[str]:
 
 def shown(token: str) -> str:
     """Returns how a token is written in a picture: a long one is cut, and control characters are visible."""
-    return on_one_line(token if len(token) <= LONGEST_LABEL else f"{token[: LONGEST_LABEL - 1]}…")
+    return on_one_line(shortened(token, LONGEST_LABEL))
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -35,6 +35,7 @@ from transformer_cli.runs.run import (
 from transformer_cli.runs.state import TrainingState, best_of, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in, check_files
 from transformer_cli.system.locks import is_locked
+from transformer_cli.system.terminal import shortened
 
 log = logging.getLogger(__name__)
 
@@ -125,11 +126,10 @@ def in_short(runs: Sequence[Mapping[str, Any]], *, without: Collection[str] = ()
     keys = [key for key in differing_settings(runs) if key not in without][:MOST_TOLD]
     ends = [key.rpartition(".")[2] for key in keys]
     names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
-    return [{name: _cut(as_line(run[key])) for key, name in names.items() if run.get(key) is not None} for run in runs]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+    return [
+        {name: shortened(as_line(run[key]), LONGEST_VALUE) for key, name in names.items() if run.get(key) is not None}
+        for run in runs
+    ]
 
 
 def _listed(folder: Path, *, is_newest: bool) -> ListedRun:

@@ -11,7 +11,7 @@ from transformer_cli.corpora.corpora import gather, open_corpus, shares_for
 from transformer_cli.corpora.formats import paired, read_texts, require_files, unpacked_name
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.run import Run, differing_codecs, find_run
+from transformer_cli.runs.run import Run, differing_codecs
 from transformer_cli.system.arguments import checked
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.subwords import smallest_size
@@ -52,14 +52,13 @@ def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
     """
     if data.codec is None:
         return None
-    folder = find_run(data.codec, runs_dir)
-    run = Run.open(folder)
+    run = Run.named(data.codec, runs_dir)
     if differing := differing_codecs(run.config.data, data):
         raise ConfigError(
             f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
         )
     run.say_other_tokenizer()
-    return folder
+    return run.folder
 
 
 def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
@@ -67,7 +66,7 @@ def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
 
     run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
     """
-    config = Run.open(find_run(run, runs_dir)).config
+    config = Run.named(run, runs_dir).config
     data = config.data.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
     longest = {} if config.model.max_length else {"longest": LONGEST_TAUGHT}
     return {
@@ -134,7 +133,7 @@ def config_for(
     n_pairs = sum(1 for _ in read_texts(texts, config.data))
     shares = shares_for(n_pairs, config.data).model_dump()
     if like:
-        of_run = Run.open(find_run(like, runs_dir)).config.data.held_out
+        of_run = Run.named(like, runs_dir).config.data.held_out
         shares = {split: max(share, getattr(of_run, split)) for split, share in shares.items()}
         given["training.epochs"] = max(3, min(30, PAIRS_TAUGHT // max(1, n_pairs))), "FILE"
     elif base is None:

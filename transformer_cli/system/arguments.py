@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from transformer_cli.errors import ArgumentError
+from transformer_cli.system.terminal import shortened
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -124,5 +125,4 @@ def _words(hint: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return shortened(" ".join(repr(value).split()), MOST_SHOWN)

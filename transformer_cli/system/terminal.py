@@ -163,6 +163,11 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def shortened(text: str, most: int) -> str:
+    """Returns a text, or of one with more than `most` characters the beginning, and "…" as the last of so many."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def first_few(names: Sequence[str], most: int = 8) -> str:
     """Returns the first of some names, "a, b, c", and "…" for the others, if there are more than `most`."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")

@@ -44,8 +44,6 @@ zh zho chi Chinese 中文 汉语 漢語 Mandarin Chinesisch chinois chino cinese
 _ROWS = [row.split() for row in _LIST.split(";")]
 NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}
 """code → English name"""
-_SHORT = {row[1]: row[0] for row in _ROWS if len(row[0]) == 2}
-"""code of three letters, as ISO 639-3 has it → of two"""
 _CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
 _PLACE = re.compile(r"[(\[,–-]")  # what a region stands behind
@@ -87,4 +85,4 @@ def token_of(language: str, targets: Mapping[str, str]) -> str:
 def short_code(code: str) -> str:
     """Returns the code of a language with two letters for three, if ISO 639 has them; what stands behind it stays."""
     main = re.split("[-_]", code, maxsplit=1)[0]
-    return _SHORT.get(main, main) + code[len(main) :]
+    return _CODES.get(main, main) + code[len(main) :]

@@ -20,7 +20,7 @@ from transformer_cli.evaluation.evaluate import ParallelText, judge
 from transformer_cli.evaluation.losses import Losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import START, load_validated
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average, validations_so_far
 from transformer_cli.system.files import read_sums, write_sums, write_text
 from transformer_cli.system.terminal import counted, note
@@ -58,7 +58,7 @@ def _pairs(kind: str, names: Sequence[str], config: Config, dataset: Dataset, ru
     if kind == "along" and len(paths) == 1 and format_of(paths[0], config.data) == ONE_SIDE:
         lines = list(read_lines(paths[0]))
         note(f"{paths[0]}: {counted(len(lines), 'line')} are translated by {config.training.initialize_from}")
-        translator = Translator(Run.open(find_run(config.training.initialize_from, runs_dir)), config.training.device)
+        translator = Translator(config.training.initialize_from, config.training.device, runs_dir=runs_dir)
         return list(zip(lines, translator.with_options(on_error="blank").translate(lines), strict=True))
     texts = read_texts(paired(paths, config.data), config.data)
     return [(source, target) for source, target, _ in texts]
@@ -101,8 +101,9 @@ def as_table(run: Run, *, data_dir: Path = Path("data"), runs_dir: Path = Path("
     dataset = Dataset.open(find_dataset(run.config.data, data_dir))
     texts = [[dataset.text("valid", side) for side in SIDES], kept_text(run, "watch")]
     bleu = []
-    for place in (find_run(run.config.training.initialize_from, runs_dir), run.folder):
-        translator = Translator(Run.open(place), run.config.training.device).with_options(**dict(run.config.decoding))
+    for end in (run.config.training.initialize_from, run):
+        translator = Translator(end, run.config.training.device, runs_dir=runs_dir)
+        translator = translator.with_options(**dict(run.config.decoding))
         some = (ParallelText("", source[:JUDGED], [target[:JUDGED]]) for source, target in texts)
         bleu.append([f"{judge(translator, text).result.bleu:.2f}" for text in some])
     valid, watched = (min(JUDGED, len(source)) for source, _ in texts)

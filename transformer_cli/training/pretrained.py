@@ -17,7 +17,7 @@ from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import Checkpoint, load_named_best
-from transformer_cli.runs.run import Run, find_run, free_name
+from transformer_cli.runs.run import Run, free_name
 from transformer_cli.system.terminal import first_few
 from transformer_cli.text.vectors import Vectors, read_vectors
 from transformer_cli.text.vocabulary import SPECIALS
@@ -88,7 +88,7 @@ def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transforme
     name = config.training.initialize_from
     if name is None:
         return None
-    run = Run.open(find_run(name, runs_dir))
+    run = Run.named(name, runs_dir)
     if run.folder.resolve() == (runs_dir / config.run_name).resolve():  # it would be moved aside, or is not there yet
         raise ConfigError(
             f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "

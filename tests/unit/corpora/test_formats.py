@@ -227,6 +227,7 @@ def test_read_text_xliff_what_no_person_has_confirmed_is_no_pair(
     [
         (UNIT.replace("A dog.", " ").format("", ""), [UNTRANSLATED]),
         ("<trans-unit><source>a</source></trans-unit>", [UNTRANSLATED]),
+        (UNIT.replace("A dog.", "Ein Hund.").format("", ""), [UNTRANSLATED]),
         (UNIT.format(" translate='no'", ""), []),
         (f"<group translate='no'>{UNIT.format('', '')}</group>", []),
         (UNIT.format(" restype='x-gettext-domain-header'", ""), []),
@@ -328,7 +329,7 @@ def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: s
         (b'{"de": "a", "en": "b"}\n{"de": "a"\n', "a", "line 2: not JSON: Expecting ',' delimiter: column 11 "),
         (b'{"de": "a", "fr": "b"}\n', "a", "line 1: no keys de and en, or source and target; it has de, fr"),
         (b'{"de": 1, "en": "b"}\n', "a", "line 1: a side is not text"),
-        (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: half a surrogate pair"),
+        (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: character 1: half a surrogate pair"),
         (b'[{"de": "a"}]', "a", "line 1: not an object"),
         (b'{"de": ' + b"[" * 100_000, "a", "line 1: not JSON: "),
         (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; mend it, or convert"),

@@ -114,7 +114,7 @@ def test_dataset_manifest_of_another_kind_is_refused(folder: Path, change: dict[
     ("content", "message"),
     [
         (b"", "0 lines, but the manifest says 2"),
-        (b"a\n\xff\n", "line 2 is damaged: invalid start byte"),
+        (b"a\n\xff\n", "line 2: byte 0xff is not UTF-8"),
         (b"a dog.\na dog", "1 lines, but the manifest says 2"),
     ],
 )

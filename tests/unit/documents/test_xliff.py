@@ -38,6 +38,7 @@ def translated(inner: str, translate: object = turned) -> str:
     [
         ("\n <source>a &lt; b</source>\n ", f"\n <source>a &lt; b</source>\n <target{STATE}>A &lt; B</target>\n "),
         ("<source>hund</source><target/>", f"<source>hund</source><target{STATE}>HUND</target>"),
+        ("<source>hund</source><target>hund</target>", f"<source>hund</source><target{STATE}>HUND</target>"),
         ('<source>hund</source><target state="new" x="y">hund</target>',
          "<source>hund</source><target" + STATE.replace(" state-q", ' x="y" state-q') + ">HUND</target>"),
         ("<source>hund</source><note>hund</note><alt-trans><target>x</target></alt-trans>",
@@ -66,12 +67,16 @@ def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) 
     [
         ("<trans-unit><source>a</source><target>x</target></trans-unit>", "translated already"),
         ("<trans-unit><source>a</source><target><x id='1'/></target></trans-unit>", "translated already"),
+        ("<trans-unit><source>a</source><target state='translated'>a</target></trans-unit>", "translated already"),
+        ("<trans-unit mq:status='Proofread'><source>a</source><target>a</target></trans-unit>", "translated already"),
         ("<trans-unit approved='yes'><source>a</source></trans-unit>", "approved"),
         ("<trans-unit mq:locked='locked'><source>a</source><target/></trans-unit>", "locked"),
         ("<trans-unit translate='no'><source>a</source></trans-unit>", "not to be translated"),
         ("<group translate='no'><trans-unit><source>a</source></trans-unit></group>", "not to be translated"),
         (f"<trans-unit><source>a</source><seg-source>{SEG.format(1, 'a')}</seg-source><target>{SEG.format(1, '')}"
          "</target><sdl:seg id='1' locked='true'/></trans-unit>", "locked"),
+        (f"<trans-unit><source>a</source><seg-source>{SEG.format(1, 'a')}</seg-source><sdl:seg id='1' locked='true'/>"
+         "</trans-unit>", "locked"),
     ],
 )  # fmt: skip
 def test_xliff_what_people_have_settled_is_kept_and_counted(inner: str, reason: str) -> None:

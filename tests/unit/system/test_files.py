@@ -293,7 +293,7 @@ def test_read_text_of_no_file_or_a_large_one_is_refused(tmp_path: Path) -> None:
 
 def test_shown_is_one_short_line() -> None:
     assert shown("a\nb") == "'a\\nb'"
-    assert shown([1] * 100) == "[" + "1, " * 19 + "1,…"
+    assert shown([1] * 100) == "[" + "1, " * 19 + "1…"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.bz2", "a.xz"])
