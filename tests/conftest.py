@@ -183,20 +183,11 @@ def translator(tiny: "Run") -> "Translator":
 
 
 @pytest.fixture(scope="session")
-def single(tiny: "Run") -> "Translator":
-    """The tiny run, as a server loads it."""
-
-    from transformer_cli.translator import Translator
-
-    return Translator(tiny, "cpu")
-
-
-@pytest.fixture(scope="session")
-def served(single: "Translator") -> Iterator["Running"]:
+def served(translator: "Translator") -> Iterator["Running"]:
     """A server of the tiny run, with two workers."""
     from served import running  # only the tests of the server need its libraries
 
-    with running(single, n_workers=2) as found:
+    with running(translator, n_workers=2) as found:
         yield found
 
 
@@ -213,6 +204,13 @@ def by_subwords(train_tiny: "TrainTiny", tmp_path_factory: pytest.TempPathFactor
 def workspace(project: Path, tmp_path: Path) -> Path:
     """A copy of the project that a test may change."""
     return Path(shutil.copytree(project, tmp_path / "workspace"))
+
+
+@pytest.fixture
+def prepared(project: Path, tmp_path: Path) -> Path:
+    """A working folder with the project's data and no run."""
+    (tmp_path / "data").symlink_to(project / "data")
+    return tmp_path
 
 
 @pytest.fixture
@@ -265,6 +263,14 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "SHUFFLES", 200)
     for module in (statistics, metrics):
         monkeypatch.setattr(module, "RESAMPLES", 200)
+
+
+@pytest.fixture
+def seeded() -> None:
+    """torch draws from seed 0."""
+    import torch
+
+    torch.manual_seed(0)
 
 
 @pytest.fixture

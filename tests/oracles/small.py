@@ -1,7 +1,7 @@
-"""The shape of a small model and a batch for it; one whose searches find translations of different lengths."""
+"""A small model and a batch for it; one whose searches find translations of many lengths; how close float32 comes."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.transformer import Transformer
@@ -13,6 +13,10 @@ SMALL = ModelConfig(
 )
 SOURCE = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, PAD, PAD]])
 TARGET = torch.tensor([[2, 8, 3, PAD], [2, 4, 6, 9]])
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)
 
 
 def make_model(seed: int = 8, **variant: object) -> Transformer:

@@ -6,21 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from oracles.small import assert_close
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, masked
 from transformer_cli.model.layers import EncoderLayer
 
-CLOSE = 1e-5
 Rows = list[list[float]]
 
 
-@pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(0)
-
-
-def assert_close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=CLOSE, rtol=0.0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def shared_by_all_heads(

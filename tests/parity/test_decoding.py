@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from oracles.small import make_model
+from oracles.small import assert_close, make_model
 from oracles.variants import VARIANTS
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
 
 PAD, SOS, EOS = 1, 2, 3
-CLOSE = 1e-5
 SOURCES = [[SOS, 5, 6, 7, 8, EOS], [SOS, 9, EOS], [SOS, 10, 11, 4, EOS], [SOS, 4, 4, EOS], [SOS, 7, EOS]]
 TARGETS = [[SOS, 8, 4], [SOS, 10, 11, 5, 6, 7], [SOS], [SOS, 9, 9, 9], [SOS, 6, 5]]
 
@@ -20,10 +19,6 @@ TARGETS = [[SOS, 8, 4], [SOS, 10, 11, 5, 6, 7], [SOS], [SOS, 9, 9, 9], [SOS, 6, 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
     longest = max(len(row) for row in rows)
     return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
-
-
-def assert_close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=CLOSE, rtol=0.0)
 
 
 @pytest.fixture(params=VARIANTS)

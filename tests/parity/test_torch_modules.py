@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from oracles.small import assert_close
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import MultiHeadAttention, attention, masked
 from transformer_cli.model.layers import FeedForward, Residual
@@ -13,7 +14,6 @@ from transformer_cli.model.layout import look_ahead_mask
 from transformer_cli.model.transformer import Transformer
 
 PAD = 1
-CLOSE = 1e-5
 SHAPE = ModelConfig(
     d_model=16, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, dropout=0.0, max_length=9
 )
@@ -37,9 +37,7 @@ MAY_ATTEND_SOURCE = torch.tensor([[True, True, True, True, True], [True, True, T
 MAY_ATTEND_TARGET = torch.tensor([[True, True, True, False], [True, True, True, True]])
 
 
-@pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def with_random_weights(module: nn.Module) -> None:
@@ -56,10 +54,6 @@ def copy_weights(ours: nn.Module, theirs: nn.Module) -> None:
             name = name.replace(our_name, torch_name)
         state[name] = tensor
     theirs.load_state_dict(state)
-
-
-def assert_close(ours: Tensor, theirs: Tensor) -> None:
-    torch.testing.assert_close(ours, theirs, atol=CLOSE, rtol=0.0)
 
 
 @pytest.mark.parametrize("may_attend", [None, MAY_ATTEND_SOURCE[:, None, None, :]], ids=["everything", "padding"])

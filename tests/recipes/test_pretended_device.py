@@ -23,6 +23,7 @@ from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.translator import Translator
 
 SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das alte Kind singt zu Hause."]
+FROZEN_VECTORS = ("model.vectors.source=VECTORS", "model.vectors.freeze=true")
 
 
 @pytest.fixture
@@ -68,12 +69,15 @@ def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) ->
     [
         ("model.dropout=0.3",),  # which follows from the step's number there too
         ("model.tie_embeddings=target+output", "training.freeze=[encoder]", "training.clip_grad_norm=null"),
-        ("training.batch_by=tokens", "training.batch_size=700", "training.accumulate=3", "model.norm=pre"),
-        ("model.positions=sinusoidal", "training.label_smoothing=0.1"),
-        ("model.vectors.source=VECTORS", "model.vectors.freeze=true"),
-        ("model.vectors.source=VECTORS",),
+        (
+            "training.batch_by=tokens",
+            "training.batch_size=700",
+            "training.accumulate=3",
+            "model.vectors.source=VECTORS",
+        ),
+        ("model.positions=sinusoidal", "training.label_smoothing=0.1", "model.norm=pre", *FROZEN_VECTORS),
     ],
-    ids=["dropout", "frozen", "tokens", "sinusoidal", "frozen vectors", "vectors"],
+    ids=["dropout", "frozen", "tokens and vectors", "sinusoidal and frozen vectors"],
 )
 def test_train_on_a_device_resumes_and_averages_as_uncut(
     train_there: Callable[..., Run], gpu: PretendedDevice, settings: tuple[str, ...]

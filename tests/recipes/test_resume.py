@@ -37,13 +37,6 @@ def kill_training(forks: Forks, step: int, *, cwd: Path, config: Path) -> tuple[
     return forks.end(), (cwd / "err.txt").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def prepared(project: Path, tmp_path: Path) -> Path:
-    """A working folder with the project's data and no run."""
-    (tmp_path / "data").symlink_to(project / "data")
-    return tmp_path
-
-
 def test_train_killed_again_and_again_equals_one_never_killed(
     tfm: Tfm, forks: Forks, corpus: Path, tiny: Run, prepared: Path
 ) -> None:

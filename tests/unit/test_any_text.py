@@ -33,7 +33,7 @@ TEXT = st.one_of(
 )
 END = st.sampled_from(["\n", "\n", "\n", "\r\n"])
 FEW = settings(
-    max_examples=12, database=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=6, database=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
 )
 
 

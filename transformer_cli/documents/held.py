@@ -285,7 +285,7 @@ def _stripped(text: str, start: int, end: int) -> Span:
 
 def token_spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> list[Span | None]:
     """Returns where each token stands in a text; None for one that is not found. held: where none is looked for."""
-    text, places = _as_read(text, held)
+    text, own = _as_read(text, held)
     folds = len(text.lower()) == len(text)
     text = text.lower() if folds else text
     found: list[Span | None] = []
@@ -294,7 +294,7 @@ def token_spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> 
         word = unicodedata.normalize("NFKC", token.strip())
         word = word.lower() if folds else word
         start = text.find(word, place, place + len(word) + NEAR) if word else -1
-        found.append((places[start], places[start + len(word)]) if start >= 0 else None)
+        found.append((own[start][0], own[start + len(word) - 1][1]) if start >= 0 else None)
         place = place if start < 0 else start + len(word)
     return found
 
@@ -302,44 +302,33 @@ def token_spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> 
 def places_in(line: str, read: str, spans: Sequence[Span], held: Sequence[Span]) -> list[Span]:
     """Returns where spans of what was read of a line stand in the line, as it was given.
 
-    Of both, letters and signs are compared without case, forms and marks, in their order. held: what was not read.
+    Words and signs are looked for as tokens are; (0, 0) stands for a span of which none is found. held: what was not
+    read.
     """
-
-    def letters(text: str, unread: Sequence[Span] = ()) -> Iterator[tuple[str, int]]:
-        taken = Taken(text, unread)
-        for place, char in enumerate(text):
-            for each in unicodedata.normalize("NFKD", char).casefold() if taken.is_free((place, place + 1)) else "":
-                if not (each.isspace() or is_ignored(each) or unicodedata.category(each)[0] == "M"):
-                    yield each, place
-
-    if not spans:
-        return []
-    left = letters(line, held)
-    found = {place: next((at for other, at in left if other == char), len(line)) for char, place in letters(read)}
-    placed = []
-    for start, end in spans:
-        of_span = [found[place] for place in range(start, end) if place in found]
-        last = max(of_span) + 1 if of_span else 0
-        while 0 < last < len(line) and (is_ignored(line[last]) or unicodedata.category(line[last])[0] == "M"):
-            last += 1
-        placed.append((min(of_span, default=0), min(last, len(line))))
-    return placed
+    words = [each for each in pairwise(word_edges(read)) if not read[each[0]].isspace()] if spans else []
+    places = token_spans(line, [read[start:end] for start, end in words], held)
+    placed = [(word, place) for word, place in zip(words, places, strict=True) if place]
+    found = [[place for word, place in placed if overlap(word, span)] for span in spans]
+    return [(each[0][0], each[-1][1]) if each else (0, 0) for each in found]
 
 
-def _as_read(text: str, held: Sequence[Span]) -> tuple[str, Sequence[int]]:
-    """Returns a text as it may have been read, and where each of its characters begins; then where it ends."""
+def _as_read(text: str, held: Sequence[Span]) -> tuple[str, Sequence[Span]]:
+    """Returns a text as it may have been read, and where each of its characters stands in it as it is."""
     if text.isascii() and not held:
-        return text, range(len(text) + 1)
-    unread = {place for start, end in held for place in range(start, end)}
+        return text, [(place, place + 1) for place in range(len(text))]
+    taken = Taken(text, held)
     characters: list[str] = []
-    places: list[int] = []
+    own: list[Span] = []
     for place, char in enumerate(text):
-        if place in unread:
+        span = place, place + 1
+        if not taken.is_free(span):
             continue
-        if characters and len(composed := unicodedata.normalize("NFC", characters[-1] + char)) == 1:
-            characters[-1] = composed
+        composed = unicodedata.normalize("NFC", characters[-1] + char) if characters else ""
+        if len(composed) == 1 or (is_ignored(char) and own and own[-1][1] == place):
+            characters[-1] = composed if len(composed) == 1 else characters[-1]
+            own[-1] = own[-1][0], place + 1
         elif not is_ignored(char):
             form = unicodedata.normalize("NFKC", char)  # as what is unknown is read
             characters += form
-            places += [place] * len(form)
-    return "".join(characters), [*places, len(text)]
+            own += [span] * len(form)
+    return "".join(characters), own

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from transformer_cli.documents.blocks import Builder, Mark, escaping, nested
 from transformer_cli.documents.markup import mark_of, tag_pattern
 from transformer_cli.documents.opened import NO_LETTER, Languages, Opened
-from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like
+from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
 from transformer_cli.errors import DataError
 from transformer_cli.text.catalogues import is_only_copy
 from transformer_cli.text.reading import main_code
@@ -115,7 +115,7 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
     raws, is_whole = [each.raw for each in unit], wanted.keys() | locked == targets.keys()
     for start, end in (*wanted.values(), *[target] * is_whole):
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
-        raws[end] = raws[end] or f"</{_tag(unit[start])}>"
+        raws[end] = raws[end] or f"</{name_in(unit[start].raw)}>"
     if is_whole:
         raws[target[0]] = _with(raws[target[0]], _BY_MACHINE)
     for index, each in enumerate(unit):
@@ -132,7 +132,7 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
 def _empty_target(unit: Sequence[Token], source: int) -> list[Token]:
     """Returns the white space before the source, and the tags of a target. source: where the tag of the source is."""
     space = unit[source - 1].raw if unit[source - 1].kind == "text" else ""
-    tag, about = _tag(unit[source], "source", "target"), unit[source].attributes
+    tag, about = name_in(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
     keeps = f' xml:space="{about["xml:space"]}"' if "xml:space" in about else ""
     return [Token("text", "", space), Token("start", "target", f"<{tag}{keeps}>"), Token("end", "target", f"</{tag}>")]
 
@@ -208,12 +208,6 @@ def _is_open(unit: Sequence[Token], source: _Span, target: _Span, about: Mapping
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
     return not has_content or ([each.raw for each in one] == [each.raw for each in other] and is_only_copy(about))
-
-
-def _tag(token: Token, name: str = "", instead: str = "") -> str:
-    """Returns the name of an element as it is written, or that of another one with the same prefix."""
-    written = re.split(r"[\s/>]", token.raw[1:], maxsplit=1)[0]
-    return written.removesuffix(name) + instead if name else written
 
 
 def _with(tag: str, attributes: dict[str, str]) -> str:

@@ -11,9 +11,7 @@ from transformer_cli.model.dropout import Dropout, keep_mask
 LEVELS = 65536
 
 
-@pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(0)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def assert_share(kept: Tensor, share: float) -> None:

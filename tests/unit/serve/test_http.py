@@ -75,17 +75,17 @@ def test_the_api_is_described(served: Running) -> None:
         assert served.ask(address).status == 404
 
 
-def test_answers_about_a_sentence_are_bounded(single: Translator) -> None:
-    with running(single, limits=Limits(looks=0)) as closed:
+def test_answers_about_a_sentence_are_bounded(translator: Translator) -> None:
+    with running(translator, limits=Limits(looks=0)) as closed:
         assert closed.post("/inspect/steps", **ASKED).status == 503
-    with running(single, limits=Limits(inspected=3)) as small:
+    with running(translator, limits=Limits(inspected=3)) as small:
         answer = small.post("/inspect/steps", **ASKED)
         error = {"error": "7 tokens, but at most 3 can be looked into; split the sentence"}
         assert (answer.status, answer.body) == (400, error)
 
 
-def test_too_much_at_once_is_refused_for_now(single: Translator) -> None:
-    with running(single, limits=Limits(waiting=24)) as small:
+def test_too_much_at_once_is_refused_for_now(translator: Translator) -> None:
+    with running(translator, limits=Limits(waiting=24)) as small:
         answer = small.post("/translate", **{**ASKED, "q": "eins\n" * 25})
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
         assert answer.body == {"error": "too much is waiting to be translated; try again later"}
@@ -93,9 +93,9 @@ def test_too_much_at_once_is_refused_for_now(single: Translator) -> None:
         assert small.post("/translate", **ASKED).status == 200
 
 
-def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_dropped(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "READ_SECONDS", 0.2)
-    with running(single, limits=Limits(looks=1)) as small:
+    with running(translator, limits=Limits(looks=1)) as small:
         monkeypatch.setattr(numbers, "rounded", lambda *_: " " * (20 << 20))
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as deaf:
@@ -127,8 +127,8 @@ def test_health_names_the_models_and_since_when(served: Running, tiny: Run) -> N
     assert model == {"source": "de", "target": "en", "run": "tiny", "checkpoint": tiny.best_name}
 
 
-def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(single: Translator) -> None:
-    with running(single) as found:
+def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(translator: Translator) -> None:
+    with running(translator) as found:
         for asked in (ASKED, ASKED, {**ASKED, "target": "xx"}):
             found.post("/translate", **asked)
         found.ask("/somewhere?q=secret")
@@ -145,11 +145,11 @@ def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(s
 
 
 def test_connections_on_which_no_request_comes_are_closed_and_told_once(
-    single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
-    with running(single) as small:
+    with running(translator) as small:
         where = urlsplit(small.url)
         assert raw(small.url) == raw(small.url, HEAD[:30]) == b""
         with socket.create_connection((where.hostname, where.port), timeout=30) as slow:  # an answer has time
@@ -161,10 +161,10 @@ def test_connections_on_which_no_request_comes_are_closed_and_told_once(
     assert len(told) == 1
 
 
-def test_silent_connections_keep_nobody_out(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connections_keep_nobody_out(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
     monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
-    with running(single) as small, ExitStack() as idle:
+    with running(translator) as small, ExitStack() as idle:
         where = urlsplit(small.url)
         first, *_ = [
             idle.enter_context(socket.create_connection((where.hostname, where.port), timeout=30)) for _ in range(4)
@@ -174,10 +174,10 @@ def test_silent_connections_keep_nobody_out(single: Translator, monkeypatch: pyt
 
 
 def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
-    single: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "MOST_REQUESTS", 1)
-    with running(single) as small:
+    with running(translator) as small:
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as asking:
             asking.sendall(HEAD + b"Content-Length: 9\r\n\r\n")
@@ -195,8 +195,8 @@ def test_unknown_address_or_method_is_an_error_in_json(served: Running) -> None:
     assert (method.status, method.body) == (405, {"error": "Method Not Allowed"})
 
 
-def test_only_the_servers_own_names_are_answered(single: Translator) -> None:
-    with running(single, hosts=["tr.example.org"]) as public:
+def test_only_the_servers_own_names_are_answered(translator: Translator) -> None:
+    with running(translator, hosts=["tr.example.org"]) as public:
         own = ("localhost:80", "127.0.0.1", "[::1]:5000", "192.0.2.7", "TR.example.org", "a.localhost")
         for host in own:
             assert public.ask("/health", Host=host).status == 200
@@ -219,13 +219,13 @@ def test_only_the_servers_own_names_are_answered(single: Translator) -> None:
             ("null", {"X-Forwarded-Host": ""}, 403),
         ):
             assert public.ask("/translate", BODY, **JSON, Origin=origin, **headers).status == status, (origin, headers)
-    with running(single, hosts=["*"]) as open_to_all:
+    with running(translator, hosts=["*"]) as open_to_all:
         assert open_to_all.ask("/health", Host="any.example").status == 200
 
 
-def test_pages_of_other_sites_may_use_the_server_only_if_they_are_named(single: Translator) -> None:
+def test_pages_of_other_sites_may_use_the_server_only_if_they_are_named(translator: Translator) -> None:
     allowed = "access-control-allow-origin"
-    with running(single, cors_origins=["https://good.example"]) as found:
+    with running(translator, cors_origins=["https://good.example"]) as found:
         for origin in ("https://evil.example", "null", "http://localhost:3000", "http://["):
             for kind in ("text/plain", "application/x-www-form-urlencoded", "application/json"):
                 refused = found.ask("/translate", BODY, Content_Type=kind, Origin=origin)
@@ -248,8 +248,8 @@ def test_translate_a_body_in_chunks_is_refused_before_it_is_read(served: Running
     assert b"send it with a Content-Length" in received
 
 
-def test_a_slow_body_is_given_up(single: Translator) -> None:
-    with running(single, limits=Limits(body=len(BODY), body_seconds=0.2)) as impatient:
+def test_a_slow_body_is_given_up(translator: Translator) -> None:
+    with running(translator, limits=Limits(body=len(BODY), body_seconds=0.2)) as impatient:
         received = raw(impatient.url, HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode(), BODY[:-1])
         assert received.startswith(b"HTTP/1.1 408 ")
         assert b'{"error":"Invalid request: its body did not come within 0.2 seconds; send it faster"}' in received
@@ -258,8 +258,8 @@ def test_a_slow_body_is_given_up(single: Translator) -> None:
         assert received.startswith(b"HTTP/1.1 413 ")
 
 
-def test_api_key_is_needed_where_text_is_asked_about(single: Translator) -> None:
-    with running(single, api_key="schlüssel") as closed:
+def test_api_key_is_needed_where_text_is_asked_about(translator: Translator) -> None:
+    with running(translator, api_key="schlüssel") as closed:
         assert closed.ask("/health").status == closed.ask("/languages").status == closed.ask("/").status == 200
         for address in ("/translate", "/inspect/steps", "/detect"):
             without, wrong = closed.post(address, **ASKED), closed.post(address, **ASKED, api_key="schluessel")
@@ -283,7 +283,9 @@ def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:
     assert b"translatedText" in raw(served.url, head[:30], head[30:], BODY[:10], BODY[10:], pause=0.05)
 
 
-def test_a_request_whose_client_has_gone_is_not_computed(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_whose_client_has_gone_is_not_computed(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[str] = []
     translate = Translator.translate_lines
 
@@ -292,7 +294,7 @@ def test_a_request_whose_client_has_gone_is_not_computed(single: Translator, mon
         return translate(self, lines, *arguments, **named)
 
     monkeypatch.setattr(Translator, "translate_lines", noted)
-    with running(single) as patient:
+    with running(translator) as patient:
         where, go_on = urlsplit(patient.url), threading.Event()
         patient.workers.add(Call(lambda check: go_on.wait()))
         with socket.create_connection((where.hostname, where.port)) as connection:
@@ -307,7 +309,7 @@ def test_a_request_whose_client_has_gone_is_not_computed(single: Translator, mon
 
 
 def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
-    single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     defects: list[Exception] = []
 
@@ -319,7 +321,7 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
 
     monkeypatch.setattr(Translator, "translate_lines", fail)
     apology = {"error": "an error that nobody foresaw; the server's log describes it"}
-    with running(single) as broken:
+    with running(translator) as broken:
         for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
             defects.append(error)
             answer = broken.post("/translate", **ASKED)
@@ -335,7 +337,7 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
 
 
 def test_asyncio_says_what_is_wrong_with_many_connections_once(
-    single: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
 
@@ -344,7 +346,7 @@ def test_asyncio_says_what_is_wrong_with_many_connections_once(
             written.append(record.getMessage().partition("\n")[0])
 
     monkeypatch.setattr(logging.getLogger("transformer_cli"), "handlers", [Kept()])
-    with running(single) as found:
+    with running(translator) as found:
         found.ask("/health")
         for number in range(3):
             logging.getLogger("asyncio").error("Fatal write error on socket transport\nprotocol: <%d>", number)
@@ -352,9 +354,11 @@ def test_asyncio_says_what_is_wrong_with_many_connections_once(
     assert written == ["Fatal write error on socket transport", "socket.accept() out of system resource"]
 
 
-def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_a_line_for_each_request_and_no_text(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, logger="transformer_cli")
-    with running(single, api_key="geheim") as silent:
+    with running(translator, api_key="geheim") as silent:
         silent.ask("/translate?q=Hund&source=de&target=en&api_key=geheim", b"")
         silent.ask("/detect?q=Hund&api_key=falsch", b"")
         silent.ask("/languages?api_key=geheim")
@@ -369,10 +373,10 @@ def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, cap
 
 
 def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_into_it(
-    single: Translator, caplog: pytest.LogCaptureFixture
+    translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="transformer_cli")
-    with running(single) as found:
+    with running(translator) as found:
         for named in ("203.0.113.7", "1.2.3.4, 2001:db8::1", "9" * 20_000, "x 200 3 ms\u2028é"):
             found.ask("/health?x", X_Forwarded_For=named.encode().decode("latin-1"))
     clients = [record.getMessage().split()[2:5] for record in caplog.records if "/health" in record.getMessage()]
@@ -402,9 +406,9 @@ def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -
     assert len(written) <= 4
 
 
-def test_two_runs_of_one_direction_are_refused(single: Translator, translator: Translator) -> None:
+def test_two_runs_of_one_direction_are_refused(translator: Translator) -> None:
     with pytest.raises(ConfigError, match="both translate from de into en; a request could not say which one it wants"):
-        create_app([single, translator])
+        create_app([translator] * 2)
 
 
 def test_an_address_that_is_taken_is_refused() -> None:
@@ -416,8 +420,8 @@ def test_an_address_that_is_taken_is_refused() -> None:
             bind("127.0.0.1", port)
 
 
-def test_each_sentence_waits_like_a_line(single: Translator) -> None:
-    with running(single, limits=Limits(waiting=2)) as small:
+def test_each_sentence_waits_like_a_line(translator: Translator) -> None:
+    with running(translator, limits=Limits(waiting=2)) as small:
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund."}).status == 200
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund."}).status == 503
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund.", "split": False}).status == 200

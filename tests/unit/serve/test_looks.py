@@ -15,9 +15,9 @@ ASKED = {"q": "Der kleine Hund und der Hund.", "source": "de", "target": "en"}
 PATHS = ("/inspect/steps", "/inspect/attention", "/inspect/vectors")
 
 
-def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, single: Translator) -> None:
+def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, translator: Translator) -> None:
     found = served.post("/inspect/steps", **ASKED).body
-    (translation,) = single.translations([ASKED["q"]])
+    (translation,) = translator.translations([ASKED["q"]])
     assert found["translation"] == translation.text
     assert [len(step["candidates"]) for step in found["steps"]] == [10] * len(found["steps"])
     assert len(found["attention"]) == len(found["steps"])
@@ -30,8 +30,8 @@ def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, singl
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, single: Translator, kind: Kind) -> None:
-    expected = inspect_translation(single, single.translations([ASKED["q"]])[0])
+def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, translator: Translator, kind: Kind) -> None:
+    expected = inspect_translation(translator, translator.translations([ASKED["q"]])[0])
     heads = [each.weights for each in expected.maps([kind])]
     mean = served.post("/inspect/attention", **ASKED, kind=kind).body
     second = served.post_form("/inspect/attention", **ASKED, kind=kind, layer="1", head="2").body
@@ -50,14 +50,14 @@ def test_vectors_have_a_place_before_and_after_and_repeated_words_their_cosines(
 
 
 def test_an_export_is_not_looked_into_which_languages_say_and_no_answer_names_a_folder(
-    single: Translator, tmp_path: Path
+    translator: Translator, tmp_path: Path
 ) -> None:
     pytest.importorskip("ctranslate2")
-    exported = Translator.load(export(single.run.folder, tmp_path / "export").folder, device="cpu")
+    exported = Translator.load(export(translator.run.folder, tmp_path / "export").folder, device="cpu")
     with running(exported) as found:
         assert [each["inspectable"] for each in found.ask("/languages").body] == [[], []]
         for path in PATHS:
             answer = found.post(path, **ASKED, kind="cross")
             assert (answer.status, "cannot be looked into" in answer.body["error"]) == (400, True)
             assert str(tmp_path) not in answer.body["error"]
-        assert found.post("/translate", **ASKED).body["translatedText"] == single.translate([ASKED["q"]])[0]
+        assert found.post("/translate", **ASKED).body["translatedText"] == translator.translate([ASKED["q"]])[0]

@@ -298,8 +298,8 @@ def test_a_server_that_is_away_is_asked_again(page: Any) -> None:
     expect(page.locator("#error")).to_be_hidden()
 
 
-def test_a_key_is_asked_for_where_one_is_needed(browser: Any, single: Translator) -> None:
-    with running(single, api_key="schlüssel ¶") as found, opened(browser, found.url) as page:
+def test_a_key_is_asked_for_where_one_is_needed(browser: Any, translator: Translator) -> None:
+    with running(translator, api_key="schlüssel ¶") as found, opened(browser, found.url) as page:
         page.fill("#input", SENTENCE)
         expect(page.locator("#error")).to_contain_text("get an API key", timeout=WAIT)
         page.fill("#key-text", "guess")

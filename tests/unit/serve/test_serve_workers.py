@@ -70,58 +70,60 @@ def texts(translations: Sequence[Translation]) -> list[str]:
     return [translation.text for translation in translations]
 
 
-def test_workers_translate_together_what_waits(single: Translator, batches: list[list[str]]) -> None:
+def test_workers_translate_together_what_waits(translator: Translator, batches: list[list[str]]) -> None:
     with started() as them, held(them):
-        futures = [translating(them, single, LINES[n:]) for n in range(len(LINES))]
-    assert [texts(future.result()) for future in futures] == [single.translate(LINES[n:]) for n in range(len(LINES))]
+        futures = [translating(them, translator, LINES[n:]) for n in range(len(LINES))]
+    assert [texts(future.result()) for future in futures] == [
+        translator.translate(LINES[n:]) for n in range(len(LINES))
+    ]
     assert sorted(batches[0]) == sorted(line for n in range(len(LINES)) for line in LINES[n:])
 
 
-def test_a_worker_waits_a_moment_for_others_where_several_ask(single: Translator, batches: list[list[str]]) -> None:
+def test_a_worker_waits_a_moment_for_others_where_several_ask(translator: Translator, batches: list[list[str]]) -> None:
     with started(2, Limits(window_seconds=1.0)) as them:
         with held(them):  # the other worker is busy
-            futures = [translating(them, single, [line]) for line in LINES]
+            futures = [translating(them, translator, [line]) for line in LINES]
             wait(futures)
         assert [sorted(batch) for batch in batches] == [sorted(LINES)]
 
 
-def test_a_worker_waits_for_nobody_where_one_client_asks(single: Translator, batches: list[list[str]]) -> None:
+def test_a_worker_waits_for_nobody_where_one_client_asks(translator: Translator, batches: list[list[str]]) -> None:
     with started(limits=Limits(window_seconds=60.0)) as them:
         for line in LINES:
-            translating(them, single, [line]).result()
+            translating(them, translator, [line]).result()
     assert batches == [[line] for line in LINES]
 
 
 def test_workers_let_others_pass_a_long_job(
-    single: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 4)
     long = [f"Satz {n}" for n in range(20)]
     with started() as them, held(them):
-        first = translating(them, single, long)
-        other = translating(them, single, LINES[:1])
+        first = translating(them, translator, long)
+        other = translating(them, translator, LINES[:1])
     assert (len(first.result()), len(other.result())) == (20, 1)
     assert batches[:2] == [[*LINES[:1], *long[:3]], long[3:7]]
 
 
 def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
-    single: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_COST", 8)
-    wide = single.with_options(beam_size=4)
+    wide = translator.with_options(beam_size=4)
     with started() as them, held(them):
-        futures = [translating(them, each, ["Ja", "Nein"] * 2) for each in (single, wide)]
+        futures = [translating(them, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
     wait(futures)
     assert batches == [["Ja", "Nein"]] * 2 + [[each] for each in ["Ja", "Nein"] * 2]  # 3 + 5; 9 and 17
 
 
-def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(single: Translator) -> None:
+def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(translator: Translator) -> None:
     limits = Limits(waiting_cost=40)
-    wide = single.with_options(beam_size=4)
+    wide = translator.with_options(beam_size=4)
     with started(limits=limits) as them:
         with held(them):
             assert them.n_waiting == 1
-            one, other = (translating(them, each, ["Hund"]) for each in (single, wide))  # 5 + 17
+            one, other = (translating(them, each, ["Hund"]) for each in (translator, wide))  # 5 + 17
             assert them.n_waiting == 3
             with pytest.raises(Busy):
                 translating(them, wide, ["Hund 1"])  # 25
@@ -130,27 +132,27 @@ def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(singl
     assert them.n_waiting == 0
 
 
-def test_workers_batch_only_what_is_searched_for_alike(single: Translator, batches: list[list[str]]) -> None:
-    alike, wider, sampled = (single.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
+def test_workers_batch_only_what_is_searched_for_alike(translator: Translator, batches: list[list[str]]) -> None:
+    alike, wider, sampled = (translator.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
     with started() as them, held(them):
-        asked = {"eins": single, "drei": wider, "vier": sampled, "fünf": sampled, "sechs": alike}
+        asked = {"eins": translator, "drei": wider, "vier": sampled, "fünf": sampled, "sechs": alike}
         futures = [translating(them, each, [line]) for line, each in asked.items()]
     wait(futures)
     assert sorted(batches) == [["drei"], ["eins", "sechs"], ["fünf"], ["vier"]]
 
 
-def test_a_line_that_is_too_long_fails_only_its_own_job(single: Translator) -> None:
+def test_a_line_that_is_too_long_fails_only_its_own_job(translator: Translator) -> None:
     with started() as them, held(them):
-        wrong = translating(them, single, ["gut", "Hund " * 20])
-        right = translating(them, single, LINES)
+        wrong = translating(them, translator, ["gut", "Hund " * 20])
+        right = translating(them, translator, LINES)
     with pytest.raises(DataError, match=r"line 2: 20 tokens, .*; split the sentence$"):
         wrong.result()
-    assert texts(right.result()) == single.translate(LINES)
+    assert texts(right.result()) == translator.translate(LINES)
 
 
 @pytest.mark.parametrize("is_call", [False, True])
 def test_a_search_that_nobody_waits_for_ends_between_two_steps(
-    single: Translator, monkeypatch: pytest.MonkeyPatch, is_call: bool
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, is_call: bool
 ) -> None:
     n_steps = 0
     next_logits = Transformer.next_logits
@@ -165,17 +167,17 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
 
     monkeypatch.setattr(Transformer, "next_logits", counted)
     with started() as them, held(them):
-        call = Call(lambda check: single.calling(check).translate(LINES))
-        futures.append(them.add(call) if is_call else translating(them, single, LINES))
+        call = Call(lambda check: translator.calling(check).translate(LINES))
+        futures.append(them.add(call) if is_call else translating(them, translator, LINES))
     assert n_steps == 2
 
 
-def test_workers_refuse_more_than_may_wait(single: Translator) -> None:
+def test_workers_refuse_more_than_may_wait(translator: Translator) -> None:
     with started(limits=Limits(waiting=5)) as them, held(them):
-        first = translating(them, single, LINES[:3])
+        first = translating(them, translator, LINES[:3])
         with pytest.raises(Busy):
-            translating(them, single, LINES[:2])
-        last = translating(them, single, LINES[:1])
+            translating(them, translator, LINES[:2])
+        last = translating(them, translator, LINES[:1])
         with pytest.raises(Busy):
             them.add(Call(lambda check: 0))
         assert first.cancel()
@@ -184,16 +186,16 @@ def test_workers_refuse_more_than_may_wait(single: Translator) -> None:
 
 
 def test_workers_do_not_count_what_is_cancelled_or_has_failed(
-    single: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 2)
     with started(limits=Limits(waiting=5)) as them:
         with held(them):
             for _ in range(3):
-                gone = [translating(them, single, LINES[:2]) for _ in range(2)]
+                gone = [translating(them, translator, LINES[:2]) for _ in range(2)]
                 assert all(each.cancel() for each in gone)
-            failing = translating(them, single, ["Hund " * 20, *LINES[:3]])
+            failing = translating(them, translator, ["Hund " * 20, *LINES[:3]])
         with pytest.raises(DataError, match="line 1"):
             failing.result()
-        all_lines = translating(them, single, LINES)
-        assert texts(all_lines.result()) == single.translate(LINES)
+        all_lines = translating(them, translator, LINES)
+        assert texts(all_lines.result()) == translator.translate(LINES)

@@ -73,12 +73,12 @@ def test_the_only_source_language_is_detected(served: Running) -> None:
     assert LibreTranslateAPI(served.url).detect("Hund") == answer
 
 
-def test_the_language_of_a_text_is_detected_among_those_that_are_translated(single: Translator, tiny: Run) -> None:
+def test_the_language_of_a_text_is_detected_among_those_that_are_translated(translator: Translator, tiny: Run) -> None:
     def reads(language: str) -> Translator:
         config = tiny.config.model_copy(update={"data": tiny.config.data.model_copy(update={"source": language})})
         return Translator(replace(tiny, config=config), "cpu")
 
-    with running(single, reads("fr"), reads("hsb")) as several:  # py3langid does not know Upper Sorbian
+    with running(translator, reads("fr"), reads("hsb")) as several:  # py3langid does not know Upper Sorbian
         for text, language in (("Ein Mann liest ein Buch.", "de"), ("Un homme est en train de lire un livre.", "fr")):
             found = several.post("/detect", q=text).body
             assert [each["language"] for each in found][::2] == [language, "hsb"]
@@ -93,18 +93,18 @@ def test_the_language_of_a_text_is_detected_among_those_that_are_translated(sing
         assert several.post("/translate", q="Hund", source="hsb", target="en").status == 200
 
 
-def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(single: Translator) -> None:
-    with running(single, limits=Limits(tokens=3)) as small:
+def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(translator: Translator) -> None:
+    with running(translator, limits=Limits(tokens=3)) as small:
         refused = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en", split=False)
         cut = small.post("/translate", q="Der Hund, der singt. Hund.", source="de", target="en", sentences=True).body
     error = "line 2: 4 tokens, but this server takes at most 3; split the sentence"
     assert (refused.status, refused.body) == (400, {"error": error})
     assert [each["source"] for each in cut["sentences"]] == ["Der Hund, der singt.", "Hund."]
-    assert cut["translatedText"] == " ".join(single.translate(["Der Hund,", "der singt.", "Hund."]))
+    assert cut["translatedText"] == " ".join(translator.translate(["Der Hund,", "der singt.", "Hund."]))
 
 
-def test_samples_of_a_sentence_that_is_cut_differ_from_those_of_the_next_one(single: Translator) -> None:
-    sampling = single.with_options(sample=True, temperature=50.0, seed=3)
+def test_samples_of_a_sentence_that_is_cut_differ_from_those_of_the_next_one(translator: Translator) -> None:
+    sampling = translator.with_options(sample=True, temperature=50.0, seed=3)
     with running(sampling, limits=Limits(tokens=3)) as small:
         q = "Das Kind, der Hund. Der Hund."  # what the comma cuts off is read as the next sentence is
         first, second = small.post("/translate", q=q, source="de", target="en", sentences=True).body["sentences"]

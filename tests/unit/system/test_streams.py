@@ -17,13 +17,6 @@ EPOCHS = ("--set", "training.epochs=2", "--set", "training.batch_size=100")
 
 
 @pytest.fixture
-def fresh(project: Path, tmp_path: Path) -> Path:
-    """A working folder with the project's data and no run."""
-    (tmp_path / "data").symlink_to(project / "data")
-    return tmp_path
-
-
-@pytest.fixture
 def used(project: Path, tmp_path: Path) -> Path:
     """A working folder with the project's data and run."""
     (tmp_path / "data").symlink_to(project / "data")
@@ -37,25 +30,25 @@ def read_lines(path: Path, count: int) -> list[str]:
         return [file.readline() for _ in range(count)]
 
 
-def test_train_that_nobody_reads_goes_on(forks: Forks, corpus: Path, fresh: Path) -> None:
-    os.mkfifo(fresh / "said")
-    both = (NOTHING, fresh / "said", fresh / "said")  # 2>&1 | head -2
+def test_train_that_nobody_reads_goes_on(forks: Forks, corpus: Path, prepared: Path) -> None:
+    os.mkfifo(prepared / "said")
+    both = (NOTHING, prepared / "said", prepared / "said")  # 2>&1 | head -2
     found: list[str] = []
-    reader = threading.Thread(target=lambda: found.extend(read_lines(fresh / "said", 2)))
+    reader = threading.Thread(target=lambda: found.extend(read_lines(prepared / "said", 2)))
     reader.start()
-    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=both)
+    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=prepared, streams=both)
     code = forks.end()
     reader.join()
     assert code == 0
     assert [line.split(" ")[0] for line in found] == ["tiny:", "epoch"]
-    assert len((fresh / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    assert len((prepared / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
 
 
 @pytest.mark.parametrize("said", [None, Path("/dev/full")], ids=["closed", "full"])
-def test_train_without_streams_goes_on(forks: Forks, corpus: Path, fresh: Path, said: Path | None) -> None:
-    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=(None, None, said))
+def test_train_without_streams_goes_on(forks: Forks, corpus: Path, prepared: Path, said: Path | None) -> None:
+    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=prepared, streams=(None, None, said))
     assert forks.end() == 0
-    assert len((fresh / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    assert len((prepared / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
 
 
 def test_translate_with_closed_standard_error_loses_no_result(forks: Forks, used: Path) -> None:

@@ -26,19 +26,13 @@ BY_STEPS = (*OFTEN, "training.steps=31", "training.average=11", "training.schedu
 FIVE_STEPS = ("training.batch_size=10", "training.steps=5")
 
 CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nth file of a name; again and again
-    (PLAIN, [("run.json", 1), ("last", 1)]),
-    (PLAIN, [("last", 2)]),
-    (PLAIN, [("step-0000002", 1)]),
-    (PLAIN, [("state.json", 2)]),
+    (PLAIN, [("run.json", 1), ("last", 1), ("step-0000002", 1), ("best", 1), ("best", 2)]),
+    (PLAIN, [("state.json", 2), ("last", 2)]),
     (PLAIN, [("history.jsonl", 2)]),  # the first is the empty one of a run that begins
-    (PLAIN, [("best", 1)]),
-    (PLAIN, [("best", 2)]),
     (ACCUMULATED, [("last", 3)]),
     ((*COSINE, "training.warmup_steps=2"), [("last", 3), ("last", 5)]),
     (MUON, [("last", 2)]),
-    (AVERAGED, [("validation-0005", 1)]),
-    (AVERAGED, [("average-0000020", 1)]),
-    (AVERAGED, [("average", 1)]),
+    (AVERAGED, [("validation-0005", 1), ("average-0000020", 1), ("average", 1)]),
     (AVERAGED, [("best", 6)]),  # that of the mean
     (PATIENT, [("step-0000004-unvalidated", 1), ("step-0000006", 1), ("step-0000008-unvalidated", 1)]),
     (BY_STEPS, [("step-0000004-unvalidated", 1), ("step-0000006", 1), ("step-0000008-unvalidated", 1)]),
