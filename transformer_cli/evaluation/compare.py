@@ -32,7 +32,7 @@ from transformer_cli.evaluation.statistics import (
 from transformer_cli.runs.listing import MOST_TOLD, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.system.arguments import as_list, check, checked
-from transformer_cli.system.terminal import counted, first_few, note
+from transformer_cli.system.terminal import counted, first_few, note, shortened
 from transformer_cli.text.lines import read_lines
 from transformer_cli.translator import AnyRun, Translator
 
@@ -341,7 +341,9 @@ def _place(name: str | Path, runs_dir: Path) -> Path:
     try:
         return (runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve()
     except (OSError, ValueError) as error:
-        raise DataError(f"{str(name)[:40]!r}…: not a run or a file: {error.args[-1]}; name what is there") from None
+        raise DataError(
+            f"{shortened(str(name), 40)!r}: not a run or a file: {error.args[-1]}; name what is there"
+        ) from None
 
 
 def _open(system: AnyRun, runs_dir: Path) -> Opened:

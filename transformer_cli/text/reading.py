@@ -177,12 +177,12 @@ def _compatible(char: str) -> str:
     return (char if form.startswith(" ") else form).translate(_PLAIN)  # not a mark on a space for ´
 
 
-def with_stand_ins(line: str, spans: Sequence[tuple[int, int]], stand_in: str = STAND_IN) -> str:
-    """Returns a line with something else in the place of some spans, which are in their order."""
+def with_stand_ins(line: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Returns a line with STAND_IN in the place of some spans, which are in their order."""
     if not spans:
         return line
     starts = [0, *(end for _, end in spans)]
-    return stand_in.join(
+    return STAND_IN.join(
         line[start:end] for start, end in zip(starts, [*(each for each, _ in spans), None], strict=True)
     )
 

@@ -214,7 +214,7 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
         (["tiny", short], conditions, lengths),
         (["tiny", short], replace(conditions, splits=("valid", "test")), "one text, but there are valid, test; choose"),
         (["tiny", short], replace(conditions, references=[Path(short)]), "a run needs sentences to translate; name "),
-        (["tiny", "a" * 300], conditions, "^'a{40}'…: not a run or a file: File name too long; name what is there"),
+        (["tiny", "a" * 300], conditions, "^'a{39}…': not a run or a file: File name too long; name what is there"),
         ([], conditions, "^nothing to compare; name at least two runs or files"),
         ([tiny, tiny], conditions, "^.*tiny: named twice; name different runs or files"),
         ([empty, short], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
