@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from sealed import edit_sealed
-from small_run import SOURCE, TARGET, make_run
+from small_run import make_run
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.prepare import find_codec
 from transformer_cli.runs.run import Run, find_run, write_latest
-from transformer_cli.text.vocabulary import PAD, UNK
+from transformer_cli.text.vocabulary import PAD
 
 
 @pytest.fixture
@@ -31,17 +31,6 @@ def assert_same_weights(one: Transformer, other: Transformer) -> None:
     assert all(name == same_name and value.equal(same) for (name, value), (same_name, same) in pairs)
 
 
-def test_run_opened_equals_the_created_one(run: Run) -> None:
-    opened = Run.open(run.folder)
-    assert (opened.config, opened.folder) == (run.config, run.folder)
-    for codecs in (opened.codecs, run.codecs):
-        assert codecs.source.tokens(range(6)) == list(SOURCE.tokens)
-        assert codecs.target.tokens(range(5)) == list(TARGET.tokens)
-        assert codecs.target.text([UNK, UNK], instead=["t", "-"]) == "t-"
-    assert opened.history() == []
-    assert not opened.has_checkpoint("last")
-
-
 def test_new_model_follows_from_the_seed_alone(run: Run) -> None:
     torch.manual_seed(3)
     by_hand = Transformer(run.config.model, source_vocabulary=6, target_vocabulary=5, pad_id=PAD)
@@ -52,15 +41,6 @@ def test_new_model_follows_from_the_seed_alone(run: Run) -> None:
     assert_same_weights(seeded(run, 3).new_model(), drawn)
     assert_same_weights(by_hand, drawn)
     assert not torch.equal(seeded(run, 4).new_model().output.weight, drawn.output.weight)
-
-
-def test_history_comes_back_exactly(run: Run) -> None:
-    entries = [{"epoch": 1, "valid_loss": 0.1 + 0.2, "best": True}, {"epoch": 2, "valid_loss": 1e-300, "best": False}]
-    run.write_history(entries)
-    assert Run.open(run.folder).history() == entries
-    assert len((run.folder / "history.jsonl").read_text().splitlines()) == 2
-    run.write_history(entries[:1])
-    assert run.history() == entries[:1]
 
 
 def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:

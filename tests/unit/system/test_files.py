@@ -19,7 +19,6 @@ from transformer_cli.system.files import (
     shown,
     sum_of,
     sweep,
-    write_json,
     write_sums,
     write_text,
 )
@@ -45,15 +44,6 @@ def test_write_text_is_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None
     assert names(path.parent) == ["a.txt", "犬" * 85]
 
 
-def test_write_json_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
-    value = {"ä": [0.1 + 0.2, 1e-323, 1 / 3], "b": None}
-    write_json(tmp_path / "a.json", value)
-    text = (tmp_path / "a.json").read_text(encoding="utf-8")
-    assert text.startswith('{\n  "ä": [\n    0.30000000000000004,')
-    write_json(tmp_path / "a.json", {})
-    assert (tmp_path / "a.json").read_text() == "{}\n"
-
-
 # Folders
 
 
@@ -67,18 +57,6 @@ def test_new_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
     assert (path / "sub" / "a").read_text() == "a"
     assert names(path.parent) == ["new"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_new_folder_whose_block_fails_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
-    def fill() -> None:
-        with new_folder(tmp_path / "new") as unfinished:
-            (unfinished / "a").write_text("a")
-            raise error
-
-    with pytest.raises(error):
-        fill()
-    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("kind", ["a file", "a link to nothing", "a folder"])
