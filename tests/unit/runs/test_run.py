@@ -43,6 +43,15 @@ def test_new_model_follows_from_the_seed_alone(run: Run) -> None:
     assert not torch.equal(seeded(run, 4).new_model().output.weight, drawn.output.weight)
 
 
+def test_history_comes_back_exactly(run: Run) -> None:
+    entries = [{"epoch": 1, "valid_loss": 0.1 + 0.2, "best": True}, {"epoch": 2, "valid_loss": 1e-300, "best": False}]
+    run.write_history(entries)
+    assert Run.open(run.folder).history() == entries
+    assert len((run.folder / "history.jsonl").read_text().splitlines()) == 2
+    run.write_history(entries[:1])
+    assert run.history() == entries[:1]
+
+
 def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:
     own = run.config.data
     assert find_codec(own) is None

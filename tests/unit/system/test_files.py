@@ -19,6 +19,7 @@ from transformer_cli.system.files import (
     shown,
     sum_of,
     sweep,
+    write_json,
     write_sums,
     write_text,
 )
@@ -42,6 +43,15 @@ def test_write_text_is_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None
     assert path.read_bytes() == b"short"
     write_text(path.with_name("犬" * 85), "of the longest name that Linux takes")
     assert names(path.parent) == ["a.txt", "犬" * 85]
+
+
+def test_write_json_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
+    value = {"ä": [0.1 + 0.2, 1e-323, 1 / 3], "b": None}
+    write_json(tmp_path / "a.json", value)
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert text.startswith('{\n  "ä": [\n    0.30000000000000004,')
+    write_json(tmp_path / "a.json", {})
+    assert (tmp_path / "a.json").read_text() == "{}\n"
 
 
 # Folders
