@@ -96,7 +96,7 @@ def evaluate(
         (output_tokens, [translation.tokens_on_one_line for translation in translations]),
     ):
         if path:
-            with options.opened(path) as out:
+            with options.printing_to(path) as out:
                 out.writelines(f"{line}\n" for line in lines)
 
 

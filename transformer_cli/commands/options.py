@@ -382,7 +382,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened(output: Path | None) -> Iterator[TextIO]:
+def printing_to(output: Path | None) -> Iterator[TextIO]:
     r"""What text is printed to: a file that appears when the block has ended well, or standard output.
 
     A file is UTF-8 with "\n" at the end of lines, packed as its name says.

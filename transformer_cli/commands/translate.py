@@ -16,7 +16,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep, write_packed
+from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep, write_bytes
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def translate(
         _say_if_misread(sentences or (), translator.run.config.data.source)
         name, lines, n_lines = _named_lines(sentences, input_file, refuses=text_format is None)
         chunk = 1 if line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
-        with options.opened(output) as out:
+        with options.printing_to(output) as out:
             _translate(translator, lines, render, out, name=name, n_lines=n_lines, chunk=chunk, warns=is_open)
 
 
@@ -333,7 +333,7 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
         sys.stdout.write(content.decode(errors="surrogateescape"))
     else:
         with options.writing(output):
-            write_packed(output, content)
+            write_bytes(output, content)
     log.info("%s: %s", "standard input" if path == STANDARD else path, said(counts))
 
 
@@ -359,7 +359,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                 elif form:
                     content, of_file = _translated(translator, path, form)
                     with options.writing(output / name):
-                        write_packed(output / name, content, sweeps=False)
+                        write_bytes(output / name, content, sweeps=False)
                     counts += of_file
                     n_done += 1
                 else:

@@ -27,7 +27,6 @@ from transformer_cli.text.forms import JSON, PO, TMX, XLIFF, XML, form_of
 from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import (
     LONGEST_LINE,
-    PACKED,
     WIDEST,
     Place,
     Placed,
@@ -36,6 +35,7 @@ from transformer_cli.text.lines import (
     has_letter,
     refuse_halves,
     unpacked,
+    unpacked_name,
     wide_lines,
 )
 from transformer_cli.text.reading import is_spaceless, is_word
@@ -106,11 +106,6 @@ def format_of(path: Path, data: DataConfig) -> str:
     if form in (TMX, XLIFF, PO, JSON):
         return form
     return TABLE if _delimiter(beginning, path, data) else ONE_SIDE
-
-
-def unpacked_name(path: Path) -> str:
-    """Returns the name that a file has when it is unpacked: a.tmx of a.tmx.gz."""
-    return path.stem if path.suffix in PACKED else path.name
 
 
 def require_files(paths: Iterable[tuple[str, Path]]) -> None:

@@ -4,7 +4,6 @@ What looks wrong and is not surely wrong (overlaps, swapped sides, text that is 
 of thing, never an error.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -31,7 +30,7 @@ from transformer_cli.datasets.dataset import (
 )
 from transformer_cli.datasets.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import new_folder, sweep, write_json, write_sums
+from transformer_cli.system.files import new_folder, sum_of, sweep, write_json, write_sums
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES, Codecs, codec_sums
 from transformer_cli.text.forms import CUT, form_of
@@ -83,7 +82,7 @@ def make_dataset(
         **given,
         **({"rules": corpus.rules} if corpus.rules else {}),
     }
-    fingerprint = hashlib.sha256(json.dumps(shaped_by, sort_keys=True).encode()).hexdigest()[:8]
+    fingerprint = sum_of(json.dumps(shaped_by, sort_keys=True).encode())[:8]
     if data.fingerprint not in (None, fingerprint):
         raise DataError(
             f"data.fingerprint is {data.fingerprint}, but this text with {library} {version} makes {fingerprint}; use "

@@ -23,19 +23,20 @@ IN_CACHE = 64  # rows of logits whose intermediate results stay in a processor's
 
 
 def beam_search(
-    decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: int, choose: "Choose | None" = None
+    decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: int, ranking: "Ranking | None" = None
 ) -> list[list[Hypothesis]]:
     """Returns the n_best hypotheses of each sentence, the best score first; fewer, if there are no more.
 
     Of equal scores, the hypothesis that was finished first goes first; of equal continuations, that of the better
-    hypothesis, then (on the CPU, and with few places) the lower id. With beam_size 1 this is greedy search. choose: who
-    gets the places of a step (None: the `likeliest`).
+    hypothesis, then (on the CPU, and with few places) the lower id. With beam_size 1 this is greedy search.
+
+    ranking: what gives the places of a step (None: `likeliest`).
     """
     live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
     for _ in range(int(rules.max_tokens.max())):
         step = decoder.decode_step(live.newest)
         finished.most_attended.append(step.attended)
-        places = (choose or likeliest)(step, live, finished.scores[live.sentences], rules)
+        places = (ranking or likeliest)(step, live, finished.scores[live.sentences], rules)
         is_end = ending(places, live, rules)
         finished.add(live, places, places.is_new & is_end)
         goes_on = places.is_new & ~is_end
@@ -93,7 +94,7 @@ class Places:
     scores: Tensor
 
 
-Choose = Callable[[Step, Live, Tensor, Rules], Places]
+Ranking = Callable[[Step, Live, Tensor, Rules], Places]
 """Gives the places of a step. The tensor: the scores of what each sentence has finished, (sentences, beam_size)"""
 
 
@@ -161,7 +162,7 @@ def _begin(rules: Rules) -> Live:
 
 
 def likeliest(step: Step, live: Live, of_finished: Tensor, rules: Rules) -> Places:
-    """Give the places of each sentence to the best among its continuations and what it has finished: a `Choose`."""
+    """Give the places of each sentence to the best among its continuations and what it has finished: a `Ranking`."""
     log_probs, tokens = _continuations(step.logits, live, rules, of_finished.shape[1])
     log_probs, scores = scored(log_probs, live, of_finished, rules)
     order = scores.argsort(dim=1, descending=True, stable=True)[:, : of_finished.shape[1]]

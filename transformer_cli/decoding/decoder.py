@@ -143,8 +143,8 @@ def decode(
             return _samples(decoder, rules, sentences, settings)
         if settings.beam_size == 1 and not terms:
             return [[each] for each in greedy(decoder, rules, scores=settings.scores)]
-        choose = WithTerms(terms) if terms else None
-        return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best, choose=choose)
+        ranking = WithTerms(terms) if terms else None
+        return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best, ranking=ranking)
 
 
 def _samples(

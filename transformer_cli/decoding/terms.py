@@ -22,7 +22,7 @@ BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word
 
 
 class WithTerms:
-    """What `beam.beam_search` chooses by where each sentence has terms. One whose limit is too short lacks some."""
+    """What `beam.beam_search` ranks by where each sentence has terms. One whose limit is too short lacks some."""
 
     def __init__(self, terms: Sequence[RequiredTerms]) -> None:
         """terms: those of each sentence."""
@@ -30,7 +30,7 @@ class WithTerms:
         self._now = [0] * len(terms)  # the state of each row
 
     def __call__(self, step: Step, live: Live, of_finished: Tensor, rules: Rules) -> Places:
-        """Give the places of a step: a `beam.Choose`."""
+        """Give the places of a step: a `beam.Ranking`."""
         if live.tokens.shape[1]:
             rows = live.chosen_by[:, -1].tolist()
             self._of_rows = [self._of_rows[row] for row in rows]

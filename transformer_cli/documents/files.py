@@ -20,7 +20,7 @@ from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.forms import HTML, MAY_BE_PLAIN, NO_TEXT, PO, XLIFF, form_named, refuse_no_text
-from transformer_cli.text.lines import PACKED, unpacked
+from transformer_cli.text.lines import unpacked, unpacked_name
 
 TRANSLATED, MISSING = "translated", ("a number", "a term", "the place of a tag")
 LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
@@ -129,4 +129,4 @@ def other_form_of(path: Path) -> str | None:
 
 
 def _suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix in PACKED else path).suffix.lower()
+    return Path(unpacked_name(path)).suffix.lower()

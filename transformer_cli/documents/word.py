@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from transformer_cli.documents.archive import Archive
 from transformer_cli.documents.blocks import Block, Builder, Document, Words, nested, written_parts
 from transformer_cli.documents.opened import Languages, Opened
-from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like
+from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import is_word
@@ -419,4 +419,4 @@ def _closing(row: _Row, index: int) -> str:
 
 def _prefix(run: str) -> str:
     """Returns the prefix of names, with its colon, as the tag of a run has it."""
-    return run[1 : run.index("r", 1 + max(0, re.split(r"[\s/>]", run, maxsplit=1)[0].find(":")))]
+    return name_in(run).removesuffix("r")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from transformer_cli.documents.blocks import Builder, Mark, escaping, nested
 from transformer_cli.documents.markup import mark_of, tag_pattern
 from transformer_cli.documents.opened import NO_LETTER, Languages, Opened
-from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like
+from transformer_cli.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
 from transformer_cli.errors import DataError
 from transformer_cli.text.catalogues import is_only_copy
 from transformer_cli.text.reading import main_code
@@ -115,7 +115,7 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
     raws, is_whole = [each.raw for each in unit], wanted.keys() | locked == targets.keys()
     for start, end in (*wanted.values(), *[target] * is_whole):
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
-        raws[end] = raws[end] or f"</{_tag(unit[start])}>"
+        raws[end] = raws[end] or f"</{name_in(unit[start].raw)}>"
     if is_whole:
         raws[target[0]] = _with(raws[target[0]], _BY_MACHINE)
     for index, each in enumerate(unit):
@@ -132,7 +132,7 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
 def _empty_target(unit: Sequence[Token], source: int) -> list[Token]:
     """Returns the white space before the source, and the tags of a target. source: where the tag of the source is."""
     space = unit[source - 1].raw if unit[source - 1].kind == "text" else ""
-    tag, about = _tag(unit[source], "source", "target"), unit[source].attributes
+    tag, about = name_in(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
     keeps = f' xml:space="{about["xml:space"]}"' if "xml:space" in about else ""
     return [Token("text", "", space), Token("start", "target", f"<{tag}{keeps}>"), Token("end", "target", f"</{tag}>")]
 
@@ -175,32 +175,26 @@ def _marks_of(token: Token, *, keeps_lines: bool) -> Iterator[Mark]:
             yield mark_of(part) if part["name"] else Mark(part[0], kind="line")
 
 
-def _child(unit: Sequence[Token], name: str) -> _Span | None:
-    """Returns where a child of a unit stands."""
-    depth, start = 0, -1
+def _elements(unit: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
+    """Yield where each element begins and ends, in the order of the ends, and how many elements it is in."""
+    open_: list[int] = []
     for index, each in enumerate(unit):
-        depth -= each.kind == "end"
-        if depth == 1 and each.name == name:
-            if each.kind == "end":
-                return start, index
-            start = index if each.kind == "start" else start
-        depth += each.kind == "start"
-    return None
+        if each.kind == "start":
+            open_.append(index)
+        elif each.kind == "end":
+            yield open_.pop(), index, len(open_)
+
+
+def _child(unit: Sequence[Token], name: str) -> _Span | None:
+    """Returns where a child of a unit stands, the first of its name."""
+    return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
 
 
 def _segments(unit: Sequence[Token], span: _Span) -> dict[str, _Span]:
     """Returns where the segments of an element stand, by their names."""
-    found: dict[str, _Span] = {}
-    open_: list[int] = []
-    for index in range(span[0] + 1, span[1]):
-        each = unit[index]
-        if each.kind == "start":
-            open_.append(index)
-        elif each.kind == "end":
-            start = open_.pop()
-            if each.name == "mrk" and unit[start].attributes.get("mtype") == "seg":
-                found[unit[start].attributes.get("mid", "")] = start, index
-    return found
+    inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
+    found = [each for each in inside if unit[each[0]].attributes.get("mtype") == "seg"]
+    return {unit[start].attributes.get("mid", ""): (start, end) for start, end in found if unit[start].name == "mrk"}
 
 
 def _is_open(unit: Sequence[Token], source: _Span, target: _Span, about: Mapping[str, str]) -> bool:
@@ -208,12 +202,6 @@ def _is_open(unit: Sequence[Token], source: _Span, target: _Span, about: Mapping
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
     return not has_content or ([each.raw for each in one] == [each.raw for each in other] and is_only_copy(about))
-
-
-def _tag(token: Token, name: str = "", instead: str = "") -> str:
-    """Returns the name of an element as it is written, or that of another one with the same prefix."""
-    written = re.split(r"[\s/>]", token.raw[1:], maxsplit=1)[0]
-    return written.removesuffix(name) + instead if name else written
 
 
 def _with(tag: str, attributes: dict[str, str]) -> str:

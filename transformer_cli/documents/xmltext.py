@@ -92,6 +92,11 @@ def cut_xml(source: str, prefixes: Mapping[str, str]) -> Iterator[Token]:
         del found[:n_whole]
 
 
+def name_in(tag: str) -> str:
+    """Returns the name of an element as it is written, with its prefix. tag: the tag, and perhaps more."""
+    return re.split(r"[\s/>]", tag[1:], maxsplit=1)[0]
+
+
 def escaping_like(source: str) -> Callable[[str], str]:
     """Returns what writes text as a document does: its line ends, and entities for quotation marks if it has them."""
     entities = {html.unescape(found): found for found in (match[0] for match in _LATER.finditer(source))}

@@ -8,12 +8,13 @@ from typing import Any, get_args
 from transformer_cli.config.load import as_commented_yaml, load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
 from transformer_cli.corpora.corpora import gather, open_corpus, shares_for
-from transformer_cli.corpora.formats import paired, read_texts, require_files, unpacked_name
+from transformer_cli.corpora.formats import paired, read_texts, require_files
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs
 from transformer_cli.system.arguments import checked
 from transformer_cli.text.codec import SIDES
+from transformer_cli.text.lines import unpacked_name
 from transformer_cli.text.subwords import smallest_size
 
 BASE = "demo"  # the config whose model a new translator has, unless another one is named

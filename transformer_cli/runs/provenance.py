@@ -3,7 +3,6 @@
 Results are kept in the run's folder: evaluations.jsonl, one JSON object per line. Imports none of what it names.
 """
 
-import hashlib
 import json
 import logging
 import platform
@@ -18,7 +17,7 @@ from typing import Any
 from transformer_cli.compute.devices import CPU_INFO
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.errors import FileError
-from transformer_cli.system.files import append_line, read_text
+from transformer_cli.system.files import append_line, read_text, sum_of
 
 DISTRIBUTIONS = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
 OF_ONE_CALL = ("date", "threads")  # no bit of the weights depends on them
@@ -59,10 +58,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 def text_sum(lines: Sequence[str]) -> str:
     r"""Returns the SHA-256 of lines, each with a "\n" after it, as `sha256sum` finds it of a file of them in UTF-8."""
-    found = hashlib.sha256()
-    for line in lines:
-        found.update(f"{line}\n".encode("utf-8", "surrogateescape"))
-    return found.hexdigest()
+    return sum_of("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
 
 
 def processor() -> str:

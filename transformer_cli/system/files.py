@@ -55,19 +55,16 @@ SUMMED = 1 << 30
 
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by UTF-8 text, whole or not at all, packed as its name says."""
-    write_packed(path, text.encode())
+    write_bytes(path, text.encode())
 
 
-def write_packed(path: Path, content: bytes, *, sweeps: bool = True) -> None:
-    """Replace `path` whole or not at all, packed as its name says, as it is read. sweeps: as `new_file` has it."""
+def write_bytes(path: Path, content: bytes, *, sweeps: bool = True) -> None:
+    """Replace `path` whole or not at all, packed as its name says, as it is read; or write to a stream.
+
+    sweeps: as `new_file` has it.
+    """
     with new_file(path, sweeps=sweeps) as file, PACKERS.get(path.suffix, nullcontext)(file) as out:
         out.write(content)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` whole or not at all, or write to a stream."""
-    with new_file(path) as file:
-        file.write(content)
 
 
 def open_to_read(path: Path) -> BufferedReader:

@@ -39,6 +39,11 @@ PACKED: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → what i
 }
 
 
+def unpacked_name(path: Path) -> str:
+    """Returns the name that a file has when it is unpacked: a.tmx of a.tmx.gz."""
+    return path.stem if path.suffix.lower() in PACKED else path.name
+
+
 class Place(NamedTuple):
     """Where a pair stands: in one file, or in the same line of two."""
 

@@ -110,6 +110,9 @@ def test_word_links_find_a_word_that_was_read_otherwise() -> None:
     source = "Ma\N{COMBINING DIAERESIS}d\N{SOFT HYPHEN}chen ja"
     links = [((0, 9), (0, 4)), ((10, 12), (5, 8))]
     assert word_links(source, ["mädchen", "ja"], "girl yes", ["girl", "yes"], [0, 1]) == links
+    held = [((9, 12), (4, 7))]  # what follows a word at once is not of it
+    found = word_links(source.replace(" ", "{x} "), ["mädchen", "ja"], "girl{x} yes", ["girl", "yes"], [0, 1], held)
+    assert found == [links[0], *held, ((13, 15), (8, 11))]
 
 
 def test_parse_html_values_of_an_end_tag_are_no_markup() -> None:
