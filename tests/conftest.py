@@ -240,6 +240,14 @@ def train_tiny(corpus: Path, request: pytest.FixtureRequest) -> "TrainTiny":
     return train_with
 
 
+@pytest.fixture(scope="session")
+def uncut(train_tiny: "TrainTiny", tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """uncut(*overrides): what the tiny run leaves that nothing cuts off."""
+    from outcomes import outcome
+
+    return cache(lambda *overrides: outcome(train_tiny(tmp_path_factory.mktemp("uncut"), *overrides)))
+
+
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
     """The worker processes that a test starts."""

@@ -80,9 +80,6 @@ class Archive:
 def _like(info: ZipInfo) -> ZipInfo:
     """Returns how a member is called and kept, without what is known of its content."""
     like = ZipInfo(info.filename, info.date_time)
-    like.compress_type, like.external_attr, like.create_system = (
-        info.compress_type,
-        info.external_attr,
-        info.create_system,
-    )
+    for kept in ("compress_type", "external_attr", "create_system"):
+        setattr(like, kept, getattr(info, kept))
     return like

@@ -114,9 +114,10 @@ def tag_pattern(begin: str, end: str, character: str) -> str:
 def mark_of(tag: re.Match[str]) -> Mark:
     """Returns what a tag in text is, which `tag_pattern` has found."""
     raw, name = tag[0], tag["name"].lower()
-    if name in BLOCKS - OF_MESSAGES:
+    is_html = name not in OF_MESSAGES
+    if is_html and name in BLOCKS:
         return Mark(raw, kind="boundary")
-    if name in VOID - OF_MESSAGES or raw.endswith(("/>", "/&gt;")):
+    if (is_html and name in VOID) or raw.endswith(("/>", "/&gt;")):
         return Mark(raw)
     return Mark(raw, closes=f"<{name}") if tag["slash"] else Mark(raw, opens=f"<{name}")
 

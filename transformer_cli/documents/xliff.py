@@ -175,32 +175,26 @@ def _marks_of(token: Token, *, keeps_lines: bool) -> Iterator[Mark]:
             yield mark_of(part) if part["name"] else Mark(part[0], kind="line")
 
 
-def _child(unit: Sequence[Token], name: str) -> _Span | None:
-    """Returns where a child of a unit stands."""
-    depth, start = 0, -1
+def _elements(unit: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
+    """Yield where each element begins and ends, in the order of the ends, and how many elements it is in."""
+    open_: list[int] = []
     for index, each in enumerate(unit):
-        depth -= each.kind == "end"
-        if depth == 1 and each.name == name:
-            if each.kind == "end":
-                return start, index
-            start = index if each.kind == "start" else start
-        depth += each.kind == "start"
-    return None
+        if each.kind == "start":
+            open_.append(index)
+        elif each.kind == "end":
+            yield open_.pop(), index, len(open_)
+
+
+def _child(unit: Sequence[Token], name: str) -> _Span | None:
+    """Returns where a child of a unit stands, the first of its name."""
+    return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
 
 
 def _segments(unit: Sequence[Token], span: _Span) -> dict[str, _Span]:
     """Returns where the segments of an element stand, by their names."""
-    found: dict[str, _Span] = {}
-    open_: list[int] = []
-    for index in range(span[0] + 1, span[1]):
-        each = unit[index]
-        if each.kind == "start":
-            open_.append(index)
-        elif each.kind == "end":
-            start = open_.pop()
-            if each.name == "mrk" and unit[start].attributes.get("mtype") == "seg":
-                found[unit[start].attributes.get("mid", "")] = start, index
-    return found
+    inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
+    found = [each for each in inside if unit[each[0]].attributes.get("mtype") == "seg"]
+    return {unit[start].attributes.get("mid", ""): (start, end) for start, end in found if unit[start].name == "mrk"}
 
 
 def _is_open(unit: Sequence[Token], source: _Span, target: _Span, about: Mapping[str, str]) -> bool:

@@ -187,11 +187,6 @@ def test_note_stands_on_a_terminal_until_something_else_is_said(
 
 
 def test_table_columns_are_as_wide_as_they_look() -> None:
-    assert table([["run", "loss"], ["eins", "1.0"], ["狗", "2.0"]]) == "run   loss\neins   1.0\n狗     2.0"
-
-
-@pytest.mark.parametrize(
-    ("text", "columns"), [("dog", 3), ("größe", 5), ("狗 狗", 5), ("e\u0301", 1), ("\u200bא", 1), ("", 0)]
-)
-def test_terminal_width_counts_columns(text: str, columns: int) -> None:
-    assert terminal.width(text) == columns
+    rows = [["run", "loss"], ["größe", "1.0"], ["狗 狗", "2.0"], ["e\u0301", "3.0"], ["\u200bא", "4.0"], ["", "5.0"]]
+    lines = ["run    loss", "größe   1.0", "狗 狗   2.0", "e\u0301       3.0", "\u200bא       4.0", "        5.0"]
+    assert table(rows).split("\n") == lines

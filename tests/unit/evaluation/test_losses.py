@@ -1,6 +1,5 @@
 """Losses against written-out sums, sentence by sentence and together."""
 
-import math
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.evaluation import losses as module
 from transformer_cli.evaluation.compare import Conditions, compare
 from transformer_cli.evaluation.evaluate import evaluate, score_pairs
-from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity, perplexity_text, sentence_losses
+from transformer_cli.evaluation.losses import corpus_losses, perplexity, perplexity_text, sentence_losses
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.model.transformer import Embedding
 from transformer_cli.runs.run import Run
@@ -78,11 +77,6 @@ def test_sentence_losses_of_an_ensemble_are_of_its_mean_probability(
     found = sentence_losses(models[0], split, rows, others=models[1:])
     assert found.nll == pytest.approx(expected, rel=1e-5)
     assert found.tokens.tolist() == [len(split.target[row]) + 1 for row in rows]
-
-
-@pytest.mark.parametrize(("loss", "ppl"), [(0.0, 1.0), (2.0, math.e**2), (1e4, math.exp(700.0))])
-def test_perplexity_is_exp_of_the_loss(loss: float, ppl: float) -> None:
-    assert Losses(1, loss, loss).ppl == pytest.approx(ppl)
 
 
 @pytest.mark.parametrize(("loss", "text"), [(1.91, "6.753"), (13.8, "984609.111"), (14, "1.2e+06"), (9e9, "1.01e+304")])

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from sealed import edit_sealed
-from small_run import SOURCE, TARGET, make_run
+from small_run import make_run
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.prepare import find_codec
 from transformer_cli.runs.run import Run, find_run, write_latest
-from transformer_cli.text.vocabulary import PAD, UNK
+from transformer_cli.text.vocabulary import PAD
 
 
 @pytest.fixture
@@ -29,17 +29,6 @@ def seeded(run: Run, seed: int) -> Run:
 def assert_same_weights(one: Transformer, other: Transformer) -> None:
     pairs = zip(one.state_dict().items(), other.state_dict().items(), strict=True)
     assert all(name == same_name and value.equal(same) for (name, value), (same_name, same) in pairs)
-
-
-def test_run_opened_equals_the_created_one(run: Run) -> None:
-    opened = Run.open(run.folder)
-    assert (opened.config, opened.folder) == (run.config, run.folder)
-    for codecs in (opened.codecs, run.codecs):
-        assert codecs.source.tokens(range(6)) == list(SOURCE.tokens)
-        assert codecs.target.tokens(range(5)) == list(TARGET.tokens)
-        assert codecs.target.text([UNK, UNK], instead=["t", "-"]) == "t-"
-    assert opened.history() == []
-    assert not opened.has_checkpoint("last")
 
 
 def test_new_model_follows_from_the_seed_alone(run: Run) -> None:

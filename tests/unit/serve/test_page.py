@@ -373,7 +373,7 @@ def test_all_can_be_done_with_the_keyboard(page: Any, server: Running) -> None:
 
 
 def test_any_text_is_shown_as_text(page: Any) -> None:
-    for text in ("<img src=x onerror=alert(1)> Hund", "שלום Hund", "\u202e\u200f Hund", "a\0b"):
+    for text in ("<img src=x onerror=alert(1)> Hund", "שלום \u202e\u200f Hund", "a\0b"):
         look_into(page, text)
         assert page.locator("main img").count() == 0
         for word in page.locator("#source .word b").all_inner_texts():

@@ -69,18 +69,6 @@ def test_new_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_new_folder_whose_block_fails_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
-    def fill() -> None:
-        with new_folder(tmp_path / "new") as unfinished:
-            (unfinished / "a").write_text("a")
-            raise error
-
-    with pytest.raises(error):
-        fill()
-    assert names(tmp_path) == []
-
-
 @pytest.mark.parametrize("kind", ["a file", "a link to nothing", "a folder"])
 def test_new_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "new"

@@ -4,7 +4,6 @@ tests/recipes/test_resume.py kills real processes; here each case is cut off bef
 """
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,6 @@ CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nt
 ]
 
 
-@pytest.fixture(scope="module")
-def uncut(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """uncut(settings): what the run leaves that nothing cuts off."""
-    return cache(lambda settings: outcome(train_tiny(tmp_path_factory.mktemp("uncut"), *settings)))
-
-
 @pytest.mark.parametrize(("settings", "cuts"), CASES, ids=str)
 def test_train_cut_off_before_a_file_appears_then_resumed_equals_uncut(
     train_tiny: TrainTiny,
@@ -57,4 +50,4 @@ def test_train_cut_off_before_a_file_appears_then_resumed_equals_uncut(
     for file, time in cuts:
         with power_cut(tmp_path, file, time):
             train_tiny(tmp_path, *settings, "training.save_minutes=1e-9")  # after every step
-    assert outcome(train_tiny(tmp_path, *settings)) == uncut(settings)
+    assert outcome(train_tiny(tmp_path, *settings)) == uncut(*settings)

@@ -1,6 +1,8 @@
 """Too little memory: before a model is built, in a step, in a validation and in a search. Nothing learned is lost."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -84,14 +86,20 @@ def test_translate_by_a_huge_run_is_refused_before_it_is_built(tfm: Tfm, workspa
     ],
 )
 def test_train_without_room_is_one_line_and_goes_on_as_if_there_had_been(
-    train_tiny: TrainTiny, tmp_path: Path, settings: tuple[str, ...], owner: object, name: str, number: int, said: str
+    train_tiny: TrainTiny,
+    uncut: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    settings: tuple[str, ...],
+    owner: object,
+    name: str,
+    number: int,
+    said: str,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         fail_in_call(patch, owner, name, number)
         with pytest.raises(MemoryShortage, match=said):
-            train_tiny(tmp_path / "parts", *SHORT, *settings)
-    whole = train_tiny(tmp_path / "whole", *SHORT, *settings)
-    assert outcome(train_tiny(tmp_path / "parts", *SHORT, *settings)) == outcome(whole)
+            train_tiny(tmp_path, *SHORT, *settings)
+    assert outcome(train_tiny(tmp_path, *SHORT, *settings)) == uncut(*SHORT, *settings)
 
 
 def test_device_without_room_for_the_model_is_one_line(
@@ -107,7 +115,7 @@ def test_device_without_room_for_the_model_is_one_line(
 def test_translate_and_score_without_room_are_one_line(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = ["Der kleine Hund läuft.", "Die Frau singt."]
     monkeypatch.setattr(decoder, "pad_ids", lambda ids: take_too_much())
-    with pytest.raises(MemoryShortage, match=r"^translating 2 sentences of up to 5 tokens into up to \d+, with 1 hypo"):
+    with pytest.raises(MemoryShortage, match=r"^2 sentences of up to 5 tokens, with 1 hypo"):
         translator.translations(sentences)
     monkeypatch.setattr(loss, "token_losses", lambda *arguments: take_too_much())
     with pytest.raises(

@@ -29,11 +29,6 @@ MOMENTS = {  # what goes on when the signal arrives (module or class, function, 
 }
 
 
-@pytest.fixture(scope="module")
-def never_stopped(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return outcome(train_tiny(tmp_path_factory.mktemp("never stopped"), *FOUR_STEPS))
-
-
 def at(patch: pytest.MonkeyPatch, moment: str, happen: Callable[[], None]) -> None:
     """Let something happen at a moment of training, before what is going on then ends."""
     place, name, time, _ = MOMENTS[moment]
@@ -51,7 +46,7 @@ def at(patch: pytest.MonkeyPatch, moment: str, happen: Callable[[], None]) -> No
 
 @pytest.mark.parametrize(("moment", "is_command"), [*((each, True) for each in MOMENTS), ("validation", False)])
 def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
-    train_tiny: TrainTiny, tmp_path: Path, never_stopped: dict[str, Any], moment: str, is_command: bool
+    train_tiny: TrainTiny, tmp_path: Path, uncut: Callable[..., dict[str, Any]], moment: str, is_command: bool
 ) -> None:
     *_, step = MOMENTS[moment]
     handlers = [signal.getsignal(number) for number in NUMBERS]
@@ -65,7 +60,7 @@ def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
             assert str(ended.value) == f"stopped and saved at step {step}; the same command goes on"
             assert ended.value.signal_number == signal.SIGHUP
     assert [signal.getsignal(number) for number in NUMBERS] == handlers
-    assert outcome(train_tiny(tmp_path, *FOUR_STEPS)) == never_stopped
+    assert outcome(train_tiny(tmp_path, *FOUR_STEPS)) == uncut(*FOUR_STEPS)
 
 
 def test_train_second_ctrl_c_from_python_is_a_keyboard_interrupt(train_tiny: TrainTiny, tmp_path: Path) -> None:
