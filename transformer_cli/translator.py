@@ -101,9 +101,9 @@ class Translator:
         return other
 
     @staticmethod
-    def of(run: "AnyRun | None", device: str = "auto") -> "Translator":
+    def of(run: "AnyRun | None", device: str = "auto", *, runs_dir: Path = Path("runs")) -> "Translator":
         """Returns a translator as it is, or that of a run, which is named as in `Translator(…)`."""
-        return run if isinstance(run, Translator) else Translator(run, device)
+        return run if isinstance(run, Translator) else Translator(run, device, runs_dir=runs_dir)
 
     @checked
     def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
