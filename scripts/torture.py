@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,8 @@ class Torture:
                 process = self._start(command, place, "" if is_by_clock else STOP.format(number))
                 code = self._end_of(process, within_s=moment if is_by_clock else PATIENCE_S)
                 if code is None:
-                    self._kill(process, found)
+                    code = self._kill(process, found)
+                if code is None:
                     found.by_clock += is_by_clock
                     found.on_disk += not is_by_clock
                     found.in_writing += any(place.rglob("*.unfinished-*"))
@@ -181,15 +183,21 @@ class Torture:
         self._start(command, place, strike)
         return self.forks.end()
 
-    def _kill(self, process: int, found: Found) -> None:
-        """Kill the process that was started last. Notes how many it had started, and which of them are left."""
-        os.kill(process, signal.SIGSTOP)  # so that it starts none while we look
+    def _kill(self, process: int, found: Found) -> int | None:
+        """Kill the process that was started last. Notes how many it had started, and which of them are left.
+
+        Returns its exit code if it came to its end before that, else None.
+        """
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGSTOP)  # so that it starts none while we look
         numbers = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
         workers = [number for number in numbers if state_of(number)[0] == process]
-        os.kill(process, signal.SIGKILL)
-        self.forks.end()
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        code = self.forks.end()
         found.workers += len(workers)
         found.failures += [f"a worker is left: process {worker}" for worker in workers if is_left(worker)]
+        return None if code == -signal.SIGKILL else code
 
 
 def write_captions(folder: Path, *, train: int, valid: int) -> None:
