@@ -210,6 +210,8 @@ def forms(translation: str) -> list[str]:
 
 def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
     """Returns where a translation of each term stands in a text, as whole words, each at a place of its own."""
+    if not terms:  # most sentences
+        return []
     low = text.lower()
     within, folded = (low, str.lower) if len(low) == len(text) else (text, str)
     edges = frozenset(word_edges(text))

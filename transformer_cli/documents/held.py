@@ -175,6 +175,8 @@ def put_back(
 
     cased: what becomes of the words around them. Returns also where the `spans` of each one stand, in the line and now.
     """
+    if not held:  # most sentences
+        return cased(text), []
     placing = Placing(source, text, links)
     places = sorted((placing.place(each), number) for number, each in enumerate(held))
     written, length, last = list[str](), 0, 0
@@ -305,7 +307,9 @@ def places_in(line: str, read: str, spans: Sequence[Span], held: Sequence[Span])
     Words and signs are looked for as tokens are; (0, 0) stands for a span of which none is found. held: what was not
     read.
     """
-    words = [each for each in pairwise(word_edges(read)) if not read[each[0]].isspace()] if spans else []
+    if not spans:
+        return []
+    words = [each for each in pairwise(word_edges(read)) if not read[each[0]].isspace()]
     places = token_spans(line, [read[start:end] for start, end in words], held)
     placed = [(word, place) for word, place in zip(words, places, strict=True) if place]
     found = [[place for word, place in placed if overlap(word, span)] for span in spans]

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, filterfalse, groupby
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): what has no form of its own,
@@ -296,6 +297,7 @@ def upper(text: str, language: str) -> str:
     return nfc(text.upper())
 
 
+@lru_cache  # `lower` asks for each word
 def main_code(language: str) -> str:
     """Returns the part of a code that names the language itself: zh of zh-CN, zh_Hant or ZH."""
     return re.split("[-_]", language.lower())[0]
