@@ -146,7 +146,7 @@ def test_translate_output_is_packed_by_its_name_and_keeps_its_mode(tfm: Tfm, pro
         (tmp_path / name).symlink_to(project / name)
     (tmp_path / "asked").write_text("Der alte Hund singt im Park.\n" * 3, encoding="utf-8")
     answers = "the old dog sings in the park.\n" * 3
-    for name, unpack in {"out.gz": gzip.decompress, "out.bz2": bz2.decompress, "out.txt.xz": lzma.decompress}.items():
+    for name, unpack in {"out.GZ": gzip.decompress, "out.bz2": bz2.decompress, "out.txt.xz": lzma.decompress}.items():
         (tmp_path / name).touch(mode=0o600)
         assert tfm("translate", "-i", "asked", "-o", name, cwd=tmp_path)[0] == 0
         assert unpack((tmp_path / name).read_bytes()).decode() == answers

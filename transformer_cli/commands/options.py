@@ -391,8 +391,8 @@ def printing_to(output: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     with writing(output), new_file(output) as file:
-        if output.suffix in PACKERS:
-            out: TextIO = io.TextIOWrapper(PACKERS[output.suffix](file), encoding="utf-8", newline="\n")
+        if pack := PACKERS.get(output.suffix.lower()):
+            out: TextIO = io.TextIOWrapper(pack(file), encoding="utf-8", newline="\n")
         else:
             out = open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
         with out:  # closing it writes all, and leaves the file open

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class ForeignVocabulary:
     """One side's tokens, as the other program knows them."""
 
     model: bytes
@@ -50,7 +50,7 @@ class Foreign:
     """the settings under `model`, but for tie_embeddings, which follows from the weights"""
     decoding: Mapping[str, Any]
     """the settings under `decoding`"""
-    sides: tuple[Vocabulary, Vocabulary]
+    sides: tuple[ForeignVocabulary, ForeignVocabulary]
     """source and target"""
     tensors: dict[str, Tensor]
     """the weights under our names, matrices (out, in); queries, keys and values apart, as …attention.q.weight"""
@@ -104,14 +104,14 @@ def read(path: Path, reader: Callable[[Path], T], remedy: str = "download the wh
         raise DataError(f"{error}; {remedy}") from None
 
 
-def vocabulary(path: Path, tokens: list[str] | None = None) -> Vocabulary:
+def vocabulary(path: Path, tokens: list[str] | None = None) -> ForeignVocabulary:
     """Returns the SentencePiece model in a file, and tokens in the order of their rows (None: its own).
 
     Raises DataError.
     """
     model = read(path, read_bytes, "text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm")
     pieces = Pieces.of_file(model, path)
-    return Vocabulary(model, pieces.names() if tokens is None else tokens)
+    return ForeignVocabulary(model, pieces.names() if tokens is None else tokens)
 
 
 def object_in(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformer_cli.config.schema import LANGUAGE
 from transformer_cli.errors import DataError
 from transformer_cli.importing import foreign
-from transformer_cli.importing.foreign import Foreign, Vocabulary, object_in, refuse, refuse_others
+from transformer_cli.importing.foreign import Foreign, ForeignVocabulary, object_in, refuse, refuse_others
 from transformer_cli.model.transformer import marian_frequencies
 
 STACKS = ("encoder", "decoder")
@@ -194,7 +194,7 @@ def _is_tied(tensors: dict[str, Tensor]) -> bool:
     return output is None or (embedding is not None and torch.equal(output, embedding))
 
 
-def _vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> Vocabulary:
+def _vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> ForeignVocabulary:
     tokens = foreign.in_order(folder / name, [*(added | object_in(folder / name)).items()])
     return foreign.vocabulary(folder / f"{side}.spm", tokens)
 

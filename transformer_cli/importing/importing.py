@@ -120,7 +120,7 @@ def in_width(name: str, value: Tensor, width: Tensor) -> Tensor:
     return value[width] if BY_ROW.search(name) else value
 
 
-def _arranged(found: Foreign, side: foreign.Vocabulary) -> tuple[Vocabulary, list[int]]:
+def _arranged(found: Foreign, side: foreign.ForeignVocabulary) -> tuple[Vocabulary, list[int]]:
     """Returns a side's vocabulary in our order, and for each of its tokens the row that it has had (-1: none)."""
     tokens = side.tokens
     for token in (foreign.UNK, foreign.EOS):

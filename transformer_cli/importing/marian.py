@@ -17,7 +17,7 @@ from transformer_cli.config.load import MOST_BYTES
 from transformer_cli.config.yamltext import parse, scalar_pairs
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.importing import foreign
-from transformer_cli.importing.foreign import Codes, Foreign, Vocabulary, refuse, refuse_others
+from transformer_cli.importing.foreign import Codes, Foreign, ForeignVocabulary, refuse, refuse_others
 from transformer_cli.system.files import read_text
 from transformer_cli.text.languages import short_code
 
@@ -191,7 +191,7 @@ def _parts(name: str) -> list[str]:
     return re.split(r"[._]", name)[:-1]
 
 
-def _vocabulary(folder: Path, side: int, names: Sequence[str], codes: Codes) -> Vocabulary:
+def _vocabulary(folder: Path, side: int, names: Sequence[str], codes: Codes) -> ForeignVocabulary:
     """Returns the vocabulary of source (0) or target (1). A list beside it needs the side's SentencePiece model."""
     path = folder / names[side]
     if path.suffix == ".spm":

@@ -63,7 +63,7 @@ def write_bytes(path: Path, content: bytes, *, sweeps: bool = True) -> None:
 
     sweeps: as `new_file` has it.
     """
-    with new_file(path, sweeps=sweeps) as file, PACKERS.get(path.suffix, nullcontext)(file) as out:
+    with new_file(path, sweeps=sweeps) as file, PACKERS.get(path.suffix.lower(), nullcontext)(file) as out:
         out.write(content)
 
 

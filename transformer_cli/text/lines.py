@@ -133,8 +133,8 @@ def unpacked(path: Path, *, as_it_is: bool = False) -> Iterator[io.BufferedReade
             packing = next((each for each in PACKED.values() if each[1].match(beginning)), None)
             if packing is None and not as_it_is:
                 refuse_no_text(beginning, path)
-            if packing is None and beginning and path.suffix in PACKED:
-                packing, remedy = PACKED[path.suffix], f"copy it again, or take {path.suffix} off its name"
+            if packing is None and beginning and path.suffix.lower() in PACKED:
+                packing, remedy = PACKED[path.suffix.lower()], f"copy it again, or take {path.suffix} off its name"
             stream: io.BufferedReader[Any] = io.BufferedReader(Parts(parts(packing[2](file)))) if packing else file
             if not as_it_is:
                 if encoding := _wide(stream.peek(4)):

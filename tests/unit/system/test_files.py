@@ -284,7 +284,7 @@ def test_shown_is_one_short_line() -> None:
     assert shown([1] * 100) == "[" + "1, " * 19 + "1…"
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.bz2", "a.xz"])
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.BZ2", "a.xz"])
 def test_write_text_packed_as_its_name_says_is_read_back(name: str, tmp_path: Path) -> None:
     write_text(tmp_path / name, "Ein Hund.\n")
     assert [*read_lines(tmp_path / name)] == ["Ein Hund."]
