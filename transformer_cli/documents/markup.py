@@ -46,8 +46,8 @@ KEPT = RAW | RUBY_NOTES | _names("code kbd pre samp svg math var")
 """what is inside them is not translated"""
 BETWEEN_WORDS = RUBY_NOTES | _names("svg math script style")
 """of those that are kept: a sentence goes on there, though most of them begin blocks"""
-TEXTS = _names("alt title")
-"""attributes that are translated"""
+TEXTS = _names("alt aria-description aria-label aria-placeholder aria-valuetext label placeholder title")
+"""attributes that are translated (HTML standard, 3.2.6.2, and WAI-ARIA): what a reader sees or hears"""
 LANGUAGES = _names("lang xml:lang")
 """attributes that name the language"""
 OF_MESSAGES = _names("button link menu option source title")
