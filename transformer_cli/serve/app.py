@@ -273,8 +273,9 @@ async def _looked(
 ) -> Response:
     """Translate a sentence from its prefix on, and return as JSON what a worker finds when it looks into that."""
     service = _admitting(request, asked)
-    refuse_beyond(len(asked.q), service.limits.characters, "characters")
-    translator = service.directions.choose(asked.source, asked.target, asked.q)[0].with_terms(asked.glossary)
+    refuse_beyond(len(asked.q) + asked.n_in_glossary, service.limits.characters, "characters")
+    chosen, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
+    translator = await asyncio.to_thread(chosen.with_terms, asked.glossary)
     if translator.run.exported:
         raise DataError("an exported model cannot be looked into; /languages says what can be, under inspectable")
 

@@ -41,7 +41,7 @@ class Limits:
     sentences: int = 2000
     """sentences of one request, if its lines are split"""
     characters: int = 100_000
-    """characters of one request"""
+    """characters of one request, its glossary included"""
     tokens: int = 500
     """tokens of a line: its translation has at most twice as many and 10, also where a model has no last position"""
     hypotheses: int = 2500
@@ -57,7 +57,7 @@ class Limits:
     waiting: int = 5000
     """lines that have not been translated yet, of all requests"""
     waiting_cost: int = 2_000_000
-    """what these cost, in characters × hypotheses: one request costs up to 1,100,000"""
+    """what these cost, in characters × hypotheses; a request that costs more is taken where nothing waits"""
     window_seconds: float = 0.005
     """how long a worker waits for further requests before it translates the first one, where several clients ask"""
 
@@ -96,6 +96,11 @@ class DirectedQuestion(Question):
         description="Words and phrases, and their translations: see docs/translate.md.",
         examples=[{"Hund": "hound"}],
     )
+
+    @property
+    def n_in_glossary(self) -> int:
+        """The characters of all terms, each of which takes time and memory while the request waits."""
+        return sum(len(source) + len(translation) for source, translation in self.glossary.items())
 
     @field_validator("glossary", mode="before")
     @classmethod

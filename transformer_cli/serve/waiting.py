@@ -131,7 +131,8 @@ class Workers:
         """Have a job done. Returns its future. Raises Busy."""
         with self._changed:
             limits, cost = self._limits, self._cost_waiting + job.cost_left
-            if self.n_waiting + job.n_left > limits.waiting or cost > limits.waiting_cost or self._is_closing:
+            is_costly = cost > limits.waiting_cost and self.n_waiting  # alone, a wide beam is taken, too
+            if self.n_waiting + job.n_left > limits.waiting or is_costly or self._is_closing:
                 raise Busy("too much is waiting to be translated; try again later")
             insort(self._queue, job, key=lambda each: each.time)
             self._count(job.n_left, job.cost_left)

@@ -129,6 +129,8 @@ def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(trans
                 translating(them, wide, ["Hund 1"])  # 25
             assert them.n_waiting == 3
         assert len(one.result()) == len(other.result()) == 1
+        alone = translating(them, translator.with_options(beam_size=10), ["Hund"])  # 41, but nothing waits
+        assert len(alone.result()) == 1
     assert them.n_waiting == 0
 
 

@@ -142,6 +142,10 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"target": "zz", "format": "xml"}, "zz is not supported"),
         ({"q": "Hund\n" * 1000}, "request (1001) exceeds text limit (1000) of lines; send it in parts"),
         ({"q": ["Hund " * 100] * 201}, "request (100500) exceeds text limit (100000)"),
+        (
+            {"glossary": {f"{n:03}{'a' * 197}": "b" * 200 for n in range(250)}},
+            "request (100030) exceeds text limit (100000)",
+        ),
         ({"q": "Hund\n" + "x " * 2001}, "line 2: more than 4,000 characters; split the sentence"),
         ({"q": ["Hund", "Hund " * 20], "split": False}, f"line 2: {TOO_LONG}"),
         ({"q": ["Hund.", "Hund. x" + "(" * 19]}, f"line 2: {TOO_LONG}"),
