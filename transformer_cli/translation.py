@@ -38,7 +38,7 @@ from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
 from transformer_cli.text.codec import Codec, Codecs, Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
-from transformer_cli.text.reading import Held, ends, is_spaceless, is_word, upper
+from transformer_cli.text.reading import Held, ends, is_spaceless, upper
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
 EMPTY = Hypothesis([], [], 0.0, 0.0)  # of a sentence that is not searched for: no search finds it
@@ -136,8 +136,6 @@ class Wording:
     settings: TranslationSettings
     glossary: Glossary = field(default_factory=lambda: Glossary({}))
     """that of the settings"""
-    continuing: frozenset[int] = frozenset()
-    """ids that go on with a word, if there are terms to write"""
 
     def with_settings(self, settings: TranslationSettings) -> "Wording":
         """Returns the same way with other settings.
@@ -145,9 +143,7 @@ class Wording:
         Raises ConfigError if hold_pattern is no pattern, DataError for an entry of the glossary that is none.
         """
         glossary = self.glossary if settings.glossary == self.settings.glossary else Glossary(settings.glossary)
-        is_needed = settings.glossary and self.writes_terms and not self.continuing
-        continuing = _continuing(self.codecs.target) if is_needed else self.continuing
-        other = replace(self, settings=settings, glossary=glossary, continuing=continuing)
+        other = replace(self, settings=settings, glossary=glossary)
         _ = other.holder
         return other
 
@@ -192,11 +188,14 @@ class Wording:
         """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""
         if "\n" not in text:
             return self.read(text)
-        parts, start = list[Line](), 0
+        parts, kept, start, was_too_long = list[Line](), list[str](), 0, False
         for line in text.split("\n"):
-            parts += (replace(unit, start=start + unit.start) for unit in self.read(line.removesuffix("\r")).units)
-            start += len(line) + 1
-        return Line(text, NO_TOKENS, parts=parts)
+            read = self.read(line.removesuffix("\r"))
+            parts += (replace(unit, start=start + unit.start) for unit in read.units)
+            kept.append(read.sentence + "\r" * line.endswith("\r"))  # of one that is too long, its beginning
+            start += len(kept[-1]) + 1
+            was_too_long |= read.was_too_long
+        return Line("\n".join(kept), NO_TOKENS, was_too_long, parts=parts)
 
     def read(self, text: str) -> Line:
         """Returns a line as it is translated.
@@ -243,7 +242,7 @@ class Wording:
         positions = [  # position 0 is <sos>
             frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in spelled
         ]
-        return RequiredTerms(tuple(ids for _, ids in spelled), tuple(positions), self.continuing)
+        return RequiredTerms(tuple(ids for _, ids in spelled), tuple(positions), self.codecs.continuing)
 
     def _spelled(self, term: Term, source: str) -> tuple[tuple[int, ...], ...]:
         """Returns the ids of the translations of a term that are words that the model knows; of its own word, none."""
@@ -322,13 +321,6 @@ class Wording:
             terms=[*zip(of_source, term_spans(terms, text), strict=True)],
             start=line.start,
         )
-
-
-def _continuing(target: Codec) -> frozenset[int]:
-    """Returns the ids of subwords that go on with a word."""
-    tokens = target.tokens(range(len(target)))
-    are_words = not any(token.startswith(" ") for token in tokens)
-    return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
 
 
 def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:

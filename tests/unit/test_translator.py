@@ -248,6 +248,11 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
         ("", 29, ""),
         (lines[2], 30, cat),
     ]
+    long = f"{lines[0]}\n{'Hund ' * 1000}\n{lines[0]}"
+    assert translator.with_options(on_error="blank").translate([long]) == [f"{dog}\n\n{dog}"]
+    (cut,) = translator.with_options(on_error="truncate").translations([long])
+    assert cut.was_too_long
+    assert [len(each) for each in cut.text.split("\n")][::2] == [len(dog)] * 2
     assert translator.translate([f"{lines[0]}\r\n{lines[0]}\r\n"]) == [f"{dog}\r\n{dog}\r\n"]
     split = translator.with_options(split_sentences=True)
     assert split.translate([f"{lines[0]} {lines[0]}\n{lines[0]}"]) == [f"{dog} {dog}\n{dog}"]

@@ -153,7 +153,8 @@ class Builder:
         """
         text, point = raw if text is None else text, self._elements[-1]
         is_behind_text = point.is_point and 0 < self._n_raw == len(self._raw) - len(point.opening)
-        if is_behind_text and not point.is_seam and text and text[0] in CLOSING:
+        is_behind_seam = is_behind_text and self._elements[-2].is_seam and self._elements[-2].end == self._length
+        if is_behind_text and not (point.is_seam or is_behind_seam) and text and text[0] in CLOSING:
             words = self._texts[-1].rstrip()
             point.opening.insert(0, Words(self._texts[-1][len(words) :]))
             self._length -= len(self._texts[-1]) - len(words)

@@ -8,6 +8,7 @@ markup.
 import html
 import re
 import unicodedata
+import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,9 @@ class Holder:
     def __post_init__(self) -> None:
         """Raises ConfigError if the pattern is none."""
         try:
-            re.compile(self.pattern)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python's, of what later versions may read otherwise
+                re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise ConfigError(f"--hold-pattern {self.pattern!r} is not a regular expression: {error}") from None
 

@@ -149,7 +149,7 @@ class _Parser:
             if is_kept and name not in VOID and (name in RAW or not tag.endswith("/>")):
                 inside, place = place, _end_of_element(source, place, name)
                 is_read = self.depth < DEEPEST and name not in RAW
-                translated = [*_translated(source, inside, place)] if is_read else []
+                translated = [*_translated(source[inside:place], inside)] if is_read else []
                 is_inline = name in BETWEEN_WORDS or name not in BLOCKS
                 if is_inline and start not in holding and not translated:
                     self.build.point(source[start:place])
@@ -255,17 +255,18 @@ def _holding_blocks(source: str) -> set[int]:
     return holding
 
 
-def _translated(source: str, place: int, end: int) -> Iterator[Span]:
-    """Yield where elements stand that are to be translated, within one that is not."""
-    while place < end and (token := _MARKUP.search(source, place, end)):
+def _translated(source: str, first: int) -> Iterator[Span]:
+    """Yield where elements stand that are to be translated, within one that is not. first: where that begins."""
+    place = 0
+    while token := _MARKUP.search(source, place):
         start, place, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
         if not name or token["slash"]:
             continue
         if name in RAW:
             place = _end_of_element(source, place, name)
         elif name not in VOID and _wish(_attributes(source[start:place], token)):
-            place = min(end, _end_of_element(source, place, name))
-            yield start, place
+            place = _end_of_element(source, place, name)
+            yield first + start, first + place
 
 
 def _end_of_tag(source: str, token: re.Match[str]) -> int:

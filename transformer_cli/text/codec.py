@@ -8,6 +8,7 @@ search: a line's ids are those of its own tokens, without <sos> and <eos>. What 
 import logging
 import re
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.system.files import read_bytes, read_json, sha256, write_bytes, write_json
 from transformer_cli.system.terminal import first_few
 from transformer_cli.text.languages import TARGET_TOKEN, targets_among, token_of
-from transformer_cli.text.reading import Reader, Reading, is_in_capitals, lower
+from transformer_cli.text.reading import Reader, Reading, is_in_capitals, is_word, lower
 from transformer_cli.text.subwords import SPACE, Pieces
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Joins, Tokenizer
@@ -167,6 +168,12 @@ class SubwordCodec(Pieces):
         """Whether a line names the language that it is to be translated into; <2br> may be markup."""
         found = TARGET_TOKEN.match(text.lstrip())
         return bool(found and self.targets and (found[1] or found[0] in self.targets.values()))
+
+    def asking_for(self, token: str) -> "SubwordCodec":
+        """Returns the same codec towards another target; what it has made need not be made again."""
+        other = copy(self)
+        object.__setattr__(other, "towards", token)
+        return other
 
     def save(self, folder: Path, side: str) -> None:
         write_bytes(folder / f"{side}.subwords.model", self.model)
@@ -344,13 +351,20 @@ class Codecs:
         """The languages that a source can ask for: code → token; {} unless the model writes several."""
         return {} if isinstance(self.source, WordCodec) else self.source.targets
 
+    @cached_property
+    def continuing(self) -> frozenset[int]:
+        """The ids of subwords of the target that go on with a word."""
+        tokens = self.target.tokens(range(len(self.target)))
+        are_words = not any(token.startswith(" ") for token in tokens)
+        return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
+
     def into(self, language: str | None) -> "Codecs":
         """Returns the codecs with which every line asks for a language. Raises ConfigError for an unknown one."""
         if language is None:
             return self
         token = token_of(language, self.targets)
         assert not isinstance(self.source, WordCodec), "which has no targets"
-        return replace(self, source=replace(self.source, towards=token))
+        return replace(self, source=self.source.asking_for(token))
 
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""
@@ -361,7 +375,7 @@ class Codecs:
 def asking_like(codec: Codec, line: str) -> Codec:
     """Returns the codec with which every sentence of a line asks for the language that the line itself asks for."""
     if isinstance(codec, SubwordCodec) and (found := TARGET_TOKEN.match(line.lstrip())) and codec.asks(line):
-        return replace(codec, towards=found[0])
+        return codec.asking_for(found[0])
     return codec
 
 

@@ -61,6 +61,7 @@ TBX = """<martif type="TBX"><text><body><termEntry><descrip>x</descrip>
             {"Hund": "big, dog"},
             "column ID (1), column Note (2), WITHOUT (1)",
         ),
+        ("# nothing yet\n\n", {}, ""),
         (TBX, {"Hund*": "hound", "Köter": "hound"}, "deprecated terms (1), WITHOUT (1)"),
     ],
 )

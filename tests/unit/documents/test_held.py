@@ -114,6 +114,7 @@ def test_holder_finds_placeholders_and_addresses_of_a_text(text: str, expected: 
 
 def test_holder_pattern_goes_first_and_one_that_is_none_is_an_error() -> None:
     assert Holder(pattern=r"\s*#\w+|{a").spans("{a} #b") == [(0, 2), (4, 6)]
+    assert Holder(pattern="[[a]--b").spans("a") == []  # of which Python warns
     with pytest.raises(ConfigError, match="is not a regular expression"):
         Holder(pattern="(")
 

@@ -56,6 +56,8 @@ def test_subtitles_words_are_divided_in_proportion_at_their_edges() -> None:
     opened = open_subtitles(text.encode(), ("en", "de"))
     found = opened.render([("Ein Hund rennt gerade.", []), ("Eine sehr kleine Katze schläft.", [])]).decode()
     assert re.sub("</?i>", "", found) == srt("Ein Hund", "rennt gerade. Eine sehr", "kleine Katze schläft.")
+    stray = srt("A dog\n</i>, a cat.")
+    assert translated(stray, lambda block: (block.text, [])) == stray
 
 
 LINES = ["1\n", "00:00:01,000 --> 00:00:02,000\n", "\n", "A dog ", "runs.\n", "<i>", "</i>", "- ", "{\\an8}", "\r\n"]
