@@ -198,9 +198,15 @@ def _comparisons(
     searches = [dict.fromkeys(each.search for each in group if each.search) for group in split(written, sizes)]
     comparisons: list[Comparison[Score]] = []
     for text, lines in zip(texts, zip(*(each.texts for each in written), strict=True), strict=True):
-        references, n_sentences = text.references, len(text.references[0])
+        references = text.references
+        of_row = zip(text.sources or references[0], references[0], *lines, strict=True)
+        rows = [row for row, each in enumerate(of_row) if "".join(each).strip()]  # as `judge` counts sentences
+        if not rows:
+            raise DataError(f"{text.name}: every line is blank; name text with sentences")
+        n_sentences = len(rows)
         note(f"{text.name}: testing whether chance explains the differences")
-        found = tests(lines, *references, language=language, lowercase=lowercase, further=further)
+        of_systems, of_references = ([[one[row] for row in rows] for one in each] for each in (lines, references))
+        found = tests(of_systems, *of_references, language=language, lowercase=lowercase, further=further)
         for row, of_run in enumerate(written):
             result: dict[str, Any] = {"split": text.name, "sentences": n_sentences}
             for metric in METRICS:

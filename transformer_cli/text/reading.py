@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, filterfalse, groupby
 
+from transformer_cli.text.languages import short_code
+
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): what has no form of its own,
 # such as soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
 IGNORABLE = (
@@ -299,5 +301,5 @@ def upper(text: str, language: str) -> str:
 
 @lru_cache  # `lower` asks for each word
 def main_code(language: str) -> str:
-    """Returns the part of a code that names the language itself: zh of zh-CN, zh_Hant or ZH."""
-    return re.split("[-_]", language.lower())[0]
+    """Returns the part of a code that names the language itself, as short as it can be: zh of zh-CN, zh_Hant or zho."""
+    return short_code(re.split("[-_]", language.lower())[0])

@@ -188,8 +188,11 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
 
 
 def test_compare_three_sentences_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
-    worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
+    blank = [""] * 20  # which are no sentences
+    reference = file_of(
+        tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home", *blank]
+    )
+    worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y", *blank])
     with caplog.at_level(logging.INFO):
         (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
     assert {record.name.partition(".")[0] for record in caplog.records} <= {"transformer_cli"}  # sacreBLEU is quiet

@@ -33,7 +33,7 @@ def test_bleu_of_tokens_takes_tokens_as_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("tokeniser", "languages"),
-    [("tok:zh", "zh yue"), ("tok:char", "ja ko th lo km my bo dz"), ("tok:13a", "en de ar he")],
+    [("tok:zh", "zh zho yue"), ("tok:char", "ja jpn ko th lo km my bo dz"), ("tok:13a", "en de ar he")],
 )
 def test_score_text_of_languages_without_spaces_has_their_tokeniser(tokeniser: str, languages: str) -> None:
     for language in languages.split():
