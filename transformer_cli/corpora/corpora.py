@@ -185,6 +185,8 @@ def gather(
             remedy = f"give at least {math.ceil(SURELY / share):,} pairs, a larger share, or files for {split}"
         elif any(share for _, share in data.held_out):
             remedy = f"all were held out; give at least {SURELY} pairs"
+            if sum(splits.values()) >= SURELY:
+                remedy = "all were held out together, since they differ in numbers and marks alone; give others"
         if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # so not the share is too small
             remedy = "see that neither the sides nor the columns (data.columns) are mistaken, or name fewer rules"
         raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")

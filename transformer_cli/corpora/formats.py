@@ -267,7 +267,8 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
         return None
     rows = text.replace("\0", "").splitlines()[:50]
     commas, semicolons = ({len(row) for row in csv.reader(rows, delimiter=each)} - {0} for each in ",;")
-    return ";" if len(commas) > 1 == len(semicolons) or max(semicolons) > max(commas) == 1 else ","
+    has_semicolons = max(semicolons, default=0) > max(commas, default=0) == 1
+    return ";" if len(commas) > 1 == len(semicolons) or has_semicolons else ","
 
 
 def _is_quoted(beginning: bytes) -> bool:

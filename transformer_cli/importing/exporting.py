@@ -18,8 +18,8 @@ from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import ConfigError
-from transformer_cli.importing import foreign
-from transformer_cli.importing.hugging_face import HELD, NAMES, OF_BOTH, POSITIONS, SEARCH, SHAPE, STACKS, renamed
+from transformer_cli.importing import foreign, hugging_face
+from transformer_cli.importing.hugging_face import HELD, NAMES, OF_BOTH, POSITIONS, SHAPE, STACKS, renamed
 from transformer_cli.importing.importing import OF_SIDE, in_width, their_width
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
@@ -85,7 +85,8 @@ def export_to_hugging_face(
     }  # of its two further kinds
     end, pad = FIRST.index(foreign.EOS), FIRST.index(PAD)
     ends = {"decoder_start_token_id": pad, "pad_token_id": pad, "eos_token_id": end, "bos_token_id": end}
-    search = {theirs: getattr(config.decoding, ours) for ours, (theirs, _) in SEARCH.items()}
+    keys = hugging_face.keys_of_search(is_sample=config.decoding.sample)
+    search = {theirs: getattr(config.decoding, ours) for ours, (theirs, _) in keys.items()}
     search |= {"max_length": n_positions, "bad_words_ids": [[pad]], "forced_eos_token_id": end}
     added = {lists[0].index(symbol): {"content": symbol} for symbol in config.data.subwords.symbols}
     about = {

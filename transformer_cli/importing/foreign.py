@@ -24,7 +24,7 @@ _BY_NAME = (
     re.compile(f"{_CODE}-{_CODE}"),
 )
 _BY_README = tuple(
-    re.compile(rf"(?m)^\W*{side} languages?(?:\(s\))?:\W*([a-z]{{2,3}})\W*$") for side in ("source", "target")
+    re.compile(rf"(?m)^[^\w\n]*{side} languages?(?:\(s\))?:\W*([a-z]{{2,3}})\W*$") for side in ("source", "target")
 )
 
 T = TypeVar("T")

@@ -87,18 +87,21 @@ SHAPE: Mapping[str, tuple[str, Any]] = {
 }
 """our keys under `model`: theirs, and their value where nothing is said"""
 OF_BOTH = ("attention_heads", "ffn_dim")  # which have a key for each stack there, and one here
-SEARCH: Mapping[str, tuple[str, Any]] = {
+_SEARCH: Mapping[str, tuple[str, Any]] = {
     "beam_size": ("num_beams", 1),
     "length_penalty": ("length_penalty", 1.0),
     "sample": ("do_sample", False),
     "no_repeat_ngram": ("no_repeat_ngram_size", 0),
 }
-"""the same for `decoding`"""
-SAMPLE = {"temperature": ("temperature", 1.0), "top_k": ("top_k", 50), "top_p": ("top_p", 1.0)}
-"""the same where translations are drawn at random"""
+_SAMPLE = {"temperature": ("temperature", 1.0), "top_k": ("top_k", 50), "top_p": ("top_p", 1.0)}
 POSITIONS = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in what tfm writes
 
 log = logging.getLogger(__name__)
+
+
+def keys_of_search(*, is_sample: bool) -> Mapping[str, tuple[str, Any]]:
+    """Returns our keys under `decoding`: theirs, and their value where nothing is said. is_sample: of sampling, too."""
+    return {**_SEARCH, **_SAMPLE} if is_sample else _SEARCH
 
 
 def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
@@ -128,7 +131,8 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
     bad = searching.get("bad_words_ids") or []
     if bad not in ([], [[config["pad_token_id"]]]):
         raise refuse(said_in, "bad_words_ids", bad, "tfm writes every token of the vocabulary but <pad>")
-    if searching.get("forced_eos_token_id") not in (None, target.tokens.index(foreign.EOS)):
+    ends = [row for row, token in enumerate(target.tokens) if token == foreign.EOS]
+    if searching.get("forced_eos_token_id") not in (None, *ends):
         raise refuse(said_in, "forced_eos_token_id", searching["forced_eos_token_id"], f"it is not {foreign.EOS}")
     path_of_weights, tensors = _tensors(folder, weights)
     for key in ("max_length", "max_new_tokens"):
@@ -142,8 +146,8 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
     shape = {ours: config.get(theirs, otherwise) for ours, (theirs, otherwise) in SHAPE.items()}
     if shape["activation"] == "silu":
         shape["activation"] = "swish"
-    wanted = {**SEARCH, **SAMPLE} if searching.get("do_sample") else SEARCH
-    search = {ours: (searching.get(theirs), otherwise) for ours, (theirs, otherwise) in wanted.items()}
+    keys = keys_of_search(is_sample=bool(searching.get("do_sample")))
+    search = {ours: (searching.get(theirs), otherwise) for ours, (theirs, otherwise) in keys.items()}
     return Foreign(
         path_of_weights,
         {**shape, "positions": _positions(tensors.get(POSITIONS.format("encoder")))},

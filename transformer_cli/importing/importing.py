@@ -147,8 +147,9 @@ def _config(
         if is_joint and source is not None and torch.equal(source, target):
             tie = "all"
     shape = {**found.shape, "start_token": False, "tie_embeddings": tie}
-    if positions is not None and shape["positions"] != "learned":
-        shape["positions"] = positions
+    if positions is not None and shape["positions"] == "learned":
+        raise ConfigError("--positions: the model has learned its positions; leave it out")
+    shape["positions"] = positions or shape["positions"]
     data = {
         "corpus": "imported",
         "source": codes[0],

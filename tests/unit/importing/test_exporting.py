@@ -9,7 +9,7 @@ import torch
 
 from kinds import Refused, Tfm
 from small_marian import SETTINGS, TEXT, make_model, weights, write
-from transformer_cli.config.schema import Config
+from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.errors import ConfigError
 from transformer_cli.importing.exporting import export_to_hugging_face
 from transformer_cli.importing.importing import import_run
@@ -61,6 +61,17 @@ def test_exported_config_and_tokens_are_as_transformers_reads_them(run: Run, tmp
     assert config["share_encoder_decoder_embeddings"] == (not tokenizer["separate_vocabs"])
     assert (search["num_beams"], search["length_penalty"], search["bad_words_ids"]) == (6, 0.5, [[2]])
     assert search["decoder_start_token_id"] == search["pad_token_id"] == tokens["<pad>"]
+
+
+def test_exported_run_that_samples_comes_back_with_its_distribution(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampling = DecodingConfig(sample=True, temperature=0.5, top_k=5, top_p=0.9)
+    other = Run(run.folder, run.config.model_copy(update={"decoding": sampling}), run.codecs, run.identity)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "open", lambda folder: other)
+        place = export_to_hugging_face(run.folder, tmp_path / "out")
+    assert import_run(place, name="again", runs_dir=tmp_path).config.decoding == sampling
 
 
 @pytest.mark.parametrize(
