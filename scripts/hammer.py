@@ -280,7 +280,7 @@ class Client:
 
 
 Kind = tuple[int, str, Callable[[Client], str]]
-"""how many of a thousand requests, what they are called, how they are made"""
+"""its weight among all requests, what they are called, how they are made"""
 
 HONEST: list[Kind] = [
     (500, "one", Client.one),

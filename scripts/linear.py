@@ -53,9 +53,9 @@ def names(text: str) -> list[str]:
 
 READ_IN = names(
     "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.catalogue documents.glossary "
-    "documents.held documents.long_lines documents.markup documents.sentences documents.subtitles documents.word "
-    "documents.xliff documents.xmltext evaluation.metrics serve.languages system.terminal text.catalogues text.codec "
-    "text.forms text.lines text.reading text.subwords text.words translation"
+    "documents.held documents.markup documents.opened documents.sentences documents.subtitles documents.word "
+    "documents.xliff documents.xmltext importing.foreign serve.questions system.terminal text.catalogues text.codec "
+    "text.forms text.languages text.lines text.reading"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -282,7 +282,7 @@ PLACEHOLDERS = (
 SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
-    "&amp|<a alt=\"a\" title='b'>|<i translate=no>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|a"
+    "&amp|<a alt=\"a\" title='b'>|<i translate=no>|<rt><b translate=yes>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|a"
 )
 RUN = "<w:r><w:t>a </w:t></w:r>"
 DOCX = (

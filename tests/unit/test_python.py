@@ -1,5 +1,6 @@
 """What Python offers: names where names are wanted, errors in Python's words, types that checkers see, and its page."""
 
+import json
 import os
 import re
 import shutil
@@ -142,6 +143,8 @@ def test_evaluate_lists_as_files(corpus: Path, translator: Translator, project: 
     before = kept.read_text() if kept.exists() else ""
     (by_lists,) = evaluate(translator, lists=lists, is_kept=False)
     assert (kept.read_text() if kept.exists() else "") == before
+    evaluate(translator, lists=lists)
+    assert json.loads(kept.read_text().splitlines()[-1])["files"] == ["lists"]  # so not the BLEU of a split
     (by_files,) = evaluate(translator, files=[str(path) for path in files])
     assert (by_lists.result.bleu, by_lists.result.loss) == (by_files.result.bleu, by_files.result.loss)
     with pytest.raises(DataError, match=r"^lists: 2, 1 lines; give sentences, and as many references in each"):

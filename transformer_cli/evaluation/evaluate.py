@@ -177,7 +177,7 @@ def evaluate(
     if settings:
         translator = translator.with_options(**dict(settings))
     say_other_code(translator)
-    found, keep = [], keeper(translator, files or ())
+    found, keep = [], keeper(translator, files or (() if lists is None else ["lists"]))
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
         if is_kept:
