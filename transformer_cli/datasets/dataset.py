@@ -176,9 +176,9 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
             return False
         if data.fingerprint:
             return bool(manifest["fingerprint"] == data.fingerprint)
-        return manifest.get("codec", {}) == given and (not data.files or is_text_of(manifest, data))
+        return manifest.get("codec", {}) == given and (not data.files or is_text_of(manifest, data, read))
 
-    found, damaged = [], []
+    found, damaged, read = [], [], cache(sha256)  # several datasets may have the same settings
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:
             if is_wanted(read_manifest(folder)):
@@ -222,13 +222,13 @@ def without_places(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != "files"}
 
 
-def is_text_of(manifest: Mapping[str, Any], data: DataConfig) -> bool:
+def is_text_of(manifest: Mapping[str, Any], data: DataConfig, read: Callable[[Path], str] = sha256) -> bool:
     """Whether a dataset was made from the user's own files, wherever they have been moved since.
 
     Their content decides; a file that is gone is taken for the one of the same name. Raises OSError.
     """
     recorded, given = (dict(each.texts) for each in (DataConfig.model_validate(manifest["settings"]), data))
-    sums, read = manifest["sources"], cache(sha256)  # a file may be both sides
+    sums, read = manifest["sources"], cache(read)  # a file may be both sides
     return recorded.keys() == given.keys() and all(
         read(path) == sums[name] if path.is_file() else recorded[name].name == path.name for name, path in given.items()
     )
@@ -280,5 +280,5 @@ def count(folder: Path, name: str) -> dict[str, Any]:
         n_unknown = sum(int(np.count_nonzero(block == UNK)) for block in blocks(folder / f"{name}.{side}.ids.npy"))
         tokens, longest = int(offsets[-1]), int(np.diff(offsets).max())
         counts["sentences"] = len(offsets) - 1
-        counts[side] = {"tokens": tokens, "unknown_rate": n_unknown / tokens, "longest": longest}
+        counts[side] = {"tokens": tokens, "unknown_rate": n_unknown / max(1, tokens), "longest": longest}
     return counts

@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from operator import eq
@@ -30,8 +30,7 @@ from transformer_cli.datasets.dataset import (
 )
 from transformer_cli.datasets.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import new_folder, sum_of, sweep, write_json, write_sums
-from transformer_cli.system.locks import exclusive
+from transformer_cli.system.files import new_folder, sum_of, write_json, write_sums
 from transformer_cli.text.codec import SIDES, Codecs, codec_sums
 from transformer_cli.text.forms import CUT, form_of
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
@@ -96,15 +95,9 @@ def make_dataset(
         with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
         return Prepared(folder, manifest, created=False)
-    lock = data_dir / f".{folder.name}.lock"
-    try:
-        with ExitStack() as opened:
-            with suppress(BlockingIOError):  # another `tfm prepare` makes the same: the faster one's stays
-                if opened.enter_context(exclusive(lock)):
-                    opened.callback(lock.unlink)
-                    sweep(data_dir, of=folder.name, idle_s=0)
-            with new_folder(folder) as unfinished:
-                manifest = _write_dataset(unfinished, data, corpus, codec_dir, {"fingerprint": fingerprint, **given})
+    try:  # another `tfm prepare` may make the same: the faster one's stays
+        with new_folder(folder) as unfinished:
+            manifest = _write_dataset(unfinished, data, corpus, codec_dir, {"fingerprint": fingerprint, **given})
     except OSError:
         if not folder.is_dir():
             raise
@@ -120,6 +113,7 @@ def _write_dataset(
     splits = facts_of_text["splits"]
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
     codecs, facts = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
+    codecs.into(data.to)  # refuses a language that they do not have
     codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,

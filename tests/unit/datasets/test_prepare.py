@@ -267,3 +267,14 @@ def test_prepare_folder_without_manifest_says_to_delete_it(workshop: Workshop) -
     (folder / "manifest.json").unlink()
     with pytest.raises(DataError, match=f"^{folder}: not a dataset: .*; delete it and run `tfm prepare` again$"):
         workshop.prepare()
+
+
+def test_prepare_for_a_language_that_the_model_would_not_write_leaves_nothing(workshop: Workshop) -> None:
+    with pytest.raises(ConfigError, match="to: fr: the model translates into one language only"):
+        workshop.prepare(to="fr")
+    assert workshop.datasets() == []
+
+
+def test_prepare_counts_nothing_of_a_side_without_a_token(workshop: Workshop) -> None:
+    workshop.write("test", ["\u200b"], ["Man"])
+    assert workshop.prepare().manifest["splits"]["test"]["source"] == {"tokens": 0, "unknown_rate": 0.0, "longest": 0}
