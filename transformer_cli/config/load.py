@@ -28,7 +28,7 @@ from transformer_cli.system.files import decoded, is_stream, open_to_read
 from transformer_cli.system.terminal import shortened
 
 OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
-OF_THE_RUN = ("codec", "initialize_from")  # inherited in any case: a null does not deny the run that is named
+OF_THE_RUN = ("codec", "initialize_from")  # inherited in any case: an option names the run, whatever a file says
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
 PATTERN = "multi30k.yaml"  # whose comments are those of the schema
@@ -324,7 +324,7 @@ def _merged(below: Mapping[str, Any], tree: Any) -> Any:
     missing = {
         key: value
         for key, value in below.items()
-        if tree.get(key) is None and (key not in tree or key in OF_THE_RUN or isinstance(value, Mapping))
+        if key in OF_THE_RUN or (tree.get(key) is None and (key not in tree or isinstance(value, Mapping)))
     }
     sections = {key: value for key, value in below.items() if isinstance(value, Mapping) and key not in missing}
     return {**tree, **missing, **{key: _merged(value, tree[key]) for key, value in sections.items()}}

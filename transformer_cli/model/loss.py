@@ -133,7 +133,8 @@ class _InChunks(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:
         size = CHUNK if hidden.device.type == "cpu" else LARGE_CHUNK
-        of_hidden, of_weights = torch.empty_like(hidden), [torch.zeros_like(weight) for weight in weights]
+        of_hidden = torch.empty_like(hidden)
+        of_weights = [torch.zeros_like(weight) for weight in weights if needs_gradient]
         objectives, nlls = [], []
         for start in range(0, len(hidden), size):
             chunk = slice(start, start + size)

@@ -1,7 +1,7 @@
 """What is in runs/: each run's settings in short, how far it has come, and how good it is (`tfm runs`).
 
-Reads small files only, and imports no torch. Opens every run as the other commands do: what they would refuse is broken
-here too.
+Imports no torch. Opens every run as the other commands do, and compares the files of the checkpoints of those that are
+not in training with their sums: what other commands would refuse is broken here too.
 """
 
 import logging
@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -167,10 +166,8 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     if is_trained:
         yield {"state": "training"}
         return
-    for pointer in POINTERS:
-        if run.has_checkpoint(pointer):
-            steadily(folder / pointer, partial(_check_files, run, pointer))
-    if state.has_ended(training) and (training.average is None or is_averaged(run, state)):
+    steadily(folder / "last", lambda: _check_files(run))
+    if state.has_ended(training) and (not (training.average or training.watch) or is_averaged(run, state)):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]
@@ -185,10 +182,12 @@ def _count_parameters(checkpoint: Path) -> int | None:
     return None
 
 
-def _check_files(run: Run, pointer: str) -> None:
-    """Compare a checkpoint's files with their sums. Raises CheckpointError."""
+def _check_files(run: Run) -> None:
+    """Compare the files of all checkpoints that are named with their sums. Raises CheckpointError."""
+    named = dict.fromkeys(run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer))
     with told_as_damage():
-        check_files(run.checkpoint(pointer))
+        for checkpoint in named:  # `best` and `last` are often the same
+            check_files(checkpoint)
 
 
 def _best_loss(run: Run, state: TrainingState) -> float:

@@ -480,12 +480,17 @@ def read_config(folder: Path, identity: Identity) -> Config:
     config = parse_config(read_text(path, most=MOST_BYTES), path)
     now = lasting(config)
     begun = identity.settings
-    if changed := [key for key in now if begun.get(key) != now[key]]:
+    if changed := [key for key in now if key in begun and begun[key] != now[key]]:  # an older run lacks some
         lines = "; ".join(f"{key}: {as_line(begun.get(key))} → {as_line(now[key])}" for key in changed)
         raise FileError(f"{path}: not the settings that the run was begun with ({lines}); put the old ones back")
     return config
 
 
 def lasting(config: Config) -> dict[str, Any]:
-    """Returns the settings that stay as they were when the run was begun: all but those that name places."""
-    return {key: value for key, value in settings_by_key(config).items() if key in LASTING}
+    """Returns the settings that stay as they were when the run was begun: all but those that name places.
+
+    The end of training is one of them where learning rates depend on it.
+    """
+    found, training = settings_by_key(config), config.training
+    end = {"training.epochs": training.epochs if training.steps is None else None, "training.steps": training.steps}
+    return {key: found[key] for key in found if key in LASTING} | (end if training.is_planned_to_the_end else {})

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from transformer_cli.compute.devices import choose_device
 from transformer_cli.compute.world import World
 from transformer_cli.config.schema import Config
 from transformer_cli.corpora.formats import ONE_SIDE, format_of, paired, read_texts, require_files
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Pair, Rows, Side, find_dataset
+from transformer_cli.decoding.decoder import TransformerEngine
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import ParallelText, judge
 from transformer_cli.evaluation.losses import Losses
@@ -93,17 +95,16 @@ def encoded_beside(run: Run) -> dict[str, EncodedSplit]:
     }
 
 
-def as_table(run: Run, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs")) -> list[tuple[str, ...]]:
+def as_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[str, ...]]:
     """Returns the losses of the validation text and of what is watched, by validations, and BLEU of both ends, as rows.
 
     BLEU is that of the first lines of each text. Raises DataError, and as `Translator.load` does.
     """
     dataset = Dataset.open(find_dataset(run.config.data, data_dir))
     texts = [[dataset.text("valid", side) for side in SIDES], kept_text(run, "watch")]
-    bleu = []
-    for end in (run.config.training.initialize_from, run):
-        translator = Translator(end, run.config.training.device, runs_dir=runs_dir)
-        translator = translator.with_options(**dict(run.config.decoding))
+    bleu, device = [], run.config.training.device
+    start = load_validated(run, START).to(choose_device(device)).eval()  # its run may be gone, or trained further
+    for translator in (Translator.of_engine(run, TransformerEngine([start])), Translator(run, device)):
         some = (ParallelText("", source[:JUDGED], [target[:JUDGED]]) for source, target in texts)
         bleu.append([f"{judge(translator, text).result.bleu:.2f}" for text in some])
     valid, watched = (min(JUDGED, len(source)) for source, _ in texts)

@@ -13,8 +13,8 @@ from transformer_cli.compute.devices import choose_lanes, choose_precision, devi
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Decides, is_file, keys_that_decide
-from transformer_cli.datasets.dataset import Dataset, find_dataset, is_text_of
-from transformer_cli.errors import ConfigError
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, find_dataset, is_text_of
+from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.prepare import find_codec
@@ -74,6 +74,8 @@ def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTr
     if config.data.fingerprint is not None:  # else it was found by its text
         _refuse_other_text(dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`")
     # what these raise leaves the old run in place
+    for split in ("train", "valid"):
+        fitting_rows(dataset.split(split), split, config.model.max_length)
     vectors, weights = read_pretrained(config, dataset), read_weights(config, dataset, folder.parent)
     beside = read_beside(config, dataset, folder.parent)
     if fresh and folder.exists():
@@ -89,6 +91,14 @@ def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTr
     ready = new_run(run, dataset)
     begin_with(ready.start, vectors, weights)
     return ready
+
+
+def fitting_rows(split: EncodedSplit, name: str, max_length: int | None) -> Rows:
+    """Returns the rows of the pairs of a split that fit in max_length positions. Raises DataError if none does."""
+    rows = split.rows_within(max_length)
+    if not len(rows):
+        raise DataError(f"no pair of {name} fits in model.max_length {max_length}; shorten its sentences")
+    return rows
 
 
 def resume(folder: Path, config: Config, here: Here) -> ReadyToTrain:
@@ -192,7 +202,6 @@ def _check_settings(run: Run, config: Config) -> None:
     Whether files have another text is seen later, by their content.
     """
     ignore = [*keys_that_decide(Config, Decides.FREE), *_moved_vectors(run.config, config)]
-    ignore.remove("training.validate_by")  # what is best so far is so by this
     if run.config.data.files and config.data.files:
         ignore += [
             key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")

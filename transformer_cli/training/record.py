@@ -162,7 +162,7 @@ class Stop:
 
     def interrupted(self, how: str = "stopped and saved") -> Interrupted:
         """Returns what ends training, as a rule when all that was done has been saved."""
-        words = f"stopped before the first save; give {self.same_command} again"
+        words = f"stopped before the first step; give {self.same_command} again"
         if self.saved_step is not None:
             words = f"{how} at step {self.saved_step:,}; {self.same_command} goes on"
         return Interrupted(words, self.signal_number or signal.SIGINT)

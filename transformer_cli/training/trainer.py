@@ -28,7 +28,7 @@ from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import EncodedSplit, Rows
-from transformer_cli.errors import ConfigError, DataError, MemoryShortage
+from transformer_cli.errors import ConfigError, MemoryShortage
 from transformer_cli.evaluation.evaluate import greedy_score
 from transformer_cli.evaluation.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.model.transformer import Transformer, count_parameters
@@ -49,7 +49,7 @@ from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.training.beside import best_mixture, drawn, encoded_beside, joined
 from transformer_cli.training.learner import Learner
-from transformer_cli.training.opening import Here, ReadyToTrain, join_run, open_run
+from transformer_cli.training.opening import Here, ReadyToTrain, fitting_rows, join_run, open_run
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.record import (
     SCORES,
@@ -501,11 +501,9 @@ def usable_sentences(split: EncodedSplit, name: str, max_length: int | None) -> 
 
     Raises DataError if no pair fits.
     """
-    rows = split.rows_within(max_length)
+    rows = fitting_rows(split, name, max_length)
     if n_long := len(split) - len(rows):
         log.warning("%s: left out %s longer than max_length %s", name, counted(n_long, "pair"), max_length)
-    if not len(rows):
-        raise DataError(f"no pair of {name} fits in model.max_length {max_length}; shorten its sentences")
     return Sentences(split, rows)
 
 

@@ -233,7 +233,7 @@ def test_settings_say_once_what_they_shape() -> None:
         *("training.initialize_from", "training.watch", "training.along"),
     }
     resumed = {
-        *("epochs", "steps", "validate_every", "validate_by", "patience", "save_minutes", "tensorboard"),
+        *("epochs", "steps", "validate_every", "patience", "save_minutes", "tensorboard"),
         *("device", "num_threads", "precision"),
     }
     free = {key for key in marked[Decides.FREE] if not key.startswith("decoding.")}

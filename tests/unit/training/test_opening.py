@@ -93,6 +93,13 @@ def test_fresh_beside_a_damaged_run_moves_it_aside(train_tiny: TrainTiny, folder
     assert contents(folder.with_name("tiny.old-1")) == before
 
 
+def test_fresh_leaves_the_old_run_where_no_pair_fits(train_tiny: TrainTiny, folder: Path) -> None:
+    before = contents(folder)
+    with pytest.raises(DataError, match=r"^no pair of train fits in model.max_length 3; "):
+        train_tiny(folder.parent, *STUCK, "model.max_length=3", fresh=True)
+    assert contents(folder) == before
+
+
 def test_train_run_killed_before_its_picture_is_drawn_when_asked_again(train_tiny: TrainTiny, folder: Path) -> None:
     (folder / "curves.png").unlink()
     before = contents(folder)

@@ -9,8 +9,9 @@ import pytest
 from disturb import Disturbance, disturbed
 from kinds import TrainTiny
 from outcomes import outcome
-from transformer_cli.errors import ConfigError
+from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs.listing import list_runs
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.system import progress
 
@@ -77,6 +78,10 @@ def test_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTi
     message = r"^training\.steps: 9, but the cosine schedule of .*tiny is planned over 8 steps; give that to go on"
     with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *settings, "training.steps=9")
+    path = run.folder / "config.yaml"
+    path.write_text(path.read_text().replace("steps: 8", "steps: 9"))
+    with pytest.raises(CheckpointError, match=r"begun with \(training\.steps: 8 → 9\); put the old ones back"):
+        Run.open(run.folder)
 
 
 def test_bar_of_steps_counts_them(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:

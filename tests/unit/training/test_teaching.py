@@ -16,7 +16,7 @@ from transformer_cli.runs.checkpoints import START, load_named_best, load_valida
 from transformer_cli.runs.prepare import inherited
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
-from transformer_cli.training.beside import drawn, encoded_beside, mixed
+from transformer_cli.training.beside import as_table, drawn, encoded_beside, mixed
 from transformer_cli.translator import Translator
 
 TAUGHT = ("training.batch_size=100", "training.epochs=2", "training.initialize_from=base", "training.seed=5")
@@ -42,6 +42,7 @@ def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
         ("training: {}", [], 2),
         ("training:", ["training.patience=null"], None),
         ("training: {patience: null, initialize_from: null}\ndata: {codec: null}", [], None),
+        ("training: {patience: null, initialize_from: other}\ndata: {codec: other}", [], None),
     ],
 )
 def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_itself(
@@ -64,7 +65,7 @@ def test_start_is_validated_first_and_says_how_long_training_will_take(
 
 
 def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the_start(
-    train_tiny: TrainTiny, runs: Path, old: Path, caplog: pytest.LogCaptureFixture
+    train_tiny: TrainTiny, runs: Path, old: Path, project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     run = train_tiny(runs, *TAUGHT, f"training.watch=[{old}]", "training.learning_rate=0.05")
@@ -85,6 +86,9 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     assert made.start_share is not None
     assert found[int(100 * made.start_share)] == min(found.values())
     assert corpus_losses(load_named_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.watch_loss
+    shutil.rmtree(runs / "base")  # the run has what it needs of it
+    rows = as_table(run, data_dir=project / "data")
+    assert [row[0].split(":")[0] for row in rows] == ["after", "step 0", "step 2", "step 4", "the end"]
 
 
 @pytest.mark.parametrize("share", [None, 0.25])
