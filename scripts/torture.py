@@ -59,7 +59,7 @@ SETUPS = {
     ),
 }
 SHORT = list(SETUPS)[-1:]
-PASSING = re.compile(r"log|.*\.lock|\.latest\.unfinished-.*")
+PASSING = re.compile(r"log|.*\.lock|\.(latest|captions\..*|files\..*)\.unfinished-.*")
 PATIENCE_S = 900.0  # for a process that is not killed
 TWO_WORKERS = """\
 from transformer_cli.datasets import encoding
@@ -231,10 +231,10 @@ def is_left(process: int, *, within_s: float = 60.0) -> bool:
 def contents(folder: Path) -> dict[str, bytes]:
     """All files below a folder, without what differs between two runs of the same: see `lasting`.
 
-    Empty locks may stay, and an unfinished `latest`, which belongs to no run: it is deleted when it is a day old.
+    Empty locks may stay, and an unfinished `latest` or dataset, which belongs to no run and goes when it is a day old.
     """
-    files = (path for path in folder.rglob("*") if path.is_file() and not PASSING.fullmatch(path.name))
-    return {str(path.relative_to(folder)): lasting(path) for path in files}
+    found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    return {str(at): lasting(path) for at, path in found.items() if not any(map(PASSING.fullmatch, at.parts))}
 
 
 def lasting(path: Path) -> bytes:
