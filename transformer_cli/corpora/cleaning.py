@@ -98,7 +98,8 @@ def without(
 def _without_entities(pairs: Iterator[Placed], counts: Counter[str]) -> Iterator[Placed]:
     for source, target, place in pairs:
         if _ENTITY.search(source) or _ENTITY.search(target):
-            source, target = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
+            sides = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
+            source, target = (side.replace("\n", " ") for side in sides)  # a pair is one line
             counts["mended"] += 1
         yield source, target, place
 

@@ -48,9 +48,9 @@ READ = 1 << 14  # bytes of XML at a time, whose elements are in memory
 LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of XML, and elements inside each other
 LARGEST_FILE = 1 << 26  # bytes of the file that an XLIFF is made of, which may be in it
 TABLE, ONE_SIDE = "table", "one side"  # formats beside TMX and JSON lines
-ROLES = (  # what a side is called where its language is not
-    ("source", "src", "original", "quelle", "ausgangstext", "fuente", "origen"),
-    ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "zieltext", "cible", "destino"),
+ROLES = (  # what a side is called where its language is not, without "text" behind it
+    ("source", "src", "original", "quelle", "ausgangs", "fuente", "origen"),
+    ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
 )
 SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by their regions
 N_ROWS = 100  # of a table without a heading, by which it is known whether its columns hold text
@@ -161,7 +161,7 @@ def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
     parts = re.split(r"([._-])", unpacked_name(path).removesuffix(".txt"))
     side, rest = None, list(parts)
     by_language = [[_rank(part, language) for language in (data.source, data.target)] for part in parts]
-    by_role = [[float(part.lower() in roles) for roles in ROLES] for part in parts]
+    by_role = [[float(_OF_TEXT.sub("", part.lower()) in roles) for roles in ROLES] for part in parts]
     for ranks in (by_language, by_role):
         place = max((place for place, each in enumerate(ranks) if any(each)), default=None)
         if place is None:
@@ -525,8 +525,8 @@ def sides_of(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
     for language, roles in zip((data.source, data.into), ROLES, strict=True):
-        are_roles = [_OF_TEXT.sub("", name.strip().lower()) in roles for name in names]  # such as source_text
-        ranks = [1.5 if is_role else _rank(name, language) for name, is_role in zip(names, are_roles, strict=True)]
+        bare = [_OF_TEXT.sub("", name.strip().lower()) for name in names]  # of source_text, German text
+        ranks = [1.5 if name in roles else _rank(name, language) for name in bare]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)
     return None if -1 in found or found[0] == found[1] else (found[0], found[1])

@@ -331,7 +331,8 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
         if each.is_seam:
             share = (each.start - around[0]) / max(1, around[1] - around[0])
             cut = _nearest(cuts, (first, last), first + share * (last - first))
-            cut = (first, first) if each.start == around[0] else cut
+            if each.start <= around[0]:  # perhaps in the white space before all words
+                cut = first - around[0] + each.start, first - around[0] + min(each.end, around[0])
             places.append(cut if each.start < each.end else (cut[0], cut[0]))
             continue
         if each.start <= around[0]:
@@ -363,6 +364,7 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
             start, end = words[min(own)][0], words[last_own][1]
         taken[each.parent].update(range(bisect_left(starts, start), bisect_left(starts, end)))
         places.append((start, end))
+    behind: dict[int, int] = {}  # the last seam in each element: they stay in their order
     for index, each in enumerate(block.elements[1:], start=1):
         (first, last), (start, end) = places[each.parent], places[index]
         is_placed = start < end or not _has_word(block, each)
@@ -372,6 +374,10 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
                 for place, now in ((each.start, start), (each.end, end))
             )
             places[index] = (min(max(start, first), last), min(max(end, first), last))
+        if each.is_seam:
+            start = max(places[index][0], behind.get(each.parent, 0))
+            places[index] = start, max(start, places[index][1])
+            behind[each.parent] = places[index][1]
     return places
 
 

@@ -40,6 +40,7 @@ PLACEHOLDERS = re.compile(
     r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
     r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+    r"|\{\w{1,9}>|<\w{1,9}\}"  # tags of Phrase, as .mxliff has them: {1>, <b}
     r"|(?<![\w&;])\w{1,20}&amp;\w{1,20}(?!\w)"  # H&amp;M
     r"|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});"  # what may be a character of HTML
 )
@@ -96,7 +97,7 @@ class Holder:
         characters = list(text)
         for start, end in self.spans(text):
             entity = html.unescape(text[start:end]) if text[start] == "&" else "X"
-            characters[start:end] = entity[0] * (end - start)
+            characters[start:end] = (entity or "X")[0] * (end - start)  # &#1; is nothing
         return "".join(characters)
 
 
@@ -274,7 +275,7 @@ def has_branches(held: str) -> bool:
 
 def _is_held(found: str) -> bool:
     """Whether a match of PLACEHOLDERS is one: &amp; is, and neither is &x; nor a letter such as &uuml;."""
-    return found[0] != "&" or not (is_word(html.unescape(found)[0]) or html.unescape(found) == found)
+    return found[0] != "&" or not (is_word(html.unescape(found)[:1]) or html.unescape(found) == found)
 
 
 def _bracketed(text: str, start: int, end: int) -> Span:

@@ -48,6 +48,8 @@ BETWEEN_WORDS = RUBY_NOTES | _names("svg math script style")
 """of those that are kept: a sentence goes on there, though most of them begin blocks"""
 TEXTS = _names("alt aria-description aria-label aria-placeholder aria-valuetext label placeholder title")
 """attributes that are translated (HTML standard, 3.2.6.2, and WAI-ARIA): what a reader sees or hears"""
+BUTTONS = ("button", "reset", "submit")
+"""types of inputs whose value is a text, too"""
 LANGUAGES = _names("lang xml:lang")
 """attributes that name the language"""
 OF_MESSAGES = _names("button link menu option source title")
@@ -191,7 +193,10 @@ class _Parser:
     def with_texts(self, tag: str, attributes: "dict[str, re.Match[str]]") -> list[str | Block]:
         """Returns a tag whose texts are blocks."""
         parts: list[str | Block] = []
-        texts = [each for name, each in attributes.items() if name in TEXTS | LANGUAGES and each.lastindex != 1]
+        kind = attributes.get("type")
+        is_button = tag[:6].lower() == "<input" and kind and kind[kind.lastindex or 0].lower() in BUTTONS
+        shown = TEXTS | LANGUAGES | ({"value"} if is_button else set())
+        texts = [each for name, each in attributes.items() if name in shown and each.lastindex != 1]
         last = 0
         for each in sorted(texts, key=lambda each: each.start()):
             start, end = each.span(each.lastindex or 0)

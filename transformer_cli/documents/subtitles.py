@@ -23,7 +23,8 @@ MOST_CUES = 5  # of a sentence; without marks, each cue is translated by itself
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
 _PART = re.compile(
-    r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&[a-z]{1,8};|[^<{&]+|.", re.DOTALL
+    r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
+    re.DOTALL,
 )
 _SPEAKER = re.compile(r"\s*[-\u2013\u2014\u2010\u2011]\s*(?=[^\s\d])")
 _MARKS = re.compile(r"\s|<[^<>]*>|\{\\[^{}]*\}")  # what stands before and behind the words of a line
@@ -64,12 +65,16 @@ def open_subtitles(content: bytes, languages: Languages) -> Opened:
 def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
     """Yield what subtitles consist of, and count the cues that are kept since their times are none."""
     between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # what stands between two cues
-    for line in LINES.findall(text):
-        times = _TIMES.fullmatch(line)
-        if times or not is_in_cue or not line.strip():
+    lines = LINES.findall(text)
+    for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
+        is_name = _TIMES.fullmatch(following) and (line.strip().isdecimal() or not before.strip())  # of a cue
+        is_wrong = begins and not times and "-->" in line
+        if times or not is_in_cue or not line.strip() or is_name or is_wrong:
             between.append(line)
-            kept["malformed times"] += not times and "-->" in line
-            is_in_cue = bool(times) or (is_in_cue and bool(line.strip()))
+            kept["malformed times"] += is_wrong
+            ends_cue = is_wrong or (is_vtt and not line.strip("\r\n"))  # SRT also has cues with blank lines in them
+            is_in_cue = bool(times) or (is_in_cue and not ends_cue)
             if times:
                 hours, minutes, seconds, parts = (int(each or 0) for each in times.groups()[:4])
                 is_apart |= 3600 * hours + 60 * minutes + seconds + parts / 1000 - last_s > APART_S
@@ -130,7 +135,8 @@ def _add(build: Builder, parts: list[_Part], language: str) -> None:
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     at_once = {*starts} & {*ends}  # where a sentence follows another one without a space
     cues = [place for place, each in zip(places, parts, strict=False) if each.kind == "cue"]
-    for place, length, each in zip(places, lengths, parts, strict=False):
+    across = _across_cues(parts)
+    for index, (place, length, each) in enumerate(zip(places, lengths, parts, strict=False)):
         number = bisect_right(starts, place) - 1
         is_inside = number >= 0 and place < ends[number]
         if each.kind == "text":
@@ -151,8 +157,23 @@ def _add(build: Builder, parts: list[_Part], language: str) -> None:
                 build.seam(each.raw, " ")
             else:
                 build.boundary(each.raw)
+        elif index in across:
+            build.seam(each.raw)
         elif each.kind == "point" or (each.kind == "open" and build.has_open(each.text)):
             build.point(each.raw)
         else:
             (build.open if each.kind == "open" else build.close)(each.text, each.raw)
     build.boundary()
+
+
+def _across_cues(parts: list[_Part]) -> set[int]:
+    """Returns where elements begin and end that have cues in them: one that moved would change the order of times."""
+    found, open_, n_cues = set[int](), dict[str, list[tuple[int, int]]](), 0
+    for index, each in enumerate(parts):
+        n_cues += each.kind == "cue"
+        if each.kind == "open":
+            open_.setdefault(each.text, []).append((index, n_cues))
+        elif each.kind == "close" and open_.get(each.text):
+            begun, n_before = open_[each.text].pop()
+            found |= {begun, index} if n_before < n_cues else set()
+    return found | {index for begun in open_.values() for index, n_before in begun if n_before < n_cues}

@@ -24,6 +24,7 @@ _PREFIXES = {
     **dict.fromkeys((f"urn:oasis:names:tc:xliff:document:{version}" for version in ("1.1", "1.2")), ""),
     "http://sdl.com/FileTypes/SdlXliff/1.0": "sdl:",
     "MQXliff": "mq:",
+    "http://www.memsource.com/mxlf/2.0": "m:",
     "http://www.w3.org/XML/1998/namespace": "xml:",
 }
 _BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
@@ -44,13 +45,16 @@ def open_xliff(content: bytes, languages: Languages) -> Opened:
     text, encode = decoded_xml(content)
     build, kept = Builder(escaping(escaping_like(text))), Counter[str]()
     unit: list[Token] = []
-    translates = [True]  # of the elements that are open
+    translates, spaces = [True], [""]  # of the elements that are open
     others: list[Languages] = []  # of the file, that are not those of the run
     for token in cut_xml(text, _PREFIXES):
         if len(translates) == 1 and token.kind == "start" and token.name != "xliff":
             raise DataError("no XLIFF 1.2; export it as that")
         if token.kind == "start":
             translates.append({"yes": True, "no": False}.get(token.attributes.get("translate", ""), translates[-1]))
+            spaces.append(token.attributes.get("xml:space", spaces[-1]))
+            if token.name == "trans-unit":
+                token = token._replace(attributes={**token.attributes, "xml:space": spaces[-1]})
         if unit or (token.kind == "start" and token.name == "trans-unit"):
             unit.append(token)
             if token.kind == "end" and token.name == "trans-unit":
@@ -65,6 +69,7 @@ def open_xliff(content: bytes, languages: Languages) -> Opened:
             build.boundary(token.raw)
         if token.kind == "end":
             translates.pop()
+            spaces.pop()
     build.boundary()
     if others:
         said = "the file says that it is to be translated from %.40r to %.40r; the run translates from %r to %r"
@@ -78,7 +83,7 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
     reason = (
         "not to be translated" if not is_translated
         else "approved" if about.get("approved") == "yes"
-        else "locked" if about.get("mq:locked") in ("locked", "yes", "true")
+        else "locked" if {about.get("mq:locked"), about.get("m:locked")} & {"locked", "yes", "true"}
         else ""
     )  # fmt: skip
     if reason or not source:

@@ -288,6 +288,8 @@ def test_read_text_xliff_may_hold_the_file_that_it_is_made_of(read: Read) -> Non
         ("0.5\tb\tc\n", {"columns": [2, 3]}),
         ("score\tsrc_text\ttext\n0.5\tb\tc\n", {"columns": ["src_text", "text"]}),
         ("Source Text;x;target_text\nb;y;c\n", {}),
+        ("Zieltext\tAusgangstext\nc\tb\n", {}),
+        ("english_text\tgerman_text\nc\tb\n", {}),
         ("sep=;\r\nDE;EN\r\nb;c\r\n", {}),
         ("b;c\n", {"name": "a.csv"}),
         ("b,c\n", {"name": "a.csv"}),

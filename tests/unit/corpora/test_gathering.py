@@ -96,13 +96,13 @@ def test_gather_markup_that_both_sides_have_stays_and_entities_are_mended(
     pairs = [
         ("<b>Ja</b>", "<b>OK</b>"),
         ("„{{name}}“ löschen?", "Delete “{{name}}”?"),
-        ("Was ist&apos;s?", "Cats &amp; dogs"),
+        ("Was ist&#10;ein&apos;s?", "Cats &amp; dogs"),
         ("&lt;i&gt;Hund&lt;/i&gt;", "<i>dog</i>"),
         ("Klick <a href='x'>hier</a><br/>", "Click <a href='x'>here</a><br/>"),
     ]
     facts = gather(config(pairs, clean=["markup"]), tmp_path)
     assert (facts["left_out"], facts["mended"]) == ({}, 2)
-    mended = [("Was ist's?", "Cats & dogs"), ("<i>Hund</i>", "<i>dog</i>")]
+    mended = [("Was ist ein's?", "Cats & dogs"), ("<i>Hund</i>", "<i>dog</i>")]
     assert list(gathered(tmp_path, "train")) == [*pairs[:2], *mended, pairs[4]]
 
 

@@ -97,7 +97,7 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
         ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
         ("{ $n }, %{ n }, $t(a.b, {c})", ["{ $n }", "%{ n }", "$t(a.b, {c})"]),
         ("%2$,d, %1$,.2f, %1$lld", ["%2$,d", "%1$,.2f", "%1$lld"]),
-        ("bei H&amp;M, M&uuml;ll &amp;", ["H&amp;M", "&amp;"]),
+        ("bei H&amp;M, M&uuml;ll &amp; {1>a b<1} b&#1;", ["H&amp;M", "&amp;", "{1>", "<1}", "&#1;"]),
         ("a &amp; b&nbsp;c &#8222;d <%= e %> {% f %}", ["&amp;", "&nbsp;", "&#8222;", "<%= e %>", "{% f %}"]),
         (
             "{n, plural, =0 {a} other {# {b}}} c {d, date, short} { $n -> [one] e } { NUMBER($n) }",

@@ -64,6 +64,7 @@ def test_render_what_is_translated_to_itself_stays_as_it_was_written(html: str) 
         ("<p>a\n   b</p>\n\n<p>c\td</p>", "<p>b a</p>\n\n<p>d c</p>"),
         ("<img alt='a &quot;b\"' title=c>", '<img alt="&quot;b&quot; a" title="c">'),
         ('<input placeholder="a b" value="a b">', '<input placeholder="b a" value="a b">'),
+        ('<input type=submit value="a b">', '<input type=submit value="b a">'),
         ('<button aria-label="a b">c d</button>', '<button aria-label="b a">d c</button>'),
         ("<a title='a b' href='c d'>e</a>", "<a title=\"b a\" href='c d'>e</a>"),
         ("<pre title='a b'>a b</pre>", "<pre title='a b'>a b</pre>"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles.translators import turned
+from oracles.translators import backwards, turned
 from transformer_cli.documents.subtitles import open_subtitles
 from transformer_cli.errors import DataError
 
@@ -39,6 +39,8 @@ FILES = {
     "WEBVTT - x\n\nNOTE n\n\nid\n00:01.000 --> 00:02.000 line:0\n<v A>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": ["A & B"],
     srt("♪ A dog\nruns", "far ♪", "<i>[cat]</i>", "ANN: A dog"): ["♪ A dog runs far ♪", "[cat]", "ANN: A dog"],
     srt(*["a b"] * 8): ["a b"] * 8,
+    srt("A dog.\n\nA cat."): ["A dog.", "A cat."],
+    "WEBVTT\n\n00:01.000 --> 00:02.000\n \nA dog.\n\nNOTE c\n": ["A dog."],
 }
 
 
@@ -71,6 +73,18 @@ def test_subtitles_of_any_form_lose_nothing(text: str) -> None:
     except DataError:
         return
     assert translated(translated(text, turned), turned).lower() == text.lower()
+
+
+def test_subtitles_cues_stay_in_order_where_words_of_an_element_across_them_move() -> None:
+    text = srt("<i>A dog</i>", "<i>is running.</i>", "A cat.")
+    found = translated(text, backwards)
+    times = re.compile(r"\d+\n\S+ --> \S+")
+    assert times.findall(found) == times.findall(text)
+    assert found.startswith(f"{TIMES.format(1)}<i>")
+
+
+def test_subtitles_entities_of_webvtt_are_read() -> None:
+    assert texts("WEBVTT\n\n00:01.000 --> 00:02.000\nA &#228; & &Auml; b.\n") == ["A ä & Ä b."]
 
 
 def test_subtitles_without_times_are_refused() -> None:

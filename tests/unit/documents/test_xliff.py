@@ -14,7 +14,8 @@ from transformer_cli.errors import DataError
 
 HEAD = (
     '<?xml version="1.0" encoding="UTF-8"?>\r\n<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2" '
-    'xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0" xmlns:mq="MQXliff"><file target-language="en"><body>\n'
+    'xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0" xmlns:mq="MQXliff" '
+    'xmlns:m="http://www.memsource.com/mxlf/2.0"><file target-language="en"><body>\n'
 )
 END = "\n</body></file></xliff>\n"
 STATE = ' state="needs-review-translation" state-qualifier="mt-suggestion"'
@@ -71,6 +72,7 @@ def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) 
         ("<trans-unit mq:status='Proofread'><source>a</source><target>a</target></trans-unit>", "translated already"),
         ("<trans-unit approved='yes'><source>a</source></trans-unit>", "approved"),
         ("<trans-unit mq:locked='locked'><source>a</source><target/></trans-unit>", "locked"),
+        ("<trans-unit m:locked='true'><source>a</source><target/></trans-unit>", "locked"),
         ("<trans-unit translate='no'><source>a</source></trans-unit>", "not to be translated"),
         ("<group translate='no'><trans-unit><source>a</source></trans-unit></group>", "not to be translated"),
         (f"<trans-unit><source>a</source><seg-source>{SEG.format(1, 'a')}</seg-source><target>{SEG.format(1, '')}"
