@@ -142,7 +142,12 @@ class Wording:
 
         Raises ConfigError if hold_pattern is no pattern, DataError for an entry of the glossary that is none.
         """
-        glossary = self.glossary if settings.glossary == self.settings.glossary else Glossary(settings.glossary)
+        glossary, now, before = self.glossary, settings.glossary, self.settings.glossary
+        if now != before:
+            base = glossary if before and before.keys() <= now.keys() else None
+            glossary = Glossary(
+                {source: now[source] for source in now if base is None or now[source] != before.get(source)}, base
+            )
         other = replace(self, settings=settings, glossary=glossary)
         _ = other.holder
         return other
@@ -188,6 +193,8 @@ class Wording:
         """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""
         if "\n" not in text:
             return self.read(text)
+        if self.settings.n_best > 1:
+            raise DataError("n_best is about one sentence, but the text has several lines; give each by itself")
         parts, kept, start, was_too_long = list[Line](), list[str](), 0, False
         for line in text.split("\n"):
             read = self.read(line.removesuffix("\r"))

@@ -254,6 +254,8 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
     assert cut.was_too_long
     assert [len(each) for each in cut.text.split("\n")][::2] == [len(dog)] * 2
     assert translator.translate([f"{lines[0]}\r\n{lines[0]}\r\n"]) == [f"{dog}\r\n{dog}\r\n"]
+    with pytest.raises(DataError, match="n_best is about one sentence, but the text has several lines"):
+        translator.with_options(beam_size=2, n_best=2).translations(["\n".join(lines)])
     split = translator.with_options(split_sentences=True)
     assert split.translate([f"{lines[0]} {lines[0]}\n{lines[0]}"]) == [f"{dog} {dog}\n{dog}"]
     assert translator.translate_html("<p>Der alte Hund\nsingt im Park.") == f"<p>{dog}"

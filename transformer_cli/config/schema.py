@@ -458,9 +458,6 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
                 raise ValueError(f"{key}: it is about a run that is trained further; name that with initialize_from")
         if self.start_share is not None and not self.watch:
             raise ValueError(f"start_share: {self.start_share} needs text to judge it by; name some with watch")
-        rate = self.muon_learning_rate
-        if self.optimizer != "muon" and rate != TrainingConfig.model_fields["muon_learning_rate"].default:
-            raise ValueError(f"muon_learning_rate: {rate:g} needs optimizer: muon; take it out, or set that")
         unit, number = self.end
         each = self.validate_every if unit == "steps" else None if self.validate_every else 1
         if self.average is not None and each is not None and self.average > (validations := -(-number // each)):

@@ -35,7 +35,7 @@ from transformer_cli.decoding.interface import (
     too_large,
 )
 from transformer_cli.errors import CheckpointError, ConfigError
-from transformer_cli.text.vocabulary import UNK, UNWRITTEN
+from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
@@ -100,6 +100,11 @@ class CTranslate2Engine:
             raise ConfigError(
                 f"{self._folder}: an exported model draws no samples: CTranslate2's random numbers would depend on the "
                 f"lines around each line; set decoding.sample to false, or name the run that it was made from"
+            )
+        if not isinstance(settings.prefix, str) and EOS in settings.prefix[-1:]:
+            raise ConfigError(
+                f"{self._folder}: an exported model goes on after an <eos> in the prefix; leave it out, or name the "
+                "run that it was made from"
             )
 
     def translate(

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,9 +60,13 @@ class _Words:
 class Glossary:
     """Sources and their translations; see docs/translate.md."""
 
-    def __init__(self, entries: Mapping[str, str]) -> None:
-        """Raises DataError for an entry without a source, or with an empty one among its translations."""
-        self._as_written, self._in_any_case = _Words(), _Words()
+    def __init__(self, entries: Mapping[str, str], base: "Glossary | None" = None) -> None:
+        """Raises DataError for an entry without a source, or with an empty one among its translations.
+
+        base: has further entries; of equal ones, those that are given here count.
+        """
+        self._base = base
+        self._entries: list[tuple[list[str], bool, list[str]]] = []
         for source, target in entries.items():
             is_inflected, text = source.endswith("*"), nfc(source.removesuffix("*"))
             if control := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", source + target):
@@ -74,36 +79,60 @@ class Glossary:
                 )
             if len(words) > MOST_WORDS:
                 raise DataError(f"glossary: {source[:50]!r} has more than {MOST_WORDS} words and signs; shorten it")
+            self._entries.append((words, is_inflected, targets))
+
+    @cached_property
+    def _as_written(self) -> "_Words":  # not before it is needed: it takes 50 times the memory of the entries
+        found = _Words()
+        for words, is_inflected, targets in self._entries:
             capital = [words[0][:1].upper() + words[0][1:], *words[1:]]
             for form in (words, capital, [each.upper() for each in words]):
-                _add(self._as_written, form, is_inflected, targets)
-            _add(self._in_any_case, list(map(_key, words)), is_inflected, targets)
+                _add(found, form, is_inflected, targets)
+        return found
+
+    @cached_property
+    def _in_any_case(self) -> "_Words":
+        found = _Words()
+        for words, is_inflected, targets in self._entries:
+            _add(found, list(map(_key, words)), is_inflected, targets)
+        return found
 
     def find(self, text: str, *, any_case: bool = False) -> list[Term]:
         """Returns the terms of a text, from left to right: of those that begin at a word, the longest.
 
         any_case: whether the text has lost its capitals, so that those of an entry are not needed.
         """
-        entries = self._in_any_case if any_case else self._as_written
-        if not entries.further and not entries.ends:
+        tries = [each for each in self._tries(any_case=any_case) if each.further or each.ends]
+        if not tries:
             return []
         spans, found, first = _words(text), list[Term](), 0
         read = [(_key if any_case else nfc)(text[start:end]) for start, end in spans]
         endings = [_forms(word) for word in read]
         while first < len(spans):
-            longest, targets, after = first, list[str](), entries
-            for last in range(first, len(spans)):
-                if not after.ends.keys().isdisjoint(endings[last]):
-                    form = next(form for form in endings[last] if form in after.ends)
-                    longest, targets = last + 1, after.ends[form]
-                if not (further := after.further.get(read[last])):
-                    break
-                after = further
+            of_each = [_longest(each, first, read, endings) for each in tries]
+            longest, targets = max(of_each, key=lambda each: each[0])  # of equal ones the first
             if longest > first:
                 span = spans[first][0], spans[longest - 1][1]
                 found.append(Term(span, tuple(targets or [text[slice(*span)]]), longest - first))
             first = max(longest, first + 1)
         return found
+
+    def _tries(self, *, any_case: bool) -> list["_Words"]:
+        own = self._in_any_case if any_case else self._as_written
+        return [own, *(self._base._tries(any_case=any_case) if self._base else ())]
+
+
+def _longest(after: _Words, first: int, read: Sequence[str], endings: Sequence[list[str]]) -> tuple[int, list[str]]:
+    """Returns behind which word the longest entry ends that begins at a word, and its translations; `first`: none."""
+    longest, targets = first, list[str]()
+    for last in range(first, len(read)):
+        if not after.ends.keys().isdisjoint(endings[last]):
+            form = next(form for form in endings[last] if form in after.ends)
+            longest, targets = last + 1, after.ends[form]
+        if not (further := after.further.get(read[last])):
+            break
+        after = further
+    return longest, targets
 
 
 def _add(entries: _Words, words: Sequence[str], is_inflected: bool, targets: list[str]) -> None:

@@ -140,7 +140,7 @@ class Inspection:
         Raises DataError for a layer or head that the model does not have.
         """
         maps = []
-        heads = [heads] if isinstance(heads, int) else heads
+        heads = as_list(heads)
         for kind in dict.fromkeys(as_list(kinds)):
             layers = self.attention[kind]
             target_tokens = self.source_tokens if kind == "encoder" else self.target_tokens
@@ -260,8 +260,9 @@ def inspect_sentence(run: AnyRun | None, sentence: str) -> Inspection:
 def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
     """Run the model on a sentence and its translation once more, and record all attention and every stage.
 
-    Raises DataError if the sentence is blank.
+    Raises DataError if the sentence is blank, or several.
     """
+    _refuse_several(translation)
     words = translation.source_tokens
     if not words:
         raise DataError(BLANK)
@@ -287,6 +288,12 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         stages,
     )
+
+
+def _refuse_several(translation: Translation) -> None:
+    """Raises DataError for a text of which each line or sentence was translated by itself."""
+    if translation.sentences is not None:
+        raise DataError("the text has several lines, or is split into sentences; look into one sentence at a time")
 
 
 def _watched(model: Transformer) -> tuple[Transformer, dict[str, Tensor]]:
@@ -334,8 +341,9 @@ def decoder_choices(
 
     There is one step more than tokens if the end was written. The probabilities are the models' own, before any
     constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
-    (steps, source), the mean of its heads. translation: of a sentence with a letter. Raises MemoryShortage.
+    (steps, source), the mean of its heads. translation: of one sentence with a letter. Raises MemoryShortage.
     """
+    _refuse_several(translation)
     source_tokens = len(translation.source_ids)
     limit = longest_translation(translator.settings, source_tokens, translator.max_length)  # terms may take more
     written = [*translation.ids, EOS][: max(limit, len(translation.ids))]

@@ -123,7 +123,7 @@ def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
         beam_size=settings.beam_size if settings.sample else max(settings.beam_size, n_best),
     )
     keys = [row + n * PARTS for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
-    return workers.add(Lines(translator, parsed.sentences, keys, parsed.asked.split))
+    return workers.add(Lines(translator, parsed.sentences, keys, parsed.asked.split, parsed.asked.n_in_glossary))
 
 
 def _split(lines: Sequence[str], language: str, holder: Holder, *, are_blocks: bool) -> list[list[Span]]:

@@ -78,6 +78,8 @@ class Lines(Job):
     """the number of each line in its request, from 0, and of sentences as PARTS says"""
     are_sentences: bool = False
     """whether lines have been split, so that a sentence that is too long is cut further"""
+    n_in_glossary: int = 0
+    """the characters of its own terms, which the first line costs, too"""
     costs: list[int] = field(init=False)
     """of each line, its characters × the hypotheses that its search keeps"""
     found: dict[int, Translation] = field(default_factory=dict, init=False)
@@ -85,6 +87,7 @@ class Lines(Job):
 
     def __post_init__(self) -> None:
         self.costs = [1 + len(line) * self.translator.settings.rows_of_each for line in self.lines]
+        self.costs[0] += self.n_in_glossary
         self.n_left, self.cost_left = len(self.lines), sum(self.costs)
         self.time = self.arrived + self.cost_left / PACE
 

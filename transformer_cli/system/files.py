@@ -139,14 +139,14 @@ def new_folder(path: Path) -> Iterator[Path]:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
 
-def sweep(folder: Path, *, of: str = "*", idle_s: float = DAY_S) -> None:
+def sweep(folder: Path, *, idle_s: float = DAY_S) -> None:
     """Delete what killed processes left unfinished in `folder`: what has not been written to for so long.
 
-    of: only what is to become a file or folder of this name. idle_s: 0 for whoever holds the lock that all who write
-    there hold. Raises no error: what cannot be deleted is somebody else's.
+    idle_s: 0 for whoever holds the lock that all who write there hold. Raises no error: what cannot be deleted is
+    somebody else's.
     """
     with suppress(OSError):
-        for left in list(folder.glob(f".{of}.unfinished-{'[0-9a-f]' * 8}")):
+        for left in list(folder.glob(f".*.unfinished-{'[0-9a-f]' * 8}")):
             with suppress(OSError):
                 written = max(path.lstat().st_mtime for path in (left, *left.rglob("*")))
                 if not idle_s or time.time() - written > idle_s:

@@ -5,7 +5,7 @@ Knows no steps.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average, validations_so_far
 from transformer_cli.system.files import read_sums, write_sums, write_text
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.text.codec import SIDES
+from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.lines import read_lines
 from transformer_cli.translator import Translator
 
@@ -82,17 +82,17 @@ def kept_text(run: Run, kind: str) -> tuple[list[str], list[str]]:
 
 def encoded_beside(run: Run) -> dict[str, EncodedSplit]:
     """Returns the texts that a run has beside its dataset, encoded. Raises DataError if one is gone."""
-    codecs = (run.codecs.source, run.codecs.target)
-    return {
-        kind: EncodedSplit(
-            *(
-                Side.of([codec.encode(line).ids for line in lines])
-                for codec, lines in zip(codecs, kept_text(run, kind), strict=True)
-            )
+    return {kind: encoded(kept_text(run, kind), run.codecs) for kind in KINDS if getattr(run.config.training, kind)}
+
+
+def encoded(sides: Iterable[Iterable[str]], codecs: Codecs) -> EncodedSplit:
+    """Returns a text, source and target, encoded."""
+    return EncodedSplit(
+        *(
+            Side.of([codec.encode(line).ids for line in lines])
+            for codec, lines in zip((codecs.source, codecs.target), sides, strict=True)
         )
-        for kind in KINDS
-        if getattr(run.config.training, kind)
-    }
+    )
 
 
 def as_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[str, ...]]:

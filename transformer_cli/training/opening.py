@@ -12,7 +12,7 @@ import torch
 from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
-from transformer_cli.config.schema import Config, DataConfig, Decides, is_file, keys_that_decide
+from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, is_file, keys_that_decide
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, find_dataset, is_text_of
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
@@ -24,7 +24,7 @@ from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES
-from transformer_cli.training.beside import keep_beside, read_beside
+from transformer_cli.training.beside import encoded, keep_beside, read_beside
 from transformer_cli.training.pretrained import begin_with, no_frozen_rows, read_pretrained, read_weights
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,11 @@ def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTr
         fitting_rows(dataset.split(split), split, config.model.max_length)
     vectors, weights = read_pretrained(config, dataset), read_weights(config, dataset, folder.parent)
     beside = read_beside(config, dataset, folder.parent)
+    rate = config.training.muon_learning_rate
+    if config.training.optimizer != "muon" and rate != TrainingConfig.model_fields["muon_learning_rate"].default:
+        log.warning("training.muon_learning_rate: %g changes nothing without training.optimizer: muon", rate)
+    for kind, pairs in beside.items():
+        fitting_rows(encoded(zip(*pairs, strict=True), dataset.codecs), kind, config.model.max_length)
     if fresh and folder.exists():
         names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
         aside = folder.rename(next(path for path in names if not path.exists()))

@@ -269,6 +269,8 @@ def test_exported_refuses_what_it_cannot_do_in_one_line(opened: Open, tmp_path: 
     engine = opened(make_model())
     with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
         engine.refuse(search(sample=True))
+    with pytest.raises(ConfigError, match=r"an exported model goes on after an <eos> in the prefix; leave it out, or"):
+        engine.refuse(search(prefix=(5, EOS)))
     with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; delete the folder and .* again$"):
         CTranslate2Engine(tmp_path, "cpu", positions=9, source=NAMES, target=NAMES)
 

@@ -35,6 +35,12 @@ def test_glossary_finds_whole_words_and_inflected_forms(text: str, expected: lis
     assert [text[slice(*each.span)] for each in Glossary(entries).find(text)] == expected
 
 
+def test_glossary_beside_its_base_has_the_longest_entries_and_its_own_of_equal_ones() -> None:
+    base = Glossary({"Hund": "dog", "alter Hund": "old dog", "Katze": "cat"})
+    found = Glossary({"Hund": "hound", "Katze frisst": "cat eats"}, base).find("Hund, alter Hund, Katze frisst Katze")
+    assert [each.translations for each in found] == [("hound",), ("old dog",), ("cat eats",), ("cat",)]
+
+
 def test_glossary_translations_are_alternatives_or_the_source_itself() -> None:
     found = Glossary({"Hund*": "dog|hound", "Paris*": ""}).find("Hunde, Parises")
     assert [each.translations for each in found] == [("dog", "hound"), ("Parises",)]

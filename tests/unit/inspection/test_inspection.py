@@ -10,7 +10,14 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from transformer_cli.errors import DataError
-from transformer_cli.inspection.numbers import KINDS, Inspection, attend_over_words, inspect_sentence
+from transformer_cli.inspection.numbers import (
+    KINDS,
+    Inspection,
+    attend_over_words,
+    decoder_choices,
+    inspect_sentence,
+    inspect_translation,
+)
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.layout import Padded
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNK
@@ -39,6 +46,13 @@ def test_inspect_sentence_tokens_are_those_of_the_translation(translator: Transl
     assert UNK in inspection.source_ids
     assert inspection.target_tokens == ["<sos>", *translation.tokens]
     assert translator.run.codecs.target.tokens(inspection.target_ids) == inspection.target_tokens
+
+
+def test_inspect_several_lines_is_refused(translator: Translator) -> None:
+    (several,) = translator.translations([f"{SENTENCE}\n{SENTENCE}"])
+    for look in (inspect_translation, decoder_choices):
+        with pytest.raises(DataError, match="the text has several lines, or is split into sentences"):
+            look(translator, several)
 
 
 def test_inspect_sentence_numbers_are_the_models(translator: Translator, inspection: Inspection) -> None:
