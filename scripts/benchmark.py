@@ -21,7 +21,7 @@ import torch
 
 from measure.commands import prepare_speed, start_up, training_memory
 from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, greedy_speed, open_run
-from measure.figures import Figure, Unavailable, table
+from measure.figures import Figure, Unavailable
 from measure.serving import serving_speed
 from measure.training import training_speed
 from transformer_cli.config.load import load_config
@@ -29,6 +29,7 @@ from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.provenance import processor
 from transformer_cli.runs.run import find_run
+from transformer_cli.system.terminal import table
 
 DATA = Path("data")
 SECTIONS = ("train", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "memory", "start")
@@ -39,7 +40,7 @@ DECODING = {
     "busy": busy_speed,
     "serve": serving_speed,
 }
-HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
+HEAD = ("figure", "unit", "ours", "reference", "ratio", "mark")
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
 MARKS = {  # for the ratio, unless a unit is given
     ("train", "float32"): "≥ 2",
@@ -112,8 +113,7 @@ def machine() -> dict[str, Any]:
 
 def _row(figure: Figure) -> tuple[str, ...]:
     numbers = (_rounded(figure.ours), _rounded(figure.reference), _rounded(figure.ratio))
-    share = "" if figure.matrix_share is None else f"{figure.matrix_share:.0%}"
-    return figure.section, figure.name, figure.unit, *numbers, share, _mark(figure)
+    return f"{figure.section}: {figure.name}", figure.unit, *numbers, _mark(figure)
 
 
 def _rounded(value: float | None) -> str:

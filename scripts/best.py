@@ -55,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--judge", nargs="*", default=TESTS, metavar="SPLIT", help="none: train only")
     parser.add_argument("--diverse", action="store_true", help="train on translations of both directions")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of its new model")
     options = parser.parse_args(arguments)
     paths = options.config or CONFIGS
     configs = [load_config(path) for path in paths]
@@ -68,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for path, config, reverse in zip(paths, configs, configs[::-1], strict=True):
         texts = judged_texts(config, options.judge)
         if options.diverse:
-            new = diverse_config(path, config, reverse, options.seeds, options.set)
+            new = diverse_config(path, config, reverse, options.seeds)
             make_dataset(new, data_dir=DATA)
             about = {"config": new.run_name, "translations_of_seeds": options.seeds}
             systems = [(about, [train(new, data_dir=DATA, runs_dir=RUNS)])]
@@ -142,9 +141,7 @@ def moses(language: str) -> Callable[[str], list[str]]:
     return lambda line: list(tokenizer.tokenize(normalizer.normalize(line.lower())))
 
 
-def diverse_config(
-    path: Path, config: Config, reverse: Config, seeds: Sequence[int], overrides: Sequence[str]
-) -> Config:
+def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[int]) -> Config:
     """Returns the config of a model that learns from the pairs and from what the seeds of both configs translate.
 
     The text is written into a folder of its own, the translations that are kept into another one.
@@ -173,7 +170,7 @@ def diverse_config(
         "model.dropout": DROPOUT,
         f"training.{unit}": max(1, round(SHARE * number / times)),
     }
-    return load_config(path, [*(f"{key}={json.dumps(value)}" for key, value in changes.items()), *overrides])
+    return load_config(path, changes)
 
 
 def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:

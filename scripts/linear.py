@@ -138,6 +138,10 @@ def spots(text: str) -> list[held.Span]:
     return [found.span() for found in re.finditer(r"\w{1,8}|[^\w ]", text)]
 
 
+def tokens(text: str) -> list[str]:
+    return [text[start:end] for start, end in spots(text)]
+
+
 def links_of(text: str) -> list[held.Link]:
     return [*zip(spots(text), spots(text), strict=True)]
 
@@ -153,25 +157,8 @@ def put_back(text: str) -> Callable[[], object]:
     return partial(held.put_back, text, text, spans, links_of(text))
 
 
-def replaced(text: str) -> Callable[[], object]:
-    return partial(glossary.replaced, text, TERMS.find(text), links_of(text), [(0, 5)])
-
-
-def term_spans(text: str) -> Callable[[], object]:
-    return partial(glossary.term_spans, TERMS.find(text), text)
-
-
-def token_spans(text: str) -> Callable[[], object]:
-    return partial(held.token_spans, text, [text[start:end] for start, end in spots(text)])
-
-
 def word_links(text: str) -> Callable[[], object]:
-    tokens = [text[start:end] for start, end in spots(text)]
-    return partial(held.word_links, text, tokens, f"{text}.", tokens, range(len(tokens)))
-
-
-def joined(text: str) -> Callable[[], object]:
-    return partial(sentences.join, text, spots(text), [text[start:end] for start, end in spots(text)])
+    return partial(held.word_links, text, tokens(text), f"{text}.", tokens(text), range(len(spots(text))))
 
 
 def wholly(text: str) -> Callable[[], object]:
@@ -183,18 +170,10 @@ def wholly(text: str) -> Callable[[], object]:
     return partial(whole, text, spans, found)
 
 
-def pieces(text: str) -> object:
-    return list(sentences.pieces(text, (0, len(text)), lambda start, end: end - start < 100))
-
-
 def split(text: str) -> object:
     """For a model with few positions."""
     cutting = long_lines.LongLines(subwords(), 50, "truncate")
     return [cutting.split(line, "de") for line in lines_of(text)]
-
-
-def with_stand_ins(text: str) -> object:
-    return reading.with_stand_ins(text, [*pairwise(range(0, len(text), 2))])
 
 
 def clean(text: str) -> object:
@@ -263,14 +242,6 @@ def bleu(text: str) -> object:
     return metric.corpus_score(lines_of(text), [lines_of(text[::-1])])
 
 
-def chrf(text: str) -> object:
-    return metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False)
-
-
-def warn_of_form(text: str) -> None:
-    metrics.warn_of_form(lines_of(text), lines_of(text), "a text")
-
-
 _ENTRIES = {"a": "b|c d", "a b": "a", "a a a*": "x", "Hund*": "hound", "b": "a b c", "c": "never"}
 TERMS = glossary.Glossary(_ENTRIES | {f"w{n}": f"v{n}" for n in range(1_000)})
 
@@ -317,13 +288,19 @@ READERS: dict[str, tuple[Prepare, str]] = {
     ),
     "documents.catalogue.open_catalogue": (of(lambda text: open_catalogue(message(text), CODES[:2])), PO),
     "documents.glossary.Glossary.find": (of(TERMS.find), "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
-    "documents.glossary.replaced": (replaced, "a |a b |Hund |a"),
-    "documents.glossary.term_spans": (term_spans, "a |a b |a a |w1 w2 w3 |c"),
+    "documents.glossary.replaced": (
+        lambda text: partial(glossary.replaced, text, TERMS.find(text), links_of(text), [(0, 5)]),
+        "a |a b |Hund |a",
+    ),
+    "documents.glossary.term_spans": (
+        lambda text: partial(glossary.term_spans, TERMS.find(text), text),
+        "a |a b |a a |w1 w2 w3 |c",
+    ),
     "documents.held.Holder.masked": (of(held.BUILT_IN.masked), PLACEHOLDERS),
     "documents.held.Holder.spans": (of(held.BUILT_IN.spans), PLACEHOLDERS),
     "documents.held.places_in": (of(lambda text: held.places_in(text, text, spots(text), [])), "a |e\u0301|\xad|ß|ﬂ|…"),
     "documents.held.put_back": (put_back, "a |a|a.|.|犬|. "),
-    "documents.held.token_spans": (token_spans, "a |a|é|e\u0301|\xad|."),
+    "documents.held.token_spans": (lambda text: partial(held.token_spans, text, tokens(text)), "a |a|é|e\u0301|\xad|."),
     "documents.held.word_edges": (of(held.word_edges), "a|a |犬|\u0301|-"),
     "documents.held.word_links": (word_links, "a |ab|é |\u0301"),
     "documents.long_lines.LongLines.split": (of(split), SENTENCES),
@@ -334,12 +311,24 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "documents.subtitles.open_subtitles": (of(lambda text: open_subtitles(cues(text), CODES[:2])), CUES),
     "documents.word.parse_part": (of(lambda text: parse_part(docx(text))), DOCX),
     "documents.xliff.open_xliff": (of(lambda text: open_xliff(xliff(text), CODES[:2])), XLIFF),
-    "documents.sentences.join": (joined, "a |。|a. |”。"),
-    "documents.sentences.pieces": (of(pieces), "a |a; |，|a| "),
+    "documents.sentences.join": (
+        lambda text: partial(sentences.join, text, spots(text), tokens(text)),
+        "a |。|a. |”。",
+    ),
+    "documents.sentences.pieces": (
+        of(lambda text: [*sentences.pieces(text, (0, len(text)), lambda start, end: end - start < 100)]),
+        "a |a; |，|a| ",
+    ),
     "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
     "evaluation.metrics.text_metrics": (of(bleu), "a |.|1,|&amp;"),
-    "evaluation.metrics.sentence_chrf": (of(chrf), "a |a"),
-    "evaluation.metrics.warn_of_form": (of(warn_of_form), "a|\u0301|é"),
+    "evaluation.metrics.sentence_chrf": (
+        of(lambda text: metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False)),
+        "a |a",
+    ),
+    "evaluation.metrics.warn_of_form": (
+        of(lambda text: metrics.warn_of_form(lines_of(text), lines_of(text), "a text")),
+        "a|\u0301|é",
+    ),
     "serve.languages.Directions.detect": (of(lambda text: _shares(text[:LOOKED_AT], ("de", "en"))), "a|\u0301"),
     "system.terminal.on_one_line": (of(on_one_line), "\x1b|\x9b|\u202e"),
     "system.terminal.width": (of(width), "犬|\u0301|a"),
@@ -356,7 +345,10 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "text.reading.nfc": (of(reading.nfc), "\u0301\u0327|a\u0301|a⟨\u0301⟩\u0327|각|\u1100\u1161\u11a8|é"),
     "text.reading.normalized": (of(reading.normalized), " |a⟨\u0327\u0301⟩|a \u0301"),
     "text.reading.upper": (of(lambda text: [reading.upper(text, code) for code in CODES]), "ß|i\u0307|ŉ|a\u0301\u0327"),
-    "text.reading.with_stand_ins": (of(with_stand_ins), "ab"),
+    "text.reading.with_stand_ins": (
+        of(lambda text: reading.with_stand_ins(text, [*pairwise(range(0, len(text), 2))])),
+        "ab",
+    ),
     "text.subwords.Pieces.ids": (of(lambda text: subwords().ids(text)), f"{TOKENS}|▁|\ue000"),
     "text.subwords.Pieces.text": (lambda text: partial(subwords().text, subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
     "text.words.Joins.join": (lambda text: partial(words().joins.join, text.split(" ")), "a |a. "),

@@ -1,6 +1,6 @@
 """Runs the commands of README.md and docs/, and the notebook; compares what they print with what the pages say.
 
-python scripts/run_docs.py [--quick] [--folder FOLDER] [--write] [PAGE ...]
+python scripts/run_docs.py [--folder FOLDER] [--write] [PAGE ...]
 
 A block ```sh holds commands. A block with lines "$ COMMAND" also holds what they print, where "…" stands for any
 lines. A block ```python is a program. A comment right before a block says more, one "key: value" on each line:
@@ -233,7 +233,6 @@ def main() -> None:
     """Run the blocks, and end with 1 if one of them prints something else."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("pages", nargs="*", type=Path, default=[*PAGES, NOTEBOOK], metavar="PAGE")
-    options.add_argument("--quick", action="store_true", help="run what needs neither text nor a model")
     options.add_argument("--folder", type=Path, help="keep the pages' folders here, and use those that are here")
     options.add_argument("--write", action="store_true", help="write what is printed now into the pages")
     given = options.parse_args()
@@ -247,7 +246,7 @@ def main() -> None:
         for block in (block for page in markdown for block in blocks(page)):
             if block.said("not run"):
                 print(f"{block.place}: not run: {block.said('not run')[0]}", flush=True)
-            elif block.is_quick() or (not given.quick and (block.is_run() or block.notes)):
+            elif block.is_run() or block.notes:
                 same = {f"{block.said('folder')} {each}" for each in block.commands() if block.is_run()}
                 if same and same <= passed:
                     print(f"{block.place}: ok on an earlier page", flush=True)
@@ -259,7 +258,7 @@ def main() -> None:
                 if given.write and "$ " in block.text:
                     text = block.page.read_text(encoding="utf-8")
                     block.page.write_text(text.replace(block.text, now), encoding="utf-8")
-        for page in (page for page in given.pages if page.suffix == ".ipynb" and not given.quick):
+        for page in (page for page in given.pages if page.suffix == ".ipynb"):
             differs = run_notebook(page, root / "demo", environment(home), is_kept=given.write)
             wrong |= bool(differs)
             print(f"{page.name}: {'differs' if differs else 'ok'}\n{differs}".rstrip(), flush=True)

@@ -65,7 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Train to the tutorials' validation loss, and say how fast.")
     parser.add_argument("--config", type=Path, default=CONFIGS / "multi30k-quick.yaml")
     parser.add_argument("--seeds", type=int, default=5, help="how many, from 0; a record needs at least 5")
-    parser.add_argument("--skip-speed", action="store_true", help="losses only, for a machine that is not quiet")
     options = parser.parse_args(arguments)
     config, default = (load_config(path, ["training.precision=float32"]) for path in (options.config, None))
     if config.data.model_copy(update={"fingerprint": None}) != default.data:
@@ -74,10 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     row: dict[str, Any] = {"config": options.config.stem}
     if options.seeds:
         row |= judged([loss_of(config, seed) for seed in range(options.seeds)])
-    if not options.skip_speed:
-        cost = measured_cost(config, default)
-        row |= {"ratio": cost.ratio, **asdict(cost), "machine": machine()}
-    print(json.dumps(row, ensure_ascii=False))
+    cost = measured_cost(config, default)
+    print(json.dumps({**row, "ratio": cost.ratio, **asdict(cost), "machine": machine()}, ensure_ascii=False))
 
 
 def loss_of(config: Config, seed: int) -> float:

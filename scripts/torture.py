@@ -27,11 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from measure.figures import table  # isort: skip  # it finds what is in tests/
+import measure  # noqa: F401  # isort: skip  # it finds what is in tests/
 from disturb import is_of_time
 from forked import Forks
 from isolation import isolate
 from transformer_cli.corpora.corpora import read_captions
+from transformer_cli.system.terminal import table
 
 CONFIG = """\
 name: run
@@ -277,20 +278,20 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
     kinds = {kind: victim.command("prepare", kind) for kind in ((), SUBWORDS)}
     datasets = {kind: victim.undisturbed(command) for kind, command in kinds.items()}
     rows = [["tfm train", "clock", "on disk", "in writing", "ended", "in the end"]]
-    for name in options.only or (SHORT if options.short else SETUPS):
+    for name in SHORT if options.short else SETUPS:
         data = datasets[SUBWORDS if SUBWORDS[0] in SETUPS[name] else ()] / "data"
         command = victim.command("train", SETUPS[name])
         whole = victim.undisturbed(command, data)
         if "patience" in name:
             last = (whole / "runs/run/history.jsonl").read_text(encoding="utf-8").splitlines()[-1]
             assert json.loads(last)["step"] < 40, "no patience"
-        found = victim.kill(command, options.kills, whole, data, name)
+        found = victim.kill(command, 6 if options.short else 50, whole, data, name)
         rows.append(found.row(name))
         failures += [*found.failures, *sorted(found.different)]
         print(f"{name}: {found.kills} kills", file=sys.stderr, flush=True)
     print(table(rows), flush=True)
     for kind, command in kinds.items():
-        found = victim.kill(command, options.prepare_kills // 2, datasets[kind], None, f"prepare {kind}")
+        found = victim.kill(command, 2 if options.short else 10, datasets[kind], None, f"prepare {kind}")
         failures += [*found.failures, *sorted(found.different)]
         print(
             f"tfm prepare ({'subwords' if kind else 'words'}): {found.by_clock} kills by the clock, {found.on_disk} on "
@@ -302,17 +303,12 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
     return failures
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, help="of each setup of training (50; with --short 6)")
-    parser.add_argument("--prepare-kills", type=int, help="of `tfm prepare` (20; with --short 4)")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="repeats a torture")
-    parser.add_argument("--only", action="append", choices=SETUPS, help="only this setup; repeatable")
     parser.add_argument("--short", action="store_true", help="one setup, a few kills")
-    options = parser.parse_args(arguments)
-    options.kills = options.kills or (6 if options.short else 50)
-    options.prepare_kills = options.prepare_kills or (4 if options.short else 20)
+    options = parser.parse_args()
     print(f"torture with --seed {options.seed}", flush=True)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="torture-") as folder:

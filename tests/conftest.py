@@ -11,6 +11,7 @@ WORKING_FOLDER = isolate()  # before anything reads the environment
 # isort: on
 
 import fcntl
+import gc
 import io
 import logging
 import os
@@ -71,6 +72,11 @@ SUBWORDS = TINY.replace("  corpus: files\n", "  corpus: files\n  tokens: subword
 )
 
 
+def pytest_collection_finish() -> None:
+    """What has been imported stays: a collection of garbage need not look through all of it again and again."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def working_folder_is_empty() -> None:
     """Where a test does not choose a working folder, `tfm` finds nothing."""
@@ -94,12 +100,15 @@ def nothing_outside_is_touched() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def tokenizers_are_shared() -> Iterator[None]:
-    """spaCy takes half a second to make a tokeniser, and what one splits depends on no other text."""
+def models_of_languages_are_shared() -> Iterator[None]:
+    """spaCy and py3langid take half a second to make one, and what one says of a text depends on no other text."""
+    from py3langid.langid import LanguageIdentifier
+
     from transformer_cli.text import words
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "_blank_tokenizer", cache(words._blank_tokenizer))
+        patch.setattr(LanguageIdentifier, "from_model_file", staticmethod(cache(LanguageIdentifier.from_model_file)))
         yield
 
 

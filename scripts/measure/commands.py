@@ -89,12 +89,7 @@ def start_up(run: Path, *, rounds: int = 7) -> list[Figure]:
     say(f"start: {', '.join(commands)}; importing torch and spaCy")
     alternate(ways, rounds=1)  # from now on all files are in the page cache
     *seconds, imports = alternate(ways, rounds=rounds)
-    figures = [Figure("start", name, "s", taken, imports) for name, taken in zip(commands, seconds, strict=True)]
-    for name in ("tfm --help", "tfm evaluate --help"):
-        trace = (sys.executable, "-X", "importtime", *TFM[1:], *commands[name])
-        imported = subprocess.run(trace, capture_output=True, text=True, check=True).stderr.split()
-        figures.append(Figure("start", f"{name} imports torch", "0 or 1", "torch" in imported))
-    return figures
+    return [Figure("start", name, "s", taken, imports) for name, taken in zip(commands, seconds, strict=True)]
 
 
 def _run(*command: str, folder: Path | None = None) -> str:

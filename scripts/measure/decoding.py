@@ -12,16 +12,13 @@ from typing import Any
 import torch
 
 from measure.figures import Figure, Unavailable, alternate, say
-from measure.training import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.decoding.interface import longest_translation
-from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import write_model
 from transformer_cli.runs.run import find_run
-from transformer_cli.text.vocabulary import EOS, MARKERS, SOS
-from transformer_cli.translation import Translation
+from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translator import Translator
 
 SENTENCES = 1000
@@ -75,7 +72,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
     speeds = (_count([each.tokens for each in ours]) / seconds, _count(theirs) / plain_seconds)
     per_thousand = (1000 / len(sentences) * seconds, 1000 / len(sample) * plain_seconds)
     return [
-        Figure("greedy", "text to text", "target tokens/s", *speeds, _matrix_share(translator.model, ours, seconds)),
+        Figure("greedy", "text to text", "target tokens/s", *speeds),
         Figure("greedy", "1,000 sentences", "s", *per_thousand),
         Figure("greedy", "the same translations as the reference", "%", alike),
     ]
@@ -203,15 +200,6 @@ def fastest(make_engine: Callable[..., Any], translate: Way, threads: int) -> Ca
         say(f"ctranslate2, {share}: batches of {', '.join(map(str, BATCH_TOKENS))} tokens")
         found += zip(alternate(ways, rounds=2), ways, strict=True)
     return min(found, key=lambda pair: pair[0])[1]  # the other engine ends here, with its threads
-
-
-def _matrix_share(model: Transformer, done: Sequence[Translation], seconds: float) -> float:
-    """Returns the share of the machine's matrix rate that these translations reached in this many seconds."""
-    source = sum(len(each.source_tokens) + MARKERS for each in done)
-    target = sum(len(each.tokens) + 1 for each in done)  # <eos>
-    work = forward_flop(model, source_positions=source, target_positions=target)
-    say(f"  {work / target / 1e6:.1f} MFLOP per target token")
-    return work / seconds / matrix_rate()
 
 
 def _count(sentences: Sequence[Sequence[str]]) -> int:

@@ -22,8 +22,6 @@ class Figure:
     unit: str
     ours: float
     reference: float | None = None
-    matrix_share: float | None = None
-    """our FLOP/s as a share of the FLOP/s that the machine reached in a large matrix product"""
 
     @property
     def ratio(self) -> float | None:
@@ -64,13 +62,3 @@ def alternate(ways: Sequence[Callable[[], object]], *, rounds: int) -> list[floa
             found.append(time.perf_counter() - started)
         say(f"  round {number} of {rounds}: {' '.join(f'{found[-1]:.2f}' for found in seconds)} s")
     return [statistics.median(found) for found in seconds]
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Join rows with columns as wide as their longest cell; the first three are flush left, the others flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = zip(row, widths, range(len(row)), strict=True)
-        lines.append("  ".join(cell.ljust(width) if at < 3 else cell.rjust(width) for cell, width, at in cells))
-    return "\n".join(line.rstrip() for line in lines)

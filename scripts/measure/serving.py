@@ -83,17 +83,12 @@ def _load(
 ) -> tuple[float, list[float]]:
     """Let clients ask, each its next question when it has its answer. Returns requests/s and the seconds of each."""
     data = translator.run.config.data
-    numbers = iter(range(n_requests))
+    numbers = iter(range(n_requests))  # each goes to one client
     taken: list[float] = []
-    lock = threading.Lock()
 
     def ask() -> None:
         connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
-        while True:
-            with lock:
-                number = next(numbers, None)
-            if number is None:
-                break
+        for number in numbers:
             asked = {"q": sentences[number % len(sentences)], "source": data.source, "target": data.target}
             started = time.perf_counter()
             connection.request("POST", "/translate", json.dumps(asked), {"Content-Type": "application/json"})

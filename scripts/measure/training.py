@@ -1,7 +1,4 @@
-"""Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU.
-
-Also how much there is to compute, and how fast this machine computes: the limit to which figures are compared.
-"""
+"""Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,21 +14,17 @@ from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import collate, plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, find_dataset
-from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
-from transformer_cli.text.vocabulary import MARKERS
 from transformer_cli.training.opening import new_run
 from transformer_cli.training.trainer import Trainer
 
 CPU = torch.device("cpu")
-MATRIX = 2048  # rows and columns of the product that says how fast the machine multiplies
 
 
 @dataclass(frozen=True)
 class Contest:
     """The same batches for both sides; each function runs over all of them, one step per batch."""
 
-    model: Transformer
     split: EncodedSplit
     tokens: int
     """target tokens of the batches, <eos> included"""
@@ -46,23 +39,14 @@ def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: 
         with beside_plain(config, data_dir, precision, batches) as contest:
             say(f"train, {precision}: {batches} batches by ours, then by the plain loop")
             seconds, plain_seconds = alternate((contest.ours, contest.plain), rounds=rounds)
-            rate = matrix_rate(torch.float32 if precision == "float32" else torch.bfloat16)
-            work = flop_per_target_token(contest.model, contest.split)
-            say(f"  {work / 1e6:.1f} MFLOP per target token; matrices at {rate / 1e9:.0f} GFLOP/s")
             speeds = (contest.tokens / seconds, contest.tokens / plain_seconds)
-            figures.append(Figure("train", precision, "target tokens/s", *speeds, speeds[0] * work / rate))
+            figures.append(Figure("train", precision, "target tokens/s", *speeds))
     return figures
 
 
 def precisions() -> list[Precision]:
     """Returns the precisions that are measured on this machine."""
     return ["float32", "bfloat16"] if choose_precision("auto", CPU) == "bfloat16" else ["float32"]
-
-
-def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:
-    """Returns the FLOP of a training step per target token; the backward pass is twice the work of the forward pass."""
-    source, target = split.source.lengths.mean() + MARKERS, split.target.lengths.mean() + 1  # <eos>
-    return float(3 * forward_flop(model, source_positions=source, target_positions=target) / target)
 
 
 @contextmanager
@@ -73,8 +57,7 @@ def beside_plain(config: Config, data_dir: Path, precision: Precision, batches: 
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
         trainer = new_trainer(Path(folder), config, dataset)
-        model = trainer.learner.model
-        plain = PlainTransformer(model)
+        plain = PlainTransformer(trainer.learner.model)
         optimizer = torch.optim.Adam(plain.parameters(), lr=training.learning_rate)
         split = trainer.train_sentences.split
         warm_up, *plan = plan_epoch(split, trainer.train_sentences.rows, training, epoch=1)[: batches + 1]
@@ -86,7 +69,7 @@ def beside_plain(config: Config, data_dir: Path, precision: Precision, batches: 
         trainer.step([warm_up])
         step(warm_up)
         tokens = sum(int(target_tokens(split, rows).sum()) for rows in plan)
-        yield Contest(model, split, tokens, each(lambda rows: trainer.step([rows]), plan), each(step, plan))
+        yield Contest(split, tokens, each(lambda rows: trainer.step([rows]), plan), each(step, plan))
 
 
 def new_trainer(folder: Path, config: Config, dataset: Dataset) -> Trainer:
@@ -102,30 +85,3 @@ def each(step: Callable[[Rows], None], plan: Sequence[Rows]) -> Callable[[], Non
             step(rows)
 
     return take_all
-
-
-def matrix_rate(dtype: torch.dtype = torch.float32) -> float:
-    """Returns the FLOP/s of a large matrix product with torch's threads: the best of several."""
-    left, right = (torch.randn(MATRIX, MATRIX).to(dtype) for _ in range(2))
-    ways = [lambda: left @ right] * 8
-    return 2 * MATRIX**3 / min(alternate(ways, rounds=1))
-
-
-def forward_flop(model: Transformer, *, source_positions: float, target_positions: float) -> float:
-    """Returns the FLOP of a forward pass: 2 for each weight and position, without padding.
-
-    Encoder layers and the decoder's cross-attention keys and values meet source positions, everything else target
-    positions. The products inside attention (1 %) are left out.
-    """
-    per_source = per_target = 0
-    for name, weight in model.named_parameters():
-        if weight.ndim != 2 or "embedding" in name:
-            continue
-        if name.startswith("encoder."):
-            per_source += weight.numel()
-        elif "cross_attention.qkv" in name:
-            per_source += weight.numel() * 2 // 3
-            per_target += weight.numel() // 3
-        else:
-            per_target += weight.numel()
-    return 2.0 * (per_source * source_positions + per_target * target_positions)

@@ -48,6 +48,7 @@ def test_evaluate_split_and_the_same_files_are_equal(tfm: Tfm, corpus: Path, pro
     assert [code for code, _, _ in answers] == [0, 0]
     by_split, by_files = (json.loads(out)["results"][0] for _, out, _ in answers)
     assert by_split.keys() == RESULT_KEYS
+    assert by_split["bleu_interval"].keys() == {"mean", "half_width"}
     assert (by_split["sentences"], by_split["bleu"] > 30) == (30, True)
     assert (by_split.pop("split"), by_files.pop("split")) == ("test", "test.de")
     assert by_split.pop("seconds") * by_files.pop("seconds") > 0

@@ -1,5 +1,6 @@
-"""scripts/foreign.py: imported models are those of Marian and of transformers, where these are installed."""
+"""Imported models are those of Marian and of transformers, where these are installed; pytest -s shows how near."""
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,7 @@ def test_model_that_marian_trains_has_its_scores_and_greedy_translations_or_is_r
     name: str, tmp_path: Path
 ) -> None:
     compared = foreign.marian(tmp_path, text=foreign.captions(), name=name)
+    sys.stdout.write(f"{name}: {compared.text}\n")
     assert compared.agrees, compared.text
 
 
@@ -24,4 +26,5 @@ def test_model_that_marian_trains_has_its_scores_and_greedy_translations_or_is_r
 @pytest.mark.parametrize("name", foreign.HUGGING_FACE)
 def test_model_that_transformers_writes_has_its_ids_logits_and_translations(name: str, tmp_path: Path) -> None:
     compared = foreign.hugging_face(tmp_path, text=foreign.captions(), name=name)
+    sys.stdout.write(f"{name}: {compared.text}\n")
     assert compared.agrees, compared.text

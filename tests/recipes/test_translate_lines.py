@@ -266,7 +266,7 @@ def test_inspect_looks_into_the_translation_that_is_printed(tfm: Tfm, project: P
     assert inspected["target_tokens"] == ["<sos>", *found["tokens"]]
 
 
-def test_translate_and_evaluate_take_several_runs(tfm: Tfm, refused: Refused, workspace: Path, tmp_path: Path) -> None:
+def test_translate_and_evaluate_take_several_runs(tfm: Tfm, refused: Refused, workspace: Path) -> None:
     shutil.copytree(workspace / "runs/tiny", workspace / "runs/twin")
     both = ("--run", "tiny", "--run", "twin")
     assert tfm("translate", *both, SENTENCE, cwd=workspace) == tfm("translate", SENTENCE, cwd=workspace)

@@ -1,4 +1,4 @@
-"""scripts/speedrun.py: its arithmetic by hand, and one row on a tiny scale."""
+"""scripts/speedrun.py: its arithmetic by hand, and which configs it takes."""
 
 import pytest
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +49,6 @@ def result(split: str, loss: float) -> Result:
         length_ratio=0.981,
         precisions=[66.0, 42.0, 28.0, 19.0],
     )
-
-
-def test_evaluate_json_has_the_runs_folder_and_the_fields_of_each_result() -> None:
-    (found,) = json.loads(judging.results_as_json({"runs/mine": [result("test", 1.7)]}))["results"]
-    assert found == asdict(result("test", 1.7))
-    assert found["bleu_interval"] == {"mean": 35.9, "half_width": 1.663}
-    text = judging.results_as_json({"runs/mine": []})
-    assert text == '{"run": "runs/mine", "results": []}'
-    ensemble = judging.results_as_json({"runs/mine": []}, ["runs/yours"])
-    assert ensemble == '{"run": "runs/mine", "others": ["runs/yours"], "results": []}'
 
 
 def test_evaluate_json_of_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:

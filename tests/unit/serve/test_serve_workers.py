@@ -70,15 +70,6 @@ def texts(translations: Sequence[Translation]) -> list[str]:
     return [translation.text for translation in translations]
 
 
-def test_workers_translate_together_what_waits(translator: Translator, batches: list[list[str]]) -> None:
-    with started() as them, held(them):
-        futures = [translating(them, translator, LINES[n:]) for n in range(len(LINES))]
-    assert [texts(future.result()) for future in futures] == [
-        translator.translate(LINES[n:]) for n in range(len(LINES))
-    ]
-    assert sorted(batches[0]) == sorted(line for n in range(len(LINES)) for line in LINES[n:])
-
-
 def test_a_worker_waits_a_moment_for_others_where_several_ask(translator: Translator, batches: list[list[str]]) -> None:
     with started(2, Limits(window_seconds=1.0)) as them:
         with held(them):  # the other worker is busy
@@ -172,19 +163,6 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
         call = Call(lambda check: translator.calling(check).translate(LINES))
         futures.append(them.add(call) if is_call else translating(them, translator, LINES))
     assert n_steps == 2
-
-
-def test_workers_refuse_more_than_may_wait(translator: Translator) -> None:
-    with started(limits=Limits(waiting=5)) as them, held(them):
-        first = translating(them, translator, LINES[:3])
-        with pytest.raises(Busy):
-            translating(them, translator, LINES[:2])
-        last = translating(them, translator, LINES[:1])
-        with pytest.raises(Busy):
-            them.add(Call(lambda check: 0))
-        assert first.cancel()
-        assert them.add(Call(lambda check: 0)) is not None
-    assert len(last.result()) == 1
 
 
 def test_workers_do_not_count_what_is_cancelled_or_has_failed(

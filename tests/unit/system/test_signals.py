@@ -83,7 +83,7 @@ def test_train_signal_once_or_twice_finishes_the_step_and_saves(
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
-def test_train_signal_ignored_by_nohup_stays_ignored(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
+def test_train_signal_ignored_by_nohup_stays_ignored(forks: Forks, train: Callable[..., int]) -> None:
     nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     os.kill(train(nohup + long_step(3, seconds=0.1)), signal.SIGHUP)
     assert forks.end() == 0

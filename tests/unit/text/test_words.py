@@ -69,11 +69,6 @@ def test_tokenizer_splits_as_spacy(language: str, text: str, expected: str) -> N
     assert split.glued[:-1] == wanted.glued[:-1]  # nothing follows the last
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t\u2028\r\n\u3000"])
-def test_tokenizer_blank_text_has_no_tokens(text: str) -> None:
-    assert tokenizer("en").split(text) == Tokens([], [])
-
-
 def test_tokenizer_lowers_case_after_splitting() -> None:
     assert tokenizer("en").tokens("IM im") == ["im", "i", "m"]  # English splits "im" and not "IM"
     assert tokenizer("en", lowercase=False).tokens("DON'T Don't") == ["DON'T", "Do", "n't"]
