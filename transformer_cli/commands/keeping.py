@@ -58,6 +58,8 @@ def runs(columns: str | None = None, sort: str | None = None, form: Form = "text
     """List the runs under runs/, and how good they are. It also shows their text, and how far each has been trained."""
     from transformer_cli.runs.listing import differing_settings, list_runs
 
+    if columns and (as_json or form == "json"):
+        raise typer.BadParameter("--columns is about tables; leave it out with --json")
     found = list_runs(RUNS)
     if sort and found:
         values = _column(sort, found).values
@@ -90,7 +92,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequ
     heads += [*(["case"] if len(cases) > 1 else []), "seed"]
     chosen = [_column(head.strip(), runs) for head in (["run", *wanted] if wanted else heads)]
     if not wanted:
-        chosen += [Column(key, [cells.get(key, UNKNOWN) for cells in told]) for key in keys]
+        chosen += [Column(key, [cells.get(key) for cells in told], unknown=UNKNOWN) for key in keys]
     total = f"; on disk: {devices.in_words(sum(run.bytes for run in runs))}"
     shown = {column.head for column in chosen}
     notes = [f"loss: at the best checkpoint, on the validation text{total}"] if "loss" in shown else []
@@ -144,7 +146,7 @@ def _rank(value: object) -> tuple[float, list[str | int]]:
     """Returns by what a value is sorted: numbers first, then text, in which 9/10 stands before 10/10, too."""
     if isinstance(value, int | float):
         return float(value), []
-    parts = re.split(r"(\d+)", as_line(value).replace(",", ""))
+    parts = re.split(r"(\d+)", (value if isinstance(value, str) else as_line(value)).replace(",", ""))
     return math.inf, [int(part) if part.isdecimal() else part for part in parts]
 
 

@@ -66,7 +66,7 @@ def prepare(
     else:
         settings = load_config(config, overrides or (), inherited=inherited(like) if like else None)
     if dry_run:
-        facts = survey(settings)
+        facts = survey(settings, source_dir=source_dir)
         print(json.dumps(facts, ensure_ascii=False) if as_json else cleaning_as_table(facts))
         return
     prepared = prepare(settings, source_dir=source_dir)

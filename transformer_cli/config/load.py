@@ -28,7 +28,7 @@ from transformer_cli.system.files import decoded, is_stream, open_to_read
 from transformer_cli.system.terminal import shortened
 
 OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
-OF_THE_RUN = ("codec", "initialize_from")  # inherited in any case: an option names the run, whatever a file says
+OF_THE_RUN = (("data", "codec"), ("training", "initialize_from"))  # inherited, whatever a file says
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
 PATTERN = "multi30k.yaml"  # whose comments are those of the schema
@@ -49,7 +49,8 @@ def load_config(
 
     overrides: one or several such texts, or a mapping: {"training.epochs": 3}, or {"training": {"epochs": 3}}. options:
     dotted key → its value and the option that gives it, as errors name it; overrides go before these.
-    inherited: a tree of settings for what neither the file nor an option says; a null says that there is none.
+    inherited: a tree of settings for what neither the file nor an option says; a null says that there is none, but for
+    OF_THE_RUN, of which only options say anything.
 
     path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it. "-" is
     standard input.
@@ -64,6 +65,9 @@ def load_config(
         file, origin = find_config(path), str(path)
         text = read_config_text(file)
         tree = _in_file(text, file)
+    for section, key in OF_THE_RUN if inherited else ():  # but not whatever --set says
+        if isinstance(tree.get(section), dict):
+            tree[section].pop(key, None)
     given = [_put(tree, key, value, option) for key, (value, option) in (options or {}).items()]
     if isinstance(overrides, Mapping):
         given += [_put(tree, key, value, f"{key}={value!r}") for key, value in leaves(dict(overrides))]
@@ -173,6 +177,7 @@ def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str
     the settings if the text has no comment there.
     """
     lines, root, written = text.split("\n"), compose(text), parse(text) or {}
+    top = heading(text).split("\n")
 
     def of_section(
         section: type[Section], values: dict[str, Any], defaults: dict[str, Any], *above: str
@@ -180,12 +185,15 @@ def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str
         in_file: Any = reduce(lambda tree, key: tree.get(key) or {}, above, written)
         for name, field in section.model_fields.items():
             value, indent = values[name], "  " * len(above)
-            line = lines[(line_of(root, (*above, name)) or 1) - 1]
-            own = line.partition(" # ")[2].strip() if line.lstrip().startswith(f"{name}:") else ""
+            number = (line_of(root, (*above, name)) or 1) - 1
+            line, is_its = lines[number], lines[number].lstrip().startswith(f"{name}:")
+            own = line.partition(" # ")[2].strip() if is_its else ""
+            over = [*takewhile(_is_above, reversed(lines[len(top) : number]))] if is_its else []
             choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
             comment = f"{' | '.join(choices)}: " * bool(choices) + " ".join((field.description or "").split())
             if not above:
                 yield ""
+            yield from reversed(over)
             if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
                 yield from _written(f"{indent}{name}:", own or comment)
                 yield from of_section(field.annotation, value, defaults[name], *above, name)
@@ -210,6 +218,11 @@ def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str
 def heading(text: str) -> str:
     """Returns the comment above the settings; its first line says what the config is for."""
     return "\n".join(takewhile(lambda line: line.startswith("#"), text.split("\n")))
+
+
+def _is_above(line: str) -> bool:
+    """Whether a line is the user's own comment on the setting below it, not the end of one behind a setting."""
+    return line.lstrip().startswith("#") and len(line) - len(line.lstrip()) < COMMENT
 
 
 def _written(setting: str, comment: str) -> Iterator[str]:
@@ -324,7 +337,7 @@ def _merged(below: Mapping[str, Any], tree: Any) -> Any:
     missing = {
         key: value
         for key, value in below.items()
-        if key in OF_THE_RUN or (tree.get(key) is None and (key not in tree or isinstance(value, Mapping)))
+        if tree.get(key) is None and (key not in tree or isinstance(value, Mapping))
     }
     sections = {key: value for key, value in below.items() if isinstance(value, Mapping) and key not in missing}
     return {**tree, **missing, **{key: _merged(value, tree[key]) for key, value in sections.items()}}

@@ -277,8 +277,10 @@ def _translate_all(
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
-    if conditions.beam_size is not None and not runs:
-        raise DataError("--beam-size is about runs, and all of these are files; leave it out")
+    about_runs = {"--beam-size": conditions.beam_size is not None, "--device": conditions.device != "auto"}
+    for option, is_given in about_runs.items():
+        if is_given and not runs:
+            raise DataError(f"{option} is about runs, and all of these are files; leave it out")
     lowered = [name for name, run in runs if run.config.data.lowercased]
     if lowered and len(lowered) < len(names):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowered)))

@@ -41,9 +41,9 @@ def prepare(
     return make_dataset(config, source_dir=place, data_dir=data_dir, codec_dir=find_codec(config.data, runs_dir))
 
 
-def survey(config: Config) -> dict[str, Any]:
+def survey(config: Config, *, source_dir: Path | None = None) -> dict[str, Any]:
     """Returns what `gather` would read and leave out, and writes nothing. Raises as `open_corpus` and `gather`."""
-    return gather(open_corpus(config.data).splits, config.data, None)
+    return gather(open_corpus(config.data, source_dir=source_dir).splits, config.data, None)
 
 
 def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:

@@ -52,6 +52,8 @@ def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_it
     config = load_config(runs / "taught.yaml", overrides, inherited=inherited("base", runs))
     assert (config.training.patience, config.training.learning_rate) == (patience, 1e-4)
     assert (config.training.initialize_from, config.data.codec) == ("base", "base")
+    said = load_config(runs / "taught.yaml", ["training.initialize_from=other"], inherited=inherited("base", runs))
+    assert (said.training.initialize_from, said.data.codec) == ("other", "base")
 
 
 def test_start_is_validated_first_and_says_how_long_training_will_take(
