@@ -119,6 +119,17 @@ def test_load_last_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
     assert not maps.exists() or str(run.folder) not in maps.read_text()  # NFS could not delete a mapped file
 
 
+def test_load_named_best_is_the_best_in_evaluation_mode(run: Run) -> None:
+    training = trained(run)
+    save(run, *training, after(2, is_best=True))
+    expected = {name: value.clone() for name, value in training[0].state_dict().items()}
+    step(training, 3)
+    save(run, *training, TrainingState(step=3))
+    best = load_named_best(run, CPU)[1]
+    assert not best.training
+    assert_identical(best.state_dict(), expected)
+
+
 @pytest.mark.parametrize(
     "state",
     [
