@@ -204,10 +204,8 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("transformer_cli"):
             why = f"this command needs {error.name}, which is not installed"
             return f"tfm: error: {rank}{why}; install tfm with all that it needs, as README.md says", 1
-        if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOENT)):
-            # a path, the permissions, the disk; os.getcwd() names none
-            place = error.filename or ("the current folder" if error.errno == errno.ENOENT else "")
-            where = f"{place}: " if place else ""
+        if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
+            where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
             return f"tfm: error: {rank}{where}{error.strerror}; correct the path, the permissions or the space left", 1
         sys.stderr.write("".join(traceback.format_exception(error)))
         return f"tfm: error: {rank}{defect(error)}", 1
