@@ -15,7 +15,15 @@ from typing import Any, Generic, Literal
 
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
-from transformer_cli.evaluation.evaluate import Keeper, ParallelText, keeper, read_splits, read_text, say_other_code
+from transformer_cli.evaluation.evaluate import (
+    Keeper,
+    ParallelText,
+    keeper,
+    read_splits,
+    read_text,
+    rows_with_text,
+    say_other_code,
+)
 from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, warn_of_form
 from transformer_cli.evaluation.statistics import (
     ByMetric,
@@ -199,8 +207,7 @@ def _comparisons(
     comparisons: list[Comparison[Score]] = []
     for text, lines in zip(texts, zip(*(each.texts for each in written), strict=True), strict=True):
         references = text.references
-        of_row = zip(text.sources or references[0], references[0], *lines, strict=True)
-        rows = [row for row, each in enumerate(of_row) if "".join(each).strip()]  # as `judge` counts sentences
+        rows = rows_with_text(text.sources or references[0], references[0], *lines)
         if not rows:
             raise DataError(f"{text.name}: every line is blank; name text with sentences")
         n_sentences = len(rows)

@@ -330,8 +330,7 @@ def judge(
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     translations = translator.with_options(on_error="truncate").translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
-    both = zip(text.sources, text.references[0], strict=True)
-    scored = [row for row, pair in enumerate(both) if "".join(pair).strip()]  # a blank pair would widen the intervals
+    scored = rows_with_text(text.sources, text.references[0])
     texts = [translations[row].text for row in scored]
     wanted = [[lines[row] for row in scored] for lines in text.references]
     if data.tokens == "words":
@@ -416,6 +415,11 @@ def text_of(lists: Sequence[Sequence[str]]) -> ParallelText:
         for row, text in enumerate(texts):
             refuse_halves(text, f"lists, item {place}, item {row}: ")
     return ParallelText("lists", sources, references)
+
+
+def rows_with_text(*columns: Sequence[str]) -> list[int]:
+    """Returns the rows in which a text or its translation says anything; a blank pair would widen the intervals."""
+    return [row for row, each in enumerate(zip(*columns, strict=True)) if "".join(each).strip()]
 
 
 def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:

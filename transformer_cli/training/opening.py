@@ -73,16 +73,21 @@ def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTr
     dataset = open_dataset(config, folder.parent, here)
     if config.data.fingerprint is not None:  # else it was found by its text
         _refuse_other_text(dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`")
+    longest = config.model.max_length
     # what these raise leaves the old run in place
     for split in ("train", "valid"):
-        fitting_rows(dataset.split(split), split, config.model.max_length)
+        fitting_rows(dataset.split(split), split, longest)
     vectors, weights = read_pretrained(config, dataset), read_weights(config, dataset, folder.parent)
     beside = read_beside(config, dataset, folder.parent)
     rate = config.training.muon_learning_rate
     if config.training.optimizer != "muon" and rate != TrainingConfig.model_fields["muon_learning_rate"].default:
         log.warning("training.muon_learning_rate: %g changes nothing without training.optimizer: muon", rate)
     for kind, pairs in beside.items():
-        fitting_rows(encoded(zip(*pairs, strict=True), dataset.codecs), kind, config.model.max_length)
+        for pair in pairs:  # one that fits will do: all are encoded when training begins
+            alone = encoded([[side] for side in pair], dataset.codecs)
+            if len(alone.rows_within(longest)):
+                break
+        fitting_rows(alone, kind, longest)
     if fresh and folder.exists():
         names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
         aside = folder.rename(next(path for path in names if not path.exists()))
