@@ -15,16 +15,8 @@ from typing import Any, Generic, Literal
 
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
-from transformer_cli.evaluation.evaluate import (
-    Keeper,
-    ParallelText,
-    keeper,
-    read_splits,
-    read_text,
-    rows_with_text,
-    say_other_code,
-)
-from transformer_cli.evaluation.metrics import METRICS, further_metrics, sentence_chrf, warn_of_form
+from transformer_cli.evaluation.evaluate import Keeper, ParallelText, keeper, read_splits, read_text, say_other_code
+from transformer_cli.evaluation.metrics import METRICS, further_metrics, rows_with_text, sentence_chrf, warn_of_form
 from transformer_cli.evaluation.statistics import (
     ByMetric,
     Difference,

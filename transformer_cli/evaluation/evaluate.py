@@ -34,6 +34,7 @@ from transformer_cli.evaluation.metrics import (
     TextScore,
     bleu_of_tokens,
     further_metrics,
+    rows_with_text,
     score_text,
     text_metrics,
     warn_of_form,
@@ -415,11 +416,6 @@ def text_of(lists: Sequence[Sequence[str]]) -> ParallelText:
         for row, text in enumerate(texts):
             refuse_halves(text, f"lists, item {place}, item {row}: ")
     return ParallelText("lists", sources, references)
-
-
-def rows_with_text(*columns: Sequence[str]) -> list[int]:
-    """Returns the rows in which a text or its translation says anything; a blank pair would widen the intervals."""
-    return [row for row, each in enumerate(zip(*columns, strict=True)) if "".join(each).strip()]
 
 
 def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:

@@ -161,6 +161,11 @@ def text_metrics(
     return metrics
 
 
+def rows_with_text(*columns: Sequence[str]) -> list[int]:
+    """Returns the rows in which a text or its translation says anything; a blank pair would widen the intervals."""
+    return [row for row, each in enumerate(zip(*columns, strict=True)) if "".join(each).strip()]
+
+
 def sentence_chrf(texts: Sequence[str], *references: Sequence[str], lowercase: bool) -> list[float]:
     """Returns the chrF of each sentence by itself; unlike BLEU, it is not 0 for lack of four equal words in a row."""
     metric = text_metrics(language="en", lowercase=lowercase)["chrF"]
