@@ -35,7 +35,7 @@ coverage: install
 	$(TESTS) --cov --cov-report=term:skip-covered
 
 browser-test: install
-	$(BIN)/pytest -vv tests/unit/serve/test_page.py
+	$(BIN)/pytest -vv tests/unit/adapters/serve/test_page.py
 
 docs-run: install
 	$(BIN)/python scripts/run_docs.py

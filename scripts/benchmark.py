@@ -25,7 +25,7 @@ from measure.figures import Figure, Unavailable
 from measure.serving import serving_speed
 from measure.training import training_speed
 from transformer_cli.config.load import load_config
-from transformer_cli.datasets.make_dataset import make_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.provenance import processor
 from transformer_cli.runs.run import find_run

@@ -27,14 +27,14 @@ from typing import Any
 
 from benchmark import DATA, machine
 from measure.figures import as_program
+from transformer_cli.adapters.interop.to_ctranslate2 import export
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
-from transformer_cli.datasets.dataset import Dataset, find_dataset
-from transformer_cli.datasets.make_dataset import make_dataset
-from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
-from transformer_cli.evaluation.metrics import bleu_of_tokens, text_metrics
-from transformer_cli.runs.export import export
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.runs.run import Run
+from transformer_cli.scoring.evaluate import Judged, ParallelText, judge, read_splits
+from transformer_cli.scoring.metrics import bleu_of_tokens, text_metrics
 from transformer_cli.system.files import write_text
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.trainer import train

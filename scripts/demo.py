@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 
+from transformer_cli.adapters.corpora.corpora import open_corpus
 from transformer_cli.config.load import load_config
-from transformer_cli.corpora.corpora import open_corpus
 from transformer_cli.errors import DownloadError, TfmError
 
 SENTENCES = {

@@ -37,18 +37,18 @@ import torch
 from matplotlib.figure import Figure
 
 from disturb import is_of_time
+from transformer_cli.adapters.corpora.formats import read_texts
+from transformer_cli.adapters.interop.importing import import_run
+from transformer_cli.adapters.interop.to_ctranslate2 import export
+from transformer_cli.adapters.study import plots
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.corpora.formats import read_texts
-from transformer_cli.datasets.dataset import Dataset, find_dataset
-from transformer_cli.datasets.make_dataset import make_dataset
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import DataError, TfmError
-from transformer_cli.evaluation.evaluate import evaluate
-from transformer_cli.importing.importing import import_run
-from transformer_cli.inspection import plots
-from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import validations_so_far
+from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.text import words
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.trainer import train

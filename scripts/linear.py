@@ -19,21 +19,22 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
+from transformer_cli.adapters.corpora import cleaning, formats
+from transformer_cli.adapters.documents.blocks import Document
+from transformer_cli.adapters.documents.catalogue import open_catalogue
+from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.documents.subtitles import open_subtitles
+from transformer_cli.adapters.documents.word import parse_part
+from transformer_cli.adapters.documents.xliff import open_xliff
+from transformer_cli.adapters.serve.languages import LOOKED_AT, _shares
+from transformer_cli.adapters.terminology import glossary
+from transformer_cli.adapters.terminology import placeholders as held
+from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.corpora import cleaning, formats
-from transformer_cli.documents import glossary, held, long_lines, sentences
-from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.blocks import Document
-from transformer_cli.documents.catalogue import open_catalogue
-from transformer_cli.documents.markup import parse_html
-from transformer_cli.documents.subtitles import open_subtitles
-from transformer_cli.documents.word import parse_part
-from transformer_cli.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation import metrics
-from transformer_cli.serve.languages import LOOKED_AT, _shares
+from transformer_cli.scoring import metrics
 from transformer_cli.system.terminal import on_one_line, width
-from transformer_cli.text import lines, reading
+from transformer_cli.text import lines, long_lines, reading, sentences
 from transformer_cli.text.codec import SubwordCodec, WordCodec
 from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
@@ -52,10 +53,12 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "corpora.cleaning corpora.formats documents.amounts documents.blocks documents.catalogue documents.glossary "
-    "documents.held documents.markup documents.opened documents.sentences documents.subtitles documents.word "
-    "documents.xliff documents.xmltext importing.foreign serve.questions system.terminal text.catalogues text.codec "
-    "text.forms text.languages text.lines text.reading"
+    "adapters.corpora.catalogues adapters.corpora.cleaning adapters.corpora.formats adapters.documents.blocks "
+    "adapters.documents.catalogue adapters.documents.markup adapters.documents.opened adapters.documents.subtitles "
+    "adapters.documents.word adapters.documents.xliff adapters.documents.xmltext adapters.interop.foreign "
+    "adapters.serve.questions adapters.terminology.glossary adapters.terminology.numbers "
+    "adapters.terminology.placeholders system.terminal text.codec text.forms text.languages text.lines text.reading "
+    "text.sentences"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -357,9 +360,10 @@ READERS: dict[str, tuple[Prepare, str]] = {
 }
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
-    "corpora.formats._REGION corpora.formats._CELL corpora.formats._UTF_16 documents.markup._MARKUP "
-    "text.catalogues._STRING text.catalogues._COMMENT documents.subtitles._TIMES documents.subtitles._SPEAKER "
-    "text.forms._FORMS text.forms._NO_TEXT text.lines.PACKED"
+    "adapters.corpora.catalogues._COMMENT adapters.corpora.catalogues._STRING adapters.corpora.formats._CELL "
+    "adapters.corpora.formats._REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
+    "adapters.documents.subtitles._SPEAKER adapters.documents.subtitles._TIMES text.forms._FORMS text.forms._NO_TEXT "
+    "text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
 

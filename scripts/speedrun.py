@@ -23,14 +23,14 @@ from benchmark import DATA, machine
 from best import trained
 from measure.figures import alternate, as_program, say
 from measure.training import beside_plain, each, new_trainer
+from transformer_cli.adapters.study.statistics import p_of_t
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.datasets.batching import target_tokens
-from transformer_cli.datasets.dataset import Dataset, find_dataset
-from transformer_cli.datasets.make_dataset import make_dataset
-from transformer_cli.evaluation.losses import corpus_losses
-from transformer_cli.evaluation.statistics import p_of_t
+from transformer_cli.data.batching import target_tokens
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.runs.state import load_average
+from transformer_cli.scoring.losses import corpus_losses
 
 TARGET = 1.617  # validation loss, mean of batch means: the best epoch of the published table (docs/results.md)
 PLAIN_EPOCHS = 8  # of the plain loop, which needs 7 to 9 for its best validation loss

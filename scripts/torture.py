@@ -31,7 +31,7 @@ import measure  # noqa: F401  # isort: skip  # it finds what is in tests/
 from disturb import is_of_time
 from forked import Forks
 from isolation import isolate
-from transformer_cli.corpora.corpora import read_captions
+from transformer_cli.adapters.corpora.corpora import read_captions
 from transformer_cli.system.terminal import table
 
 CONFIG = """\
@@ -63,7 +63,7 @@ SHORT = list(SETUPS)[-1:]
 PASSING = re.compile(r"log|.*\.lock|\.(latest|captions\..*|files\..*)\.unfinished-.*")
 PATIENCE_S = 900.0  # for a process that is not killed
 TWO_WORKERS = """\
-from transformer_cli.datasets import encoding
+from transformer_cli.data import encoding
 encoding.FEW, encoding.available_cores = 50, lambda: 2  # so that `tfm prepare` has two workers
 """
 DISTURBED = """\

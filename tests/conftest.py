@@ -275,7 +275,8 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
 @pytest.fixture
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests of differences draw little: those of statistics.py and metrics.py hold the real numbers to sacreBLEU's."""
-    from transformer_cli.evaluation import metrics, statistics
+    from transformer_cli.adapters.study import statistics
+    from transformer_cli.scoring import metrics
 
     monkeypatch.setattr(statistics, "SHUFFLES", 200)
     for module in (statistics, metrics):
@@ -364,7 +365,7 @@ def _curves_are_left_out() -> Iterator[None]:
     """Training leaves an empty picture: to draw takes several times as long as a tiny epoch."""
     from matplotlib.figure import Figure
 
-    from transformer_cli.inspection import plots
+    from transformer_cli.adapters.study import plots
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "draw_curves", lambda histories: Figure((1, 1)))

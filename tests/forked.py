@@ -24,7 +24,7 @@ for module in json.loads(sys.argv[1]):
     __import__(module)
 from functools import cache
 from transformer_cli.text import words
-from transformer_cli.inspection import plots
+from transformer_cli.adapters.study import plots
 from transformer_cli.commands.app import main
 import torch
 weight = torch.nn.Parameter(torch.ones(1))
@@ -86,12 +86,12 @@ except SystemExit as ended:  # what Python does at its end, without taking apart
 """
 NAME = "forks"  # of the socket
 MODULES = (
-    "transformer_cli.datasets.make_dataset",
+    "transformer_cli.data.make_dataset",
     "transformer_cli.training.trainer",
-    "transformer_cli.evaluation.evaluate",
-    "transformer_cli.inspection.plots",
+    "transformer_cli.scoring.evaluate",
+    "transformer_cli.adapters.study.plots",
     "transformer_cli.translator",
-    "transformer_cli.evaluation.compare",
+    "transformer_cli.adapters.study.compare",
     "sacrebleu",
     "spacy.lang.de",
     "spacy.lang.en",

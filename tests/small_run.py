@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from transformer_cli.config.schema import Config, DataConfig, ModelConfig
-from transformer_cli.datasets.dataset import Dataset
+from transformer_cli.data.dataset import Dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary

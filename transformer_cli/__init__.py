@@ -20,15 +20,15 @@ TYPE_CHECKING = False  # as type checkers know it from typing, whose import is h
 if TYPE_CHECKING:
     from typing import Any
 
+    from transformer_cli.adapters.corpora.prepare import prepare
+    from transformer_cli.adapters.interop.to_ctranslate2 import export
+    from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
+    from transformer_cli.adapters.study.compare import Conditions, compare, compare_recipes
+    from transformer_cli.adapters.study.inspection import Inspection, inspect_sentence
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
-    from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
-    from transformer_cli.evaluation.evaluate import evaluate, score_pairs
-    from transformer_cli.importing.exporting import export_to_hugging_face
-    from transformer_cli.inspection.numbers import Inspection, inspect_sentence
-    from transformer_cli.runs.export import export
-    from transformer_cli.runs.prepare import prepare
     from transformer_cli.runs.run import Run
+    from transformer_cli.scoring.evaluate import evaluate, score_pairs
     from transformer_cli.training.trainer import train
     from transformer_cli.translation import Translation
     from transformer_cli.translator import Translator
@@ -41,20 +41,20 @@ __all__ = [
 ]  # fmt: skip
 _HOME = {
     "Config": "config.schema",
-    "Conditions": "evaluation.compare",
-    "Inspection": "inspection.numbers",
+    "Conditions": "adapters.study.compare",
+    "Inspection": "adapters.study.inspection",
     "Run": "runs.run",
     "Translation": "translation",
     "Translator": "translator",
-    "compare": "evaluation.compare",
-    "compare_recipes": "evaluation.compare",
-    "evaluate": "evaluation.evaluate",
-    "export": "runs.export",
-    "export_to_hugging_face": "importing.exporting",
-    "inspect_sentence": "inspection.numbers",
+    "compare": "adapters.study.compare",
+    "compare_recipes": "adapters.study.compare",
+    "evaluate": "scoring.evaluate",
+    "export": "adapters.interop.to_ctranslate2",
+    "export_to_hugging_face": "adapters.interop.to_hugging_face",
+    "inspect_sentence": "adapters.study.inspection",
     "load_config": "config.load",
-    "prepare": "runs.prepare",
-    "score_pairs": "evaluation.evaluate",
+    "prepare": "adapters.corpora.prepare",
+    "score_pairs": "scoring.evaluate",
     "train": "training.trainer",
 }
 

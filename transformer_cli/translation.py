@@ -9,10 +9,7 @@ from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any
 
-from transformer_cli.config.schema import TranslationSettings
-from transformer_cli.decoding.interface import Hypothesis, Ids, RequiredTerms, Wanted, longest_translation
-from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import (
+from transformer_cli.adapters.terminology.glossary import (
     Glossary,
     Term,
     capitalised,
@@ -22,7 +19,8 @@ from transformer_cli.documents.glossary import (
     respelled,
     term_spans,
 )
-from transformer_cli.documents.held import (
+from transformer_cli.adapters.terminology.numbers import missing_numbers
+from transformer_cli.adapters.terminology.placeholders import (
     Holder,
     Link,
     Span,
@@ -33,12 +31,14 @@ from transformer_cli.documents.held import (
     token_spans,
     word_links,
 )
-from transformer_cli.documents.long_lines import NO_TOKENS, REMEDY, Line, LongLines
-from transformer_cli.documents.sentences import join
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
+from transformer_cli.search.interface import Hypothesis, Ids, RequiredTerms, Wanted, longest_translation
 from transformer_cli.text.codec import Codec, Codecs, Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
+from transformer_cli.text.long_lines import NO_TOKENS, REMEDY, Line, LongLines
 from transformer_cli.text.reading import Held, ends, is_spaceless, upper
+from transformer_cli.text.sentences import join
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
 EMPTY = Hypothesis([], [], 0.0, 0.0)  # of a sentence that is not searched for: no search finds it

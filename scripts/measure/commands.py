@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from measure.figures import Figure, Unavailable, alternate, say
 from transformer_cli.config.schema import Config
-from transformer_cli.datasets.dataset import find_dataset
+from transformer_cli.data.dataset import find_dataset
 
 PYTHON = (sys.executable, "-c")
 TFM = (sys.executable, "-m", "transformer_cli")

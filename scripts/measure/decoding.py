@@ -13,11 +13,11 @@ import torch
 
 from measure.figures import Figure, Unavailable, alternate, say
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
+from transformer_cli.adapters.interop.to_ctranslate2 import write_model
 from transformer_cli.config.schema import TranslationSettings
-from transformer_cli.datasets.dataset import Dataset, find_dataset
-from transformer_cli.decoding.interface import longest_translation
-from transformer_cli.runs.export import write_model
+from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import find_run
+from transformer_cli.search.interface import longest_translation
 from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translator import Translator
 

@@ -12,8 +12,8 @@ from measure.figures import Figure, alternate, say
 from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
-from transformer_cli.datasets.batching import collate, plan_epoch, target_tokens
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, find_dataset
+from transformer_cli.data.batching import collate, plan_epoch, target_tokens
+from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, find_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.training.opening import new_run
 from transformer_cli.training.trainer import Trainer

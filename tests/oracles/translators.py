@@ -2,8 +2,8 @@
 
 import re
 
-from transformer_cli.documents.blocks import Block
-from transformer_cli.documents.held import Link
+from transformer_cli.adapters.documents.blocks import Block
+from transformer_cli.adapters.terminology.placeholders import Link
 
 
 def turned(block: Block) -> tuple[str, list[Link]]:

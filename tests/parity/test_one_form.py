@@ -12,17 +12,17 @@ from torch import Tensor
 
 from oracles.small import make_model
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.decoding.decoder import TransformerDecoder
-from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import Rules
-from transformer_cli.evaluation.losses import corpus_losses, sentence_losses
+from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.model import loss
 from transformer_cli.model.attention import MultiHeadAttention, Projections, attention
 from transformer_cli.model.dropout import keep_mask
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from transformer_cli.model.loss import cross_entropy, token_losses
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
+from transformer_cli.scoring.losses import corpus_losses, sentence_losses
+from transformer_cli.search.decoder import TransformerDecoder
+from transformer_cli.search.greedy import greedy
+from transformer_cli.search.interface import Rules
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.training.learner import Learner
 

@@ -8,12 +8,12 @@ import torch
 
 from oracles.small import make_model
 from transformer_cli.config.schema import TranslationSettings
-from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.decoding import interface as module
-from transformer_cli.decoding.decoder import TransformerEngine, decode
-from transformer_cli.decoding.interface import Hypothesis, Wanted
-from transformer_cli.evaluation.losses import sentence_losses
+from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.scoring.losses import sentence_losses
+from transformer_cli.search import interface as module
+from transformer_cli.search.decoder import TransformerEngine, decode
+from transformer_cli.search.interface import Hypothesis, Wanted
 from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translator import PARTS
 

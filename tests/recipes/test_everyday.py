@@ -205,7 +205,7 @@ def test_evaluate_subwords_scores_words_and_marks_spaces_of_tokens(tfm: Tfm, tra
 
 def test_subwords_inspect_shows_a_space_as_a_space(tfm: Tfm, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
-    monkeypatch.setattr("transformer_cli.inspection.plots.save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("transformer_cli.adapters.study.plots.save", lambda figure, path: drawn.append(figure))
     code, _, err = tfm("inspect", "Der 漢 alte", "--kind", "encoder", "--output", "picture.png", cwd=trained)
     assert (code, err) == (0, "")
     labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]

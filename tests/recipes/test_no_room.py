@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from disturb import Disturbance, disturbed, fail_at
 from kinds import Tfm
 from torture import lasting
-from transformer_cli.evaluation import metrics
-from transformer_cli.inspection import plots
+from transformer_cli.adapters.study import plots
+from transformer_cli.scoring import metrics
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
 

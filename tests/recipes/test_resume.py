@@ -13,7 +13,7 @@ import pytest
 from forked import Forks
 from kinds import Tfm
 from outcomes import outcome
-from transformer_cli.datasets.dataset import Rows
+from transformer_cli.data.dataset import Rows
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
 

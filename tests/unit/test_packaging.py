@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import transformer_cli
+from transformer_cli.adapters.corpora.corpora import CAPTIONS
 from transformer_cli.config.load import SHIPPED
-from transformer_cli.corpora.corpora import CAPTIONS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -13,16 +13,16 @@ import torch
 
 from sealed import set_config
 from transformer_cli import translator as module
+from transformer_cli.adapters.study.inspection import inspect_sentence
 from transformer_cli.compute import devices
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import TranslationSettings
-from transformer_cli.decoding import decoder
-from transformer_cli.decoding.decoder import decode
-from transformer_cli.decoding.interface import Hypothesis
-from transformer_cli.documents.long_lines import LongLines
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.runs.run import Run
+from transformer_cli.search import decoder
+from transformer_cli.search.decoder import decode
+from transformer_cli.search.interface import Hypothesis
+from transformer_cli.text.long_lines import LongLines
 from transformer_cli.text.vocabulary import EOS
 from transformer_cli.translation import Translation
 from transformer_cli.translator import Translator

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.runs.export import export
+from transformer_cli.adapters.interop.to_ctranslate2 import export
 from transformer_cli.translator import Translator
 
 ROOT = Path(__file__).parents[2]

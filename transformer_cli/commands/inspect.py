@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from transformer_cli.adapters.study.picture_files import picture_format
 from transformer_cli.commands import options
-from transformer_cli.inspection.picture_files import picture_format
 
 if TYPE_CHECKING:
-    from transformer_cli.inspection.numbers import WordAttention
+    from transformer_cli.adapters.study.inspection import WordAttention
 
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
@@ -57,7 +57,7 @@ def inspect(
         }
         if given := [option for option, value in of_a_model.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
-        from transformer_cli.inspection.numbers import attend_over_words, shaded
+        from transformer_cli.adapters.study.inspection import attend_over_words, shaded
 
         words = attend_over_words(sentence, vectors, is_scaled=scale != "none", query=query)
         if as_json:
@@ -65,7 +65,7 @@ def inspect(
         elif picture is None:
             print(f"{MEANING}\n\n{shaded('', words.queries, words.words, words.weights)}")
         else:
-            from transformer_cli.inspection import plots
+            from transformer_cli.adapters.study import plots
 
             with options.writing(picture):
                 plots.save(plots.draw_words(words), picture)
@@ -74,7 +74,7 @@ def inspect(
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
     folders = options.find_runs(run)
-    from transformer_cli.inspection.numbers import KINDS, inspect_sentence
+    from transformer_cli.adapters.study.inspection import KINDS, inspect_sentence
     from transformer_cli.translator import Translator
 
     translator = Translator.load(*folders, device=device)
@@ -88,7 +88,7 @@ def inspect(
     elif picture is None:
         print("\n\n".join([inspection.translation, MEANING, *map(repr, maps)]))
     else:
-        from transformer_cli.inspection import plots
+        from transformer_cli.adapters.study import plots
 
         with options.writing(picture):
             plots.save(plots.draw_inspection(inspection, maps), picture)

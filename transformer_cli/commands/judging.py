@@ -16,9 +16,9 @@ from transformer_cli.system.files import STANDARD
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
-    from transformer_cli.evaluation.compare import Comparison, Example
-    from transformer_cli.evaluation.evaluate import Result
-    from transformer_cli.evaluation.metrics import Interval
+    from transformer_cli.adapters.study.compare import Comparison, Example
+    from transformer_cli.scoring.evaluate import Result
+    from transformer_cli.scoring.metrics import Interval
 
 CAUTION = """\
 This judges these translations: two sets of weights, not two recipes. The same
@@ -66,10 +66,10 @@ def evaluate(
     groups = [[folder] for folder in folders] if named else [folders]
     if len(groups) > 1 and (output or output_tokens):
         raise typer.BadParameter("--output and --output-tokens keep the translations of one run; name one")
+    from transformer_cli.adapters.terminology.glossary import read_glossary
     from transformer_cli.config.load import translation_settings
-    from transformer_cli.documents.glossary import read_glossary
-    from transformer_cli.evaluation.evaluate import Judged, evaluate  # imports torch, so only when there are runs
     from transformer_cli.runs.run import Run
+    from transformer_cli.scoring.evaluate import Judged, evaluate  # imports torch, so only when there are runs
 
     by_run: dict[str, list[Judged]] = {}
     for group in groups:
@@ -115,8 +115,8 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
 
     details: also what BLEU is made of.
     """
-    from transformer_cli.evaluation.losses import perplexity_text
-    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+    from transformer_cli.scoring.losses import perplexity_text
+    from transformer_cli.scoring.metrics import FURTHER_METRICS
 
     found = [(run, each) for run, results in by_run.items() for each in results]
     results = [each for _, each in found]
@@ -205,7 +205,7 @@ def compare(
         *(reference or ()),
         *(Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()),
     )
-    from transformer_cli.evaluation.compare import Conditions, compare, compare_recipes
+    from transformer_cli.adapters.study.compare import Conditions, compare, compare_recipes
 
     conditions = Conditions(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
     found: Sequence[Comparison[Any]]
@@ -241,7 +241,7 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = 
     Of recipes, it has the mean scores with the spread of their runs. As text, each metric has a table of its own; in
     other forms they stand side by side.
     """
-    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+    from transformer_cli.scoring.metrics import FURTHER_METRICS
 
     parts = []
     for comparison in comparisons:
@@ -330,8 +330,8 @@ def score(
         raise typer.BadParameter("only one of --input and --target can be standard input")
     folders = options.find_runs(named, run)
     options.check_text(input_file, target_file)
-    from transformer_cli.evaluation.evaluate import score_files
-    from transformer_cli.evaluation.losses import perplexity_text
+    from transformer_cli.scoring.evaluate import score_files
+    from transformer_cli.scoring.losses import perplexity_text
     from transformer_cli.translator import Translator
 
     for each in score_files(Translator.load(*folders, device=device), input_file, target_file):

@@ -48,7 +48,7 @@ def import_run(
     Every command takes the run: translate, evaluate, compare, inspect, serve, export; `--like` and `--from` teach it
     your own text.
     """
-    from transformer_cli.importing.importing import import_run
+    from transformer_cli.adapters.interop.importing import import_run
 
     run = import_run(folder, name=name, positions=positions, source=source, target=target, model=model)
     print(run.folder)
@@ -212,11 +212,11 @@ def export(
     if to == "huggingface":
         if quantization != "float32":
             raise typer.BadParameter("--quantization is about CTranslate2's format; leave it out with --to huggingface")
-        from transformer_cli.importing.exporting import export_to_hugging_face
+        from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 
         print(export_to_hugging_face(folder, output))
         return
-    from transformer_cli.runs.export import export  # imports torch
+    from transformer_cli.adapters.interop.to_ctranslate2 import export  # imports torch
 
     print(export(folder, output, quantization=quantization).folder)
 
@@ -248,8 +248,8 @@ def config(
 
 def doctor() -> None:
     """Say what a bug report needs. It says what is installed, where things lie and what this machine computes with."""
+    from transformer_cli.adapters.corpora.multi30k import cache_folder
     from transformer_cli.compute.threads import available_cores
-    from transformer_cli.corpora.multi30k import cache_folder
     from transformer_cli.runs.provenance import provenance
 
     made_by, free = provenance(), devices.free_memory()

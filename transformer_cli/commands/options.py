@@ -276,7 +276,7 @@ def chosen(**options: Any) -> dict[str, Any]:
 
 def further_metrics(names: str) -> list[str]:
     """Returns what --metrics names beside BLEU and chrF. Raises BadParameter for what is no metric."""
-    from transformer_cli.evaluation.metrics import further_metrics
+    from transformer_cli.scoring.metrics import further_metrics
 
     try:
         return further_metrics(names.split(","))
@@ -319,7 +319,7 @@ def check_text(*paths: Path | None, refuses: bool = False) -> None:
 
 def warn_of_form(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
     """Warn if text that begins so is not plain. name: what the warning calls it. refuses: as `check_text` has it."""
-    from transformer_cli.documents.files import FORMATS, TEXT, other_form_of
+    from transformer_cli.adapters.documents.files import FORMATS, TEXT, other_form_of
     from transformer_cli.text.forms import MAY_BE_PLAIN, form_of
 
     named = other_form_of(name) if refuses and isinstance(name, Path) else None

@@ -35,14 +35,14 @@ def serve(
     SIGHUP opens the runs anew, without losing a request.
     """
     _check(api_key, allow_host or (), cors_origin or ())
-    from transformer_cli.serve.gate import is_local_address
-    from transformer_cli.serve.server import Server, bind, log_that_never_waits, url_of
+    from transformer_cli.adapters.serve.gate import is_local_address
+    from transformer_cli.adapters.serve.server import Server, bind, log_that_never_waits, url_of
 
     with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
+        from transformer_cli.adapters.serve.app import create_app
+        from transformer_cli.adapters.terminology.glossary import read_glossary
         from transformer_cli.compute.threads import count_threads
-        from transformer_cli.documents.glossary import read_glossary
         from transformer_cli.runs.run import Run
-        from transformer_cli.serve.app import create_app
         from transformer_cli.translator import Translator
 
         def open_runs() -> list[Translator]:

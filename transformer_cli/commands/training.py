@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from transformer_cli.adapters.study.picture_files import picture_format
 from transformer_cli.commands.options import find_runs, refuse_unwritable, writing
 from transformer_cli.commands.spelling import as_option
 from transformer_cli.errors import DataError
-from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system.terminal import shortened, table
 
 if TYPE_CHECKING:
-    from transformer_cli.datasets.make_dataset import Prepared
+    from transformer_cli.data.make_dataset import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ def prepare(
         raise typer.BadParameter("--source-dir is about Multi30k; leave it out where FILEs are named")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
+    from transformer_cli.adapters.corpora.prepare import commented, config_for, inherited, prepare, survey
     from transformer_cli.config.load import load_config
-    from transformer_cli.runs.prepare import commented, config_for, inherited, prepare, survey
     from transformer_cli.system.files import write_text
 
     place = None
@@ -82,7 +82,7 @@ def prepare(
 
 def cleaning_as_table(facts: Mapping[str, Any]) -> str:
     """Returns how many pairs were read and which rules left some out, each with examples, and what is left."""
-    from transformer_cli.corpora.corpora import MOST_SHOWN
+    from transformer_cli.adapters.corpora.corpora import MOST_SHOWN
 
     lines = [f"{facts['read']:>11,}  pairs read"]
     for rule, found in facts["left_out"].items():
@@ -132,14 +132,14 @@ def train(
 
     below = None
     if begin_from is not None:
-        from transformer_cli.runs.prepare import inherited
+        from transformer_cli.adapters.corpora.prepare import inherited
 
         below = inherited(begin_from)
     given = {"watch": watch, "along": along}
     options = {f"training.{key}": (names, f"--{key} {names[0]}") for key, names in given.items() if names}
     settings = load_config(config, overrides or (), options=options, inherited=below)
+    from transformer_cli.adapters.finetuning.beside import as_table
     from transformer_cli.compute.world import World  # imports torch, so only after the config has been checked
-    from transformer_cli.training.beside import as_table
     from transformer_cli.training.trainer import train
 
     run = train(settings, fresh=fresh)
@@ -156,8 +156,8 @@ def curves(
     picture_format(output)
     refuse_unwritable(output)
     folders = find_runs(named, run)
+    from transformer_cli.adapters.study import plots
     from transformer_cli.config.load import settings_by_key
-    from transformer_cli.inspection import plots
     from transformer_cli.runs.listing import in_short
     from transformer_cli.runs.run import Run
     from transformer_cli.runs.state import validations_so_far

@@ -62,7 +62,7 @@ def translate(
     A line is one sentence; with --split-sentences it may be a paragraph. Of documents, such as HTML, all that is not
     text stays as it is.
     """
-    from transformer_cli.documents.files import FORMATS, TEXT, format_of, is_misnamed
+    from transformer_cli.adapters.documents.files import FORMATS, TEXT, format_of, is_misnamed
 
     of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {
@@ -113,7 +113,7 @@ def translate(
     if World.from_environment().size > 1:
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
     folders = options.find_runs(run)
-    from transformer_cli.documents.glossary import read_glossary
+    from transformer_cli.adapters.terminology.glossary import read_glossary
     from transformer_cli.translator import Translator
 
     translator = Translator.load(*folders, device=device).into(to)
@@ -211,7 +211,7 @@ def _named(lines: Sequence[int]) -> str:
 
 def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
     """Warn if many of the first lines have several sentences, which are not translated one by one."""
-    from transformer_cli.documents.sentences import sentences
+    from transformer_cli.text.sentences import sentences
 
     n_several = sum(len(sentences(line, language)) > 1 for line in lines)
     if n_several > SEVERAL * len(lines):
@@ -281,7 +281,7 @@ def translation_as_json(translation: "Translation") -> str:
 def _say_if_misread(sentences: Sequence[str], language: str) -> None:
     """Warn of arguments that seem to be the words of one sentence, or the name of a file. language: of the source."""
     if len(sentences) > 1 and all(len(each.split()) == 1 for each in sentences):
-        from transformer_cli.evaluation.metrics import CHARACTER_LANGUAGES
+        from transformer_cli.scoring.metrics import CHARACTER_LANGUAGES
         from transformer_cli.text.reading import main_code
 
         if main_code(language) not in CHARACTER_LANGUAGES.keys() - {"ko"}:  # which has spaces
@@ -326,7 +326,7 @@ def _named_lines(
 
 def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:
     """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
-    from transformer_cli.documents.files import said
+    from transformer_cli.adapters.documents.files import said
 
     content, counts = _translated(translator, path, form)
     if output is None or output == STANDARD:
@@ -342,7 +342,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
 
     What is there already stays. Raises DataError at the end if a file could not be translated, which is a line before.
     """
-    from transformer_cli.documents.files import files_below, format_of, said
+    from transformer_cli.adapters.documents.files import files_below, format_of, said
 
     paths, others, n_done, n_there, n_failed = files_below(folder), list[str](), 0, 0, 0
     counts = Counter[str]()
@@ -378,7 +378,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
 
 def _translated(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:
     """Returns a document with its text translated, and what was translated of it. Raises TfmError, which names it."""
-    from transformer_cli.documents.files import FORMATS, TEXT, content_of
+    from transformer_cli.adapters.documents.files import FORMATS, TEXT, content_of
 
     content, name = content_of(path, FORMATS[form]), "standard input" if path == STANDARD else path
     if form == TEXT:

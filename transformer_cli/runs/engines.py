@@ -6,9 +6,9 @@ Imports torch for runs alone.
 import logging
 from collections.abc import Sequence
 
-from transformer_cli.decoding.interface import Engine
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Facts, Run, differing_codecs
+from transformer_cli.search.interface import Engine
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ def open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
                 f"({differing}); name runs of one dataset"
             )
     from transformer_cli.compute.devices import choose_device
-    from transformer_cli.decoding.decoder import TransformerEngine
     from transformer_cli.runs.checkpoints import load_named_best
+    from transformer_cli.search.decoder import TransformerEngine
 
     chosen = choose_device(device)
     names, models = zip(*(load_named_best(each, chosen) for each in runs), strict=True)
@@ -43,7 +43,7 @@ def open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
 
 
 def _exported(run: Run, facts: Facts, device: str) -> Engine:
-    from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
+    from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine
 
     engine = CTranslate2Engine(
         run.folder,

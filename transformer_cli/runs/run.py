@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from transformer_cli.config.load import MOST_BYTES, dump_config, parse_config, settings_by_key
 from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
-from transformer_cli.datasets.dataset import Dataset
+from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance

@@ -30,8 +30,8 @@ from transformer_cli.compute.devices import Precision, autocast, choose_lanes, r
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.datasets.batching import PaddedBatch, collate, parts_by_length, target_tokens
-from transformer_cli.datasets.dataset import EncodedSplit, Rows
+from transformer_cli.data.batching import PaddedBatch, collate, parts_by_length, target_tokens
+from transformer_cli.data.dataset import EncodedSplit, Rows
 from transformer_cli.model.dropout import drawing_from
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import torch
 
+from transformer_cli.adapters.corpora.prepare import find_codec
+from transformer_cli.adapters.finetuning.beside import encoded, keep_beside, read_beside
+from transformer_cli.adapters.finetuning.pretrained import begin_with, no_frozen_rows, read_pretrained, read_weights
 from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, is_file, keys_that_decide
-from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Rows, find_dataset, is_text_of
+from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, find_dataset, is_text_of
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
-from transformer_cli.runs.prepare import find_codec
 from transformer_cli.runs.provenance import changes, provenance
 from transformer_cli.runs.run import Run, follow_latest, free_name, is_new, training_lock, write_config
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES
-from transformer_cli.training.beside import encoded, keep_beside, read_beside
-from transformer_cli.training.pretrained import begin_with, no_frozen_rows, read_pretrained, read_weights
 
 log = logging.getLogger(__name__)
 

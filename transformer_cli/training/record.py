@@ -15,9 +15,9 @@ from datetime import datetime
 
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import ConfigError, DistributedError, Interrupted
-from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, best_of, load_average
+from transformer_cli.scoring.losses import perplexity, perplexity_text
 from transformer_cli.system.signals import NUMBERS, Stopped, current_watch, handling
 from transformer_cli.system.terminal import counted, note
 
@@ -88,7 +88,7 @@ def mean_as_line(made: Average, count: int, training: TrainingConfig, *, is_best
 
 def draw_curves(run: Run, validations: Sequence[Validation]) -> None:
     """Draw curves.png. Where that fails there is a warning, since it is no reason to stop training."""
-    from transformer_cli.inspection import plots  # matplotlib takes half a second: not before the first steps
+    from transformer_cli.adapters.study import plots  # matplotlib takes half a second: not before the first steps
 
     note("drawing curves.png")
     try:

@@ -23,14 +23,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from transformer_cli.adapters.finetuning.beside import best_mixture, drawn, encoded_beside, joined
 from transformer_cli.compute.devices import choose_device, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
-from transformer_cli.datasets.batching import plan_epoch, target_tokens
-from transformer_cli.datasets.dataset import EncodedSplit, Rows
+from transformer_cli.data.batching import plan_epoch, target_tokens
+from transformer_cli.data.dataset import EncodedSplit, Rows
 from transformer_cli.errors import ConfigError, MemoryShortage
-from transformer_cli.evaluation.evaluate import greedy_score
-from transformer_cli.evaluation.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import (
     START,
@@ -44,10 +43,11 @@ from transformer_cli.runs.checkpoints import (
 )
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, best_of, error_of, is_averaged
+from transformer_cli.scoring.evaluate import greedy_score
+from transformer_cli.scoring.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.training.beside import best_mixture, drawn, encoded_beside, joined
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, fitting_rows, join_run, open_run
 from transformer_cli.training.optimisers import learning_rate

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
+from transformer_cli.adapters.study.compare import Comparison, Example, System
+from transformer_cli.adapters.study.statistics import Difference, PairedScore, RecipeDifference, RecipeScore
 from transformer_cli.commands.judging import CAUTION, RECIPE_CAUTION, comparisons_as_table
 from transformer_cli.commands.tables import Column, Form, spread, write_table
-from transformer_cli.evaluation.compare import Comparison, Example, System
-from transformer_cli.evaluation.metrics import Interval
-from transformer_cli.evaluation.statistics import Difference, PairedScore, RecipeDifference, RecipeScore
+from transformer_cli.scoring.metrics import Interval
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 

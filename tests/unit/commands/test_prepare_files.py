@@ -10,7 +10,7 @@ import pytest
 from kinds import Tfm
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import FilePair
-from transformer_cli.datasets.dataset import Dataset
+from transformer_cli.data.dataset import Dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from kinds import Tfm
+from transformer_cli.adapters.study.inspection import AttentionMap
 from transformer_cli.commands import judging, training
-from transformer_cli.datasets.make_dataset import Prepared
-from transformer_cli.evaluation.evaluate import Result
-from transformer_cli.evaluation.metrics import Interval
-from transformer_cli.inspection.numbers import AttentionMap
+from transformer_cli.data.make_dataset import Prepared
+from transformer_cli.scoring.evaluate import Result
+from transformer_cli.scoring.metrics import Interval
 
 MANIFEST: dict[str, Any] = {
     "settings": {"source": "de", "target": "en", "min_freq": 2},

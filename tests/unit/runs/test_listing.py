@@ -15,7 +15,7 @@ import pytest
 from kinds import Refused, Tfm
 from sealed import edit_sealed, reseal, set_config
 from small_run import make_run
-from transformer_cli.inspection import plots
+from transformer_cli.adapters.study import plots
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.listing import ListedRun, list_runs
 from transformer_cli.runs.run import Run, write_config

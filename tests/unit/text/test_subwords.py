@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transformer_cli.adapters.corpora.corpora import read_captions
 from transformer_cli.config.schema import DataConfig, SubwordsConfig
-from transformer_cli.corpora.corpora import read_captions
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.codec import Codec, Codecs, SubwordCodec, codec_files
 from transformer_cli.text.subwords import Pieces, learn_pieces, smallest_size

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
-from transformer_cli.datasets.dataset import EncodedSplit, Rows, Side
+from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import PAD
 from transformer_cli.training.learner import BatchLoss, Learner, mixed_seed

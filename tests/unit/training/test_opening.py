@@ -15,7 +15,7 @@ from transformer_cli.compute.devices import choose_lanes, choose_precision
 from transformer_cli.compute.world import ALONE
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.datasets.make_dataset import make_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.training.opening import Here, ReadyToTrain, open_run

@@ -9,7 +9,7 @@ import pytest
 
 from kinds import TrainTiny
 from outcomes import outcome, power_cut, weights
-from transformer_cli.datasets.dataset import Dataset, find_dataset
+from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import learner as module

@@ -1,0 +1,146 @@
+"""Corpora of one's own files and of the captions: what is read, and every way in which that can fail."""
+
+import gc
+import gzip
+import hashlib
+import os
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli.adapters.corpora.corpora import Corpus, gather, gathered, open_corpus, read_captions
+from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.errors import DataError
+
+
+def own(tmp_path: Path, *, skip_empty: bool = False, **contents: str | bytes) -> DataConfig:
+    """A config whose files hold what is given as `train_source=…`, text or bytes; the others hold one sentence."""
+    sides: dict[str, dict[str, Path]] = {}
+    for split in dict.fromkeys(["train", "valid", *(key.rsplit("_", 1)[0] for key in contents)]):
+        for side in ("source", "target"):
+            content = contents.get(f"{split}_{side}", "one\n")
+            path = tmp_path / f"{split}.{side}"
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            sides.setdefault(split, {})[side] = path
+    return DataConfig.model_validate({"corpus": "files", "files": sides, "skip_empty": skip_empty})
+
+
+def pairs(corpus: Corpus, split: str) -> list[tuple[str, str]]:
+    return [(source, target) for source, target, _ in corpus.splits[split](lambda *_: None)]
+
+
+def write(data: DataConfig, folder: Path) -> dict[str, Any]:
+    return gather(open_corpus(data).splits, data, folder)
+
+
+def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -> None:
+    data = own(tmp_path, news_source="n\n", news_target="N\n", train_source="a\nb\n", train_target="A\nB\n")
+    assert data.files is not None
+    shuffled = {split: data.files[split] for split in ("news", "valid", "train")}
+    data = data.model_copy(update={"files": {**shuffled, "again": data.files["news"]}})
+    corpus = open_corpus(data)
+    assert {split: pairs(corpus, split) for split in corpus.splits} == {
+        "train": [("a", "A"), ("b", "B")],
+        "valid": [("one", "one")],
+        "news": [("n", "N")],
+        "again": [("n", "N")],
+    }
+    sizes = {"train": 2, "valid": 1, "news": 1, "again": 1}  # in this order, whatever that of the files is
+    assert list(write(data, tmp_path)["splits"].items()) == list(sizes.items())
+    assert set(corpus.sums) == {f"{split}.{side}" for split in corpus.splits for side in ("source", "target")}
+    assert corpus.sums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()
+
+
+@pytest.mark.parametrize(("split", "side"), [("train", "source"), ("valid", "target"), ("news", "source")])
+def test_open_corpus_file_that_is_not_there_is_named(tmp_path: Path, split: str, side: str) -> None:
+    data = own(tmp_path, news_source="n\n")
+    path = tmp_path / f"{split}.{side}"
+    path.unlink()
+    with pytest.raises(DataError, match=rf"^data\.files\.{split}\.{side}: {path}: no such file; correct the path; "):
+        open_corpus(data)
+
+
+@pytest.mark.parametrize("path", ["pipe.txt", "/dev/zero", ""])
+def test_open_corpus_of_no_file_is_refused(tmp_path: Path, path: str) -> None:
+    data = own(tmp_path)
+    os.mkfifo(tmp_path / "pipe.txt")
+    pair = FilePair(source=tmp_path / "train.source", target=tmp_path / path)
+    remedy = "correct the path; text is read several times, so it must be in a file"
+    with pytest.raises(DataError) as told:
+        open_corpus(data.model_copy(update={"files": {**(data.files or {}), "train": pair}}))
+    assert str(told.value) == f"data.files.train.target: {tmp_path / path}: not a file; {remedy}"
+
+
+def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> None:
+    sides: dict[str, Any] = {"train_source": "a\n\nc\nd\n", "train_target": "A\nB\n \nD\n"}
+    with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
+        write(own(tmp_path, **sides), tmp_path)
+    facts = write(own(tmp_path, skip_empty=True, **sides), tmp_path)
+    assert list(gathered(tmp_path, "train")) == [("a", "A"), ("d", "D")]
+    examples = [[f"{tmp_path}/train.source: line 2", "", "B"], [f"{tmp_path}/train.source: line 3", "c", " "]]
+    assert facts["left_out"] == {"empty": {"pairs": 2, "examples": examples}}
+
+
+@pytest.mark.parametrize(("split", "text"), [("train", ""), ("valid", ""), ("train", "\n \n")])
+def test_open_corpus_split_without_a_pair_is_refused(tmp_path: Path, split: str, text: str) -> None:
+    data = own(tmp_path, skip_empty=True, **{f"{split}_source": text, f"{split}_target": text})
+    with pytest.raises(DataError, match=rf"^data\.files\.{split}: not one pair of sentences.*; a split needs"):
+        write(data, tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_corpus_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: str) -> None:
+    text = b"a\n" * 100_000
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(gzip.compress(text) if suffix else text)
+    pair = {"source": path, "target": path}
+    data = DataConfig.model_validate({"corpus": "files", "files": {"train": pair, "valid": pair}})
+    pairs = open_corpus(data).splits["train"](lambda *_: None)
+    assert next(pairs)[:2] == ("a", "a")
+    del pairs
+    gc.collect()  # an open file would be a ResourceWarning, and so an error
+
+
+def test_corpus_pass_holds_no_file_in_memory(tmp_path: Path) -> None:
+    n_lines = 50_000
+    data = own(tmp_path, train_source="a sentence of thirty letters...\n" * n_lines, train_target="b\n" * n_lines)
+    corpus = open_corpus(data)
+    tracemalloc.start()
+    try:
+        assert gather(corpus.splits, data, tmp_path)["splits"]["train"] == n_lines
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes; the file has 1.6 million
+    finally:
+        tracemalloc.stop()
+
+
+def test_open_corpus_source_dir_elsewhere_is_ignored_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_corpus(own(tmp_path), source_dir=tmp_path)
+    assert caplog.messages == [f"--source-dir {tmp_path} is ignored: it applies to corpus multi30k, not to files"]
+
+
+# Captions
+
+
+@pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "de")])
+def test_captions_come_in_either_direction_with_one_sum(source: str, target: str) -> None:
+    settings = {"corpus": "captions", "source": source, "target": target, "captions": {"sentences": 100}}
+    data = DataConfig.model_validate(settings)
+    corpus = open_corpus(data)
+    written = read_captions(100)
+    step = 1 if source == "de" else -1
+    assert [(split, pairs(corpus, split)) for split in corpus.splits] == [
+        (split, [pair[::step] for pair in written[split]]) for split in ("train", "valid", "test")
+    ]
+    text = "".join(f"{split}\t{de}\t{en}\n" for split, pairs in written.items() for de, en in pairs)
+    assert corpus.sums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def test_captions_more_sentences_begin_with_the_fewer_and_leave_other_splits_alone() -> None:
+    small, most = read_captions(100), read_captions(20_000)
+    assert [len(pairs) for pairs in most.values()] == [20_000, 500, 500]
+    assert most["train"][:100] == small["train"]
+    assert (most["valid"], most["test"]) == (small["valid"], small["test"])

@@ -1,0 +1,446 @@
+"""Parallel text in every form that is read: which pairs come of it, where they stand, and what is refused."""
+
+import bz2
+import gzip
+import json
+import lzma
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli.adapters.corpora.formats import PLURAL, UNCONFIRMED, UNTRANSLATED, WITHOUT, paired, read_texts
+from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.errors import DataError
+from transformer_cli.text.lines import Place
+
+PAIRS = [("Ein Hund.", "A dog."), ("Zwei  Männer 😀", "Two men, one dog")]
+TSV = "".join(f"{de}\t{en}\t0.5\n" for de, en in PAIRS)
+CSV = 'id;de;en\n1;Ein Hund.;"A dog."\n2;"Zwei  Männer 😀";Two men, one dog\n'
+NESTED = "".join(json.dumps({"id": 1, "translation": {"en": en, "de": de}}) + "\n" for de, en in PAIRS)
+FLAT = "".join(json.dumps({"source": de, "target": en}, ensure_ascii=False) + "\n\n" for de, en in PAIRS)
+UNITS = """<tu><tuv xml:lang="EN-us"><seg>A dog.</seg></tuv><tuv xml:lang="fr"><seg>x</seg></tuv>
+<tuv LANG="DE-DE"><prop type="p">y</prop>
+<seg>Ein <bpt i="1">&lt;b&gt;</bpt>Hund<ept i="1">&lt;/b&gt;</ept>.</seg></tuv></tu>
+<tu><tuv xml:lang="fr"><seg>x</seg></tuv><tuv xml:lang="de"><seg>y</seg></tuv></tu>
+<tu><tuv lang="de"><seg>Zwei  <hi>Männer</hi><ph>{0}<sub>z</sub></ph> &#x1F600;</seg></tuv>
+<tuv lang="en"><seg>Two men,
+   one dog</seg></tuv></tu>"""
+TMX = f"""<?xml version="1.0" encoding="ENC"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="de"><note>no &lt;seg&gt;</note></header><body>
+{UNITS}
+</body></tmx>"""
+XLIFF = """<?xml version="1.0"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:sdl="http://sdl.com/x" xmlns:mq="MQXliff">
+<file source-language="de-DE" target-language="en-US"><header><note>no <source>x</source></note></header><body>UNITS
+</body></file></xliff>"""
+UNIT = "<trans-unit id='1'{}><source>Ein Hund.</source><target{}>A dog.</target></trans-unit>"
+SEGMENTS = """
+<trans-unit id="1"><source>x</source><seg-source><mrk mtype="seg" mid="1">Ein <g id="2">Hund</g><x id="3"/>.</mrk>
+<mrk mtype="seg" mid="2">Zwei  <mrk mtype="x-sdl-deleted">rote </mrk>Männer 😀</mrk></seg-source>
+<target><mrk mtype="seg" mid="1"><g id="2">A dog</g>.</mrk><mrk mtype="seg" mid="2">Two men,<bx id="4"/>
+one dog<ph id="5">{0}</ph></mrk></target><alt-trans><source>y</source><target>z</target></alt-trans></trans-unit>"""
+HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: LANG\\n"\n\n'
+PO = """# Ein Kommentar
+#, fuzzy
+HEADER#: a.c:1
+msgctxt "x"
+msgid "Ein "
+"Hund."
+msgstr "A dog."
+#, fuzzy
+#~ msgid "a"
+#~ msgstr "b"
+
+msgid "Zwei  M\\303\\244nner\\n😀"
+msgstr "Two men,\\none dog"
+""".replace("HEADER", HEADER.replace("LANG", "en"))
+
+Read = Callable[..., list[tuple[str, str, str]]]
+
+
+def settings(**more: Any) -> DataConfig:
+    return DataConfig.model_validate(
+        {"corpus": "files", "source": "de", "target": "en", "files": {"train": "x", "valid": "y"}, **more}
+    )
+
+
+def places(path: Path, left_out: list[tuple[str, str]] | None = None, **more: Any) -> Iterator[tuple[str, str, str]]:
+    def leave_out(rule: str, source: str, target: str, place: Place) -> None:
+        if left_out is not None:
+            left_out.append((rule, str(place)))
+
+    for source, target, place in read_texts([path], settings(**more), leave_out):
+        yield source, target, str(place).removeprefix(f"{path}: ")
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """read(content, name, **settings) → (source, target, place) of a file with this content."""
+
+    def of_content(content: str | bytes, name: str = "text", **more: Any) -> list[tuple[str, str, str]]:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return list(places(path, **more))
+
+    return of_content
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize(
+    "content", [TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO]
+)
+def test_read_text_any_format_and_packing_gives_the_pairs(read: Read, content: str, pack: Any) -> None:
+    assert [pair for *pair, _ in read(pack(content.encode()))] == [list(pair) for pair in PAIRS]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("content", [TSV, CSV, NESTED, FLAT])
+def test_read_text_utf_16_of_any_format_gives_the_pairs(read: Read, content: str, encoding: str) -> None:
+    text = content.replace("\n", "\r\n").encode(encoding)
+    assert [pair for *pair, _ in read(text)] == [list(pair) for pair in PAIRS]
+    with pytest.raises(DataError, match=r"not whole UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? "):
+        read(text[:-1])
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "pairs"),
+    [
+        ('de\ten\n"Er sagte ""ja""."\tyes\n', "a", [('Er sagte "ja".', "yes", "line 2")]),  # as pandas writes it
+        ('"a b"\t"c\nd"\ne\tf\n', "a", [("a b", "c d", "line 1"), ("e", "f", "line 3")]),
+        ('"a\tb"\t"""c"""\n', "a", [("a\tb", '"c"', "line 1")]),
+        ('"a" b\t"c"\n', "a", [('"a" b', '"c"', "line 1")]),  # where not all is quoted, quotes are text
+        ('"a"\t"b"\n', "a", [('"a"', '"b"', "line 1")]),
+        ('"a\tb ""c""\n', "a", [('"a', 'b ""c""', "line 1")]),
+        ('de\ten\n"Ein ""Hund"""\t"a\nb"\n'.encode("utf-16"), "a", [('Ein "Hund"', "a b", "line 2")]),  # Excel's
+        ('"a ""b""\r\n c",d\n\ne,f\n', "x.csv", [('a "b" c', "d", "line 1"), ("", "", "line 3"), ("e", "f", "line 4")]),
+        ("\tA dog.\nb\tc\n", "a", [("", "A dog.", "line 1"), ("b", "c", "line 2")]),
+        ("\n\nid,de,en\n1,b,c\n", "a", [("", "", "line 1"), ("", "", "line 2"), ("b", "c", "line 4")]),
+    ],
+)
+def test_read_text_table_gives_cells_on_one_line_and_quotes_that_are_text(
+    read: Read, content: str | bytes, name: str, pairs: list[tuple[str, str, str]]
+) -> None:
+    assert read(content, name) == pairs
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ("https://a.de/{n}\thttps://a.com/{n}\tEin Hund.\tA dog.", 1),
+        ("seg-{n}\tdoc-1\tEin Hund.\tA dog.", 1),
+        ("{n}\tEin Hund.", 1),
+        ("Ein Hund.\t0.{n}", 2),
+        ("Ein Hund.\tok\tA dog.", 2),
+    ],
+)
+def test_read_text_columns_of_other_things_than_text_are_refused(read: Read, row: str, column: int) -> None:
+    said = rf"are read, but column {column} holds addresses, .*; name those of the two sides, as in"
+    with pytest.raises(DataError, match=said):
+        read("".join(f"{row}\n".replace("{n}", str(n)) for n in range(9)))
+
+
+@pytest.mark.parametrize("row", ["Haus\thouse", "Speicherverwaltung\tmemory management", "犬がいます。\tA dog.\t0.5"])
+def test_read_text_columns_of_words_or_without_spaces_are_text(read: Read, row: str) -> None:
+    assert len(read(f"{row}\n" * 9)) == 9
+
+
+@pytest.mark.parametrize(
+    ("target", "codes", "taken"),
+    [
+        ("zh-TW", "zh-CN zh-Hans", None),
+        ("zh-TW", "zh-CN zh-Hant zh", "zh-Hant"),
+        ("zh-TW", "zh zho-Hant-TW", "zho-Hant-TW"),
+        ("sr-Cyrl", "sr-Latn sr-Cyrl-RS", "sr-Cyrl-RS"),
+        ("sr-Latn", "sr_Cyrl", None),
+        ("pt-PT", "pt-BR por", "por"),
+        ("pt-BR", "pt-PT", None),
+        ("pt", "pt-BR", "pt-BR"),
+        ("en-GB", "eng_Latn", "eng_Latn"),
+    ],
+)
+def test_read_text_another_region_or_script_is_not_taken(
+    read: Read, target: str, codes: str, taken: str | None
+) -> None:
+    content = json.dumps({"de": "a", **{code: code for code in codes.split()}}) + "\n"
+    if taken:
+        assert read(content, target=target) == [("a", taken, "line 1")]
+    else:
+        with pytest.raises(DataError, match=f"no keys de and {target}, or source and target; it has de, {codes[:5]}"):
+            read(content, target=target)
+
+
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        *(("utf-16", "utf-16"), ("utf-16", "utf-16-le"), ("utf-16", "utf-16-be"), ("utf-8", "utf-8-sig")),
+        *(("utf-16", "utf-8-sig"), ("latin-1", "utf-8-sig"), ("ISO-8859-1", "utf-16"), ("Unicode", "utf-8")),
+    ],  # the byte order mark goes before what is declared
+)
+def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(
+    tmp_path: Path, declared: str, encoding: str
+) -> None:
+    path, left_out = tmp_path / "memory.xml", list[tuple[str, str]]()
+    path.write_bytes(TMX.replace("ENC", declared).encode(encoding))
+    found = list(places(path, left_out))
+    assert found == [(*PAIRS[0], "unit 1"), (*PAIRS[1], "unit 3")]
+    assert left_out == [(WITHOUT, f"{path}: unit 2")]
+
+
+def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_the_pairs(read: Read) -> None:
+    content = TMX.replace("ENC", "UTF-16").replace("?>\n", "?>\n<?xml-stylesheet href='a.xsl'?>\n", 1)
+    content = content.replace('"tmx14.dtd"', '"tmx14.dtd" [<!ENTITY quot2 "&#34;"><!ENTITY hund "Hund">]')
+    content = content.replace(">Hund<", ">&hund;<").replace("A dog.", "A &quot2;dog.")
+    assert read(content)[0] == ("Ein Hund.", 'A "dog.', "unit 1")
+
+
+@pytest.mark.parametrize(
+    ("unit", "target", "is_pair"),
+    [
+        ("", "", True),
+        ("", " state='translated'", True),
+        ("", " state='needs-l10n' state-qualifier='exact-match'", True),
+        *(("", f" state='{state}'", False) for state in ("new", "needs-translation", "needs-review-translation")),
+        *(("", f" state-qualifier='{found}'", False) for found in ("mt-suggestion", "fuzzy-match", "rejected-length")),
+        (" approved='yes'", " state-qualifier='leveraged-mt'", True),
+        ("", " state='final' state-qualifier='mt-suggestion'", True),
+        *((f" mq:status='{status}'", "", False) for status in ("MachineTranslated", "Pretranslated", "Rejected")),
+        *((f" mq:status='{status}'", "", True) for status in ("ManuallyConfirmed", "Reviewer1Confirmed", "Proofread")),
+        (" xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='0'", "", False),
+        (" xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='1'", "", True),
+    ],
+)
+def test_read_text_xliff_what_no_person_has_confirmed_is_no_pair(
+    tmp_path: Path, unit: str, target: str, is_pair: bool
+) -> None:
+    path, left_out = tmp_path / "a.xlf", list[tuple[str, str]]()
+    path.write_text(XLIFF.replace("UNITS", UNIT.format(unit, target)), encoding="utf-8")
+    assert list(places(path, left_out)) == [(*PAIRS[0], "unit 1")] * is_pair
+    assert left_out == [(UNCONFIRMED, f"{path}: unit 1")] * (not is_pair)
+
+
+@pytest.mark.parametrize(
+    ("content", "reasons"),
+    [
+        (UNIT.replace("A dog.", " ").format("", ""), [UNTRANSLATED]),
+        ("<trans-unit><source>a</source></trans-unit>", [UNTRANSLATED]),
+        (UNIT.replace("A dog.", "Ein Hund.").format("", ""), [UNTRANSLATED]),
+        (UNIT.format(" translate='no'", ""), []),
+        (f"<group translate='no'>{UNIT.format('', '')}</group>", []),
+        (UNIT.format(" restype='x-gettext-domain-header'", ""), []),
+        *((SEGMENTS.replace("<alt", f"<sdl:seg id='1' conf='{conf}'/><sdl:seg id='2' conf='Translated'/><alt"),
+           [UNCONFIRMED]) for conf in ("Draft", "RejectedTranslation")),
+        (SEGMENTS.replace("<alt", "<sdl:seg id='1'/><sdl:seg id='2' conf='ApprovedSignOff'/><alt"), [UNCONFIRMED]),
+        (HEADER + 'msgid "a"\nmsgstr ""\n', [UNTRANSLATED]),
+        (HEADER + '#, c-format, fuzzy\nmsgid "a"\nmsgstr "b"\n', ["fuzzy"]),
+        (HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[1] "d"\nmsgstr[2] "e"\n', [PLURAL]),
+        (HEADER.replace("LANG", "fr") + 'msgid "a"\nmsgstr "b"\n', [WITHOUT]),
+    ],
+)  # fmt: skip
+def test_read_text_of_files_that_are_being_translated_counts_what_is_no_pair(
+    tmp_path: Path, content: str, reasons: list[str]
+) -> None:
+    path, left_out = tmp_path / "a", list[tuple[str, str]]()
+    text = XLIFF.replace("UNITS", content) if content.startswith(("<", "\n<")) else content.replace("LANG", "en")
+    path.write_text(text, encoding="utf-8")
+    assert [pair for *pair, _ in places(path, left_out)] == [list(PAIRS[1])] * content.startswith("\n")
+    assert [reason for reason, _ in left_out] == reasons
+
+
+@pytest.mark.parametrize(
+    ("languages", "is_turned"), [("en de", True), ("- en", False), ("- de", True), ("de -", False), ("- -", True)]
+)
+def test_read_text_files_that_are_being_translated_may_go_either_way(
+    read: Read, languages: str, is_turned: bool
+) -> None:
+    named = [code.removesuffix("-") for code in languages.split()]
+    header = HEADER.replace("LANG", named[1]).replace('"Lang', f'"X-Source-Language: {named[0]}\\n"\n"Lang')
+    file = XLIFF.replace("de-DE", named[0]).replace("en-US", named[1]).replace("UNITS", UNIT.format("", ""))
+    for content in (header + 'domain "x"\nmsgid "Ein Hund."\nmsgstr "A dog."\n', file):
+        assert [pair[:2] for pair in read(content)] == [PAIRS[0][::-1] if is_turned else PAIRS[0]]
+
+
+def test_read_text_catalogue_has_its_encoding_and_both_of_two_forms(read: Read) -> None:
+    header = HEADER.replace("LANG", "en").replace("UTF-8", "ISO-8859-1")
+    content = header + 'msgid "\\8 Mann"\nmsgid_plural "M\xe4nner"\nmsgstr[0] "man"\nmsgstr[1] "men"\n'
+    expected = [("8 Mann", "man", "line 6"), ("Männer", "men", "line 6")]
+    assert read(content.encode("latin-1")) == read(content.encode("utf-16")) == expected
+    for encoding in ("base64", "idna"):
+        with pytest.raises(DataError, match=rf"text: {encoding} is no encoding of text; convert the file to UTF-8"):
+            read(content.replace("ISO-8859-1", encoding))
+
+
+def test_read_text_xliff_may_hold_the_file_that_it_is_made_of(read: Read) -> None:
+    inside = f"<internal-file form='base64'>{'QUJD' * 1_200_000}</internal-file>"
+    content = XLIFF.replace("<note>", f"<skl>{inside}</skl><note>").replace("UNITS", UNIT.format("", ""))
+    assert read(content) == [(*PAIRS[0], "unit 1")]
+
+
+@pytest.mark.parametrize(
+    ("content", "more"),
+    [
+        ("0.5\tde_AT\tEN\n0.5\tb\tc\n", {}),
+        ("target\tx\tsource\nc\ty\tb\n", {}),
+        ("English;German\nc;b\n", {}),
+        ("0.5\tb\tc\n", {"columns": [2, 3]}),
+        ("score\tsrc_text\ttext\n0.5\tb\tc\n", {"columns": ["src_text", "text"]}),
+        ("Source Text;x;target_text\nb;y;c\n", {}),
+        ("Zieltext\tAusgangstext\nc\tb\n", {}),
+        ("english_text\tgerman_text\nc\tb\n", {}),
+        ("sep=;\r\nDE;EN\r\nb;c\r\n", {}),
+        ("b;c\n", {"name": "a.csv"}),
+        ("b,c\n", {"name": "a.csv"}),
+        ("b\n", {"name": "a.csv", "columns": [1, 1]}),
+        ('id, "de", "en"\n1, "b", "c"\n', {}),
+        ("German (Germany);English (United States)\nb;c\n", {}),
+        ("id\tdeu\teng_Latn\n1\tb\tc\n", {}),
+        ("ENGLISCH\tdeutsch\nc\tb\n", {}),
+        ("Quelle;Ziel\nb;c\n", {}),
+    ],
+)
+def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
+    expected = [("b", "b" if more.get("columns") == [1, 1] else "c")]
+    assert [(source, target) for source, target, _ in read(content, **more)] == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "said"),
+    [
+        (b"PK\x03\x04" + b"\0" * 30 + b"xl/workbook.xml", "a.tmx", "an Excel workbook (XLSX); export"),
+        (b"PK\x03\x04" + b"\0" * 30 + b"word/document.xml", "a.tsv", "a Word document (DOCX); export"),
+        (b"PK\x03\x04" + b"\0" * 30, "a", "a ZIP archive; unpack it"),
+        (b"%PDF-1.7", "a", "a PDF; export"),
+        (b"ARROW1\0\0", "a", "a Parquet or Arrow file; write it as JSON lines"),
+        (b"\xff\xff\xff\xff\x98\x02\0\0\x10\0\0\0", "a", "a Parquet or Arrow file; write it as JSON lines"),
+        (b"\xde\x12\x04\x95\0\0\0\0", "a", "a compiled message catalogue (MO); take its PO file"),
+        (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
+        (b"<?xml version='1.0'?><TS/>", "a", "XML, but neither TMX nor XLIFF"),
+        (b"<xliff version='2.0'><file><unit/></file></xliff>", "a", "unit 1: XLIFF 2.0; export it as XLIFF 1.2"),
+        (b'msgid "a"\nmsgstr "b"\nmsgid "c"\n', "a", "line 3: ends in a message without a msgstr (PO); copy"),
+        (b'msgid "a"\nmsgid "b"\nmsgstr ""\n', "a", "line 2: a second msgid in a message (PO); mend it"),
+        (b"one column\n", "a", "text of one column"),
+        (b"German\tFrench\nb\tc\n", "a", "line 1 looks like a heading (German, French), but not of de and en; name"),
+        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),
+        (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
+        (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
+        (b'de,en\na,b\n"c', "a", "line 3: not CSV: unexpected end of data; correct its quotes (1 pair before that)"),
+        (b"de,en\na,b,\nc, d,e\n", "a", "line 3 has 3 columns, but the first line has 2; put double quotes around"),
+        (b'{"de": "a", "en": "b"}\n{"de": "a"\n', "a", "line 2: not JSON: Expecting ',' delimiter: column 11 "),
+        (b'{"de": "a", "fr": "b"}\n', "a", "line 1: no keys de and en, or source and target; it has de, fr"),
+        (b'{"de": 1, "en": "b"}\n', "a", "line 1: a side is not text"),
+        (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: character 1: half a surrogate pair"),
+        (b'[{"de": "a"}]', "a", "line 1: not an object"),
+        (b'{"de": ' + b"[" * 100_000, "a", "line 1: not JSON: "),
+        (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; mend it, or convert"),
+        (TMX.replace("ENC", "UTF-8").replace("A dog.", "A &dog;").encode(), "a", "not XML: undefined entity &dog;: li"),
+        (b"<tmx>" + b"<a>" * 1_000, "a", "more than 4,194,304 bytes in a unit, or 100 elements inside each other"),
+        (b"<tmx><tu>" + b"<a>" * 100 + b"</a>" * 100, "a", "more than 4,194,304 bytes in a unit, or 100 elements"),
+        (b"<tmx><!--" + b" " * (5 << 20), "a", "more than 4,194,304 bytes in a unit, or"),
+        (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "not a whole gzip file (Compressed file ended"),
+        (b"not gzip", "a.tsv.gz", "not a whole gzip file (Not a gzipped file"),
+    ],
+)  # fmt: skip
+def test_read_text_what_cannot_be_read_is_one_line(read: Read, content: bytes, name: str, said: str) -> None:
+    with pytest.raises(DataError) as told:
+        read(content, name)
+    assert str(told.value).split(": ", 1)[1].startswith(said)
+    assert "\n" not in str(told.value)
+
+
+def test_read_text_entities_of_a_document_are_refused_before_they_grow(read: Read) -> None:
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
+    unit = '<tu><tuv lang="de"><seg>&l11;</seg></tuv></tu>'
+    bomb = f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{laughs}]><tmx><body>{unit}</body></tmx>'
+    with pytest.raises(DataError, match=r"text: declares an entity that is more than a short text; such a file"):
+        read(bomb)
+
+
+def test_read_text_tmx_takes_no_memory_for_what_has_been_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.tmx"
+    sides = f'<tuv lang="de"><seg>{"a" * 99}</seg></tuv><tuv lang="en"><seg>b</seg></tuv>'
+    unit = f"<tu><note>{'n' * 500}</note>{sides}</tu>"
+    path.write_text(f"<tmx><body>{unit * 5_000}{'<x/>' * 50_000}</body></tmx>", encoding="utf-8")
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in places(path)) == 5_000
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes; the file has 3.8 million
+    finally:
+        tracemalloc.stop()
+
+
+def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -> None:
+    content = TMX.replace("ENC", "UTF-8").replace("A dog.", "A <b>big <g id='1'>d<ut>{/i}</ut>og</g></b><x/>.")
+    assert read(content)[0][1] == "A big dog."
+    broken = content.replace("A <b>", "A<ph>&lt;br/></ph>b<ph/> w<bpt>x</bpt>w<b>")
+    assert read(broken)[0][1].startswith("A b ww")
+
+
+@pytest.mark.parametrize("content", [TMX.replace("ENC", "UTF-8"), XLIFF, PO])
+def test_read_text_of_both_sides_as_one_of_two_files_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.tmx"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=rf"^{path}: .*, which has both sides; name it alone"):
+        list(read_texts([FilePair(source=path, target=path)], settings(), lambda *_: None))
+
+
+# Files of one side each
+
+
+def test_paired_files_are_found_by_languages_in_any_order() -> None:
+    names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt c_en.txt.gz c_de.txt.gz"
+    assert paired([Path(name) for name in names.split()], settings()) == [
+        FilePair(source=Path("b.de-DE.txt"), target=Path("b.en.txt")),
+        FilePair(source=Path("a.de.gz"), target=Path("a.en.xz")),
+        Path("c.tmx"),
+        FilePair(source=Path("x/a.de"), target=Path("x/a.EN")),
+        FilePair(source=Path("de.txt"), target=Path("en.txt")),
+        FilePair(source=Path("c_de.txt.gz"), target=Path("c_en.txt.gz")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        *("a.src.gz a.tgt.gz", "source.txt target.txt", "newstest.src newstest-ref"),
+        *("a.de other.txt", "other.txt a.en"),
+        *("a.de.tok a.en.tok", "de.x en.x", "deu_Latn.dev eng_Latn.dev", "a.deu a.eng", "de-DE.test en-US.test"),
+        *("corpus.de.txt corpus_v2.en.txt", "a.de-en.de a.de-en.en", "deutsch.txt english.txt"),
+        *("x-ref.de x-src.en", "tgt.de src.en"),  # the language counts
+        "one.txt other.txt",  # else the first is the source
+    ],
+)
+def test_paired_two_files_are_found_by_languages_and_roles_in_their_names(names: str, tmp_path: Path) -> None:
+    source, target = (tmp_path / name for name in names.split())
+    for path in (source, target):
+        path.write_text("a\n", encoding="utf-8")
+    given = [source, target] if source.name == "one.txt" else [target, source]
+    assert paired(given, settings()) == [FilePair(source=source, target=target)]
+
+
+@pytest.mark.parametrize("names", [["a_de.tsv", "a_en.tsv"], ["corpus.de-en.txt"]])
+def test_paired_tables_that_are_called_like_sides_have_both(names: list[str], tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in names]
+    for path in paths:
+        path.write_text(TSV, encoding="utf-8")
+    assert paired(paths, settings()) == paths
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("a.de b.en c.tmx", "a.de: the same text in en is not given; name it too"),
+        ("a.de a.de.gz", "is the same side of the"),
+        ("a.tmx b.tsv a.tmx", "/a.tmx is given twice; name it once"),
+    ],
+)
+def test_paired_a_side_without_the_other_or_a_file_given_twice_is_refused(
+    names: str, said: str, tmp_path: Path
+) -> None:
+    paths = [tmp_path / name for name in names.split()]
+    for path in paths:
+        path.write_text("a\n", encoding="utf-8")
+    with pytest.raises(DataError, match=said):
+        paired(paths, settings())

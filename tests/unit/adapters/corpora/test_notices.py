@@ -1,0 +1,90 @@
+"""What looks wrong in text and is not surely wrong is one warning, and nothing of it an error."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.adapters.corpora.corpora import open_corpus, read_captions
+from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.data.make_dataset import make_dataset
+from transformer_cli.errors import DataError
+
+Sides = tuple[list[str], list[str]]
+Warned = Callable[..., list[str]]
+
+PAIRS = {split: (list(side) for side in zip(*pairs, strict=True)) for split, pairs in read_captions(600).items()}
+TRAIN, VALID = ((next(sides), next(sides)) for sides in (PAIRS["train"], PAIRS["valid"]))
+
+
+@pytest.fixture
+def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Warned:
+    """Prepare words from these sides, and return the warnings."""
+
+    def run(train: Sides = TRAIN, valid: Sides = VALID) -> list[str]:
+        files = {}
+        for split, sides in (("train", train), ("valid", valid)):
+            files[split] = {side: tmp_path / f"{split}.{side}" for side in ("source", "target")}
+            for path, lines in zip(files[split].values(), sides, strict=True):
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        data = DataConfig.model_validate({"corpus": "files", "files": files, "min_freq": 1})
+        caplog.clear()
+        make_dataset(Config(data=data), data_dir=tmp_path / "data")
+        return caplog.messages
+
+    return run
+
+
+def test_prepare_plain_text_warns_of_nothing(warned: Warned) -> None:
+    assert warned() == []
+
+
+def test_prepare_same_text_on_both_sides_warns(warned: Warned) -> None:
+    (message,) = (each for each in warned((TRAIN[0], TRAIN[0])) if "same text" in each)
+    assert message == "source and target are the same text: train; correct data.files"
+
+
+def test_prepare_swapped_sides_of_a_split_warns(warned: Warned) -> None:
+    said = "source and target seem to be swapped, beside train: valid; correct data.files"
+    assert warned(valid=VALID[::-1]) == [said]
+
+
+def test_prepare_held_out_text_of_unknown_words_warns(warned: Warned) -> None:
+    odd = [f"{line} zwxq{number} vbnj{number} kjhg{number}" for number, line in enumerate(VALID[0])]
+    (message,) = warned(valid=(odd, VALID[1]))
+    assert message.startswith("valid, source: ")
+    assert message.endswith("is it text of the same kind?")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('    <tuv xml:lang="de-DE"><seg>{}</seg></tuv>', "XML"),
+        ('{{"translation": {{"de": "{}", "en": "x"}}}}', "JSON"),
+        ("{}\tscore\t1.0", "a table (TSV)"),
+        ("<p>{}</p>", "a part of an HTML document"),
+        ("Das ist <b>{}</b>", "markup"),
+    ],
+)
+def test_prepare_lines_of_another_format_warn_once(line: str, name: str, warned: Warned) -> None:
+    marked = [line.format(text) for text in TRAIN[0]]
+    messages = [message for message in warned((marked, TRAIN[1])) if "looks like" in message]
+    assert len(messages) == 1
+    assert messages[0].startswith(f"text that looks like {name} (train, source: 600 of the first 600 lines); ")
+
+
+@pytest.mark.parametrize("cut", ["{}@@ lich", "▁{}"])
+def test_prepare_text_that_is_cut_already_warns(cut: str, warned: Warned) -> None:
+    lines = [cut.format(line) if number % 5 == 0 else line for number, line in enumerate(TRAIN[1])]
+    (message,) = (each for each in warned((TRAIN[0], lines)) if "cut into" in each)
+    assert message.startswith("text that is cut into subwords already (train, target): give it as it was before")
+
+
+@pytest.mark.parametrize("n_lines", [2, 3_000])
+def test_open_corpus_carriage_returns_without_a_newline_is_an_error(n_lines: int, tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text(f"{TRAIN[0][0]}\r" * n_lines, encoding="utf-8")
+    pair = {"source": path, "target": path}
+    corpus = open_corpus(DataConfig.model_validate({"corpus": "files", "files": {"train": pair, "valid": pair}}))
+    with pytest.raises(DataError, match=r"text: carriage returns \(CR\) and no newlines \(LF\)"):
+        list(corpus.splits["train"](lambda *_: None))

@@ -1,0 +1,96 @@
+"""Blocks are made of what a format finds, and come back at the same places, in any writing."""
+
+import html
+import re
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles.translators import turned
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, escaping
+from transformer_cli.adapters.terminology.placeholders import Link
+
+EVENT = re.compile(r"<(?P<close>/)?(?P<name>[bgi])>|<(?P<point>x)/>|<(?P<seam>s)/>|(?P<boundary><p/>)|(?P<text>[^<]+)")
+
+
+def document(source: str) -> Document:
+    """Of a small format: <b>, <g> and <i> go round words, <x/> is a point, <s/> a seam, and <p/> ends a block."""
+    builder = Builder(escaping(partial(html.escape, quote=False)))
+    for found in EVENT.finditer(source):
+        if found["text"]:
+            builder.text(found[0], html.unescape(found[0]))
+        elif found["name"]:
+            builder.close(found["name"], found[0]) if found["close"] else builder.open(found["name"], found[0])
+        elif found["point"]:
+            builder.point(found[0])
+        elif found["seam"]:
+            builder.seam(found[0], " ")
+        else:
+            builder.boundary(found[0])
+    builder.boundary()
+    return builder.document
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+
+
+def doubled(block: Block) -> tuple[str, list[Link]]:
+    """Each word twice as long, so that no place is where it was."""
+    text = re.sub(r"\w+", lambda found: found[0] * 2, block.text)
+    return text, list(zip(spans(block.text), spans(text), strict=True))
+
+
+def rendered(source: str, translate: object) -> str:
+    found = document(source)
+    return found.render([translate(block) for block in found.blocks])  # type: ignore[operator]
+
+
+WORDS = ["Ein ", "Hund,  ", "rot.\n", "&amp; Hund ", "läuft. ", "1 ", " "]
+PIECES = [*WORDS, "<b>", "</b>", "<g>", "</g>", "<i>", "</i>", "<x/>", "<p/>"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_builder_gives_back_each_byte_of_what_is_translated_to_itself(source: str) -> None:
+    assert rendered(source, lambda block: (block.text, [])) == source
+    assert rendered(rendered(source, turned), turned) == source
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_places_of_longer_words_are_the_same_between_words(source: str) -> None:
+    found = rendered(source, doubled)
+    halved = re.sub(r"(?<![<&/\w])(\w+)\1(?![\w>])", r"\1", found)
+    assert "".join(halved.split()) == "".join(source.split())
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "links", "expected"),
+    [
+        ("Ein Hund <x/>.", "Ein Hund.", [((4, 8), (2, 5)), ((8, 9), (5, 6))], "A dog <x/>."),
+        ("\n  Ein\n Hund <x/>da. ", "Ein Hund da.", [((4, 8), (2, 5)), ((11, 12), (5, 6))], "\n  A <x/>dog. "),
+        ("\n  <x/> <b>Ein <x/> Hund</b> \n", "Ein Hund", [((4, 8), (2, 5))], "\n  <x/> <b>A <x/> dog.</b> \n"),
+    ],
+)
+def test_block_is_read_without_its_white_space_and_written_with_that_at_its_ends(
+    source: str, text: str, links: list[Link], expected: str
+) -> None:
+    found = document(source)
+    assert [block.text for block in found.blocks] == [text]
+    assert found.render([("A dog.", links)]) == expected
+
+
+def test_document_an_element_that_no_word_is_left_for_keeps_its_own_words() -> None:
+    found = document("<b>ein</b> <i>hund</i>")
+    assert found.render([("dog", [((0, 3), (0, 3))])]) == "<i>hund</i> <b>dog</b>"
+    assert [block.keeps_words for block in found.blocks] == [True]
+    found.render([("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))])])
+    assert [block.keeps_words for block in found.blocks] == [False]
+
+
+def test_builder_many_points_in_white_space_hold_no_more_of_it_than_a_part_each() -> None:
+    source = "ein" + " <x/>" * 2_000 + " hund"
+    assert rendered(source, turned) == source.swapcase().replace("X", "x")
+    (block,) = document(source).blocks
+    assert sum(len(each.before) + len(each.after) for each in block.elements) < 250 * len(block.elements)

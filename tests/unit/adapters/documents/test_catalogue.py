@@ -1,0 +1,130 @@
+"""Messages of a catalogue that have no translation get one; all else stays as it was written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles.translators import backwards, turned
+from transformer_cli.adapters.documents.catalogue import open_catalogue
+from transformer_cli.errors import DataError
+
+HEADER = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+
+
+def translated(text: str, encoding: str = "utf-8") -> str:
+    opened = open_catalogue(text.encode(encoding), ("de", "en"))
+    return opened.render([turned(block) for block in opened.blocks]).decode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ('msgid "ein hund"\nmsgstr ""\n', 'msgid "ein hund"\nmsgstr "EIN HUND"\n'),
+        ('#: a.c:1\nmsgctxt "x"\nmsgid "a \\"b\\" \\\\"\nmsgstr ""',
+         '#: a.c:1\nmsgctxt "x"\nmsgid "a \\"b\\" \\\\"\nmsgstr "A \\"B\\" \\\\"'),
+        ('msgid ""\n"ein "\n"hund"\nmsgstr ""\n', 'msgid ""\n"ein "\n"hund"\nmsgstr "EIN HUND"\n'),
+        ('msgid "hund\\n"\nmsgstr ""\r\n', 'msgid "hund\\n"\nmsgstr "HUND\\n"\r\n'),
+        ('msgid "ein\\nhund\\n"\nmsgstr ""\n', 'msgid "ein\\nhund\\n"\nmsgstr ""\n"EIN\\n"\n"HUND\\n"\n'),
+        ('msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n',
+         'msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n"eIN.\\n"\n"  -A\\thUND"\n'),
+        ('msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr ""\n',
+         'msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr "ÄRGER ! \\377 \\033 A"\n'),
+        ('msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr ""\n',
+         'msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr "<p>A</p><B>X</b> <br/>C <d>"\n'),
+    ],
+)  # fmt: skip
+def test_catalogue_messages_without_a_translation_get_one(message: str, expected: str) -> None:
+    assert translated(HEADER + message) == HEADER + expected
+    assert translated(f'{HEADER}{message.rstrip()}\n\n#, c-format\n#~ msgid "x"\n') == (
+        f'{HEADER}{expected.rstrip()}\n\n#, c-format\n#~ msgid "x"\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<b>rot</b> hund", "HUND <b>ROT</b>"),
+        (r"ein <a href=\"%s\">roter</a> hund<br>da", r"HUND <a href=\"%s\">ROTER</a> EIN<br>DA"),
+        ("nimm <0>rot</0> <datei>", "<0>ROT</0> NIMM <datei>"),
+        ("<b><img src='x'>rot</b> hund", "HUND <b><img src='x'>ROT</b>"),
+        ("<section>rot hund</section><link>rot</link> hund", "<section>HUND ROT</section>HUND <link>ROT</link>"),
+        ("a < b und c > d", "D > C UND B < A"),
+    ],
+)
+def test_catalogue_tags_go_with_their_words(source: str, expected: str) -> None:
+    opened = open_catalogue(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
+    found = opened.render([backwards(block) for block in opened.blocks]).decode()
+    assert found == f'{HEADER}msgid "{source}"\nmsgstr "{expected}"\n'
+
+
+def test_catalogue_a_line_end_in_a_sentence_stays_in_proportion() -> None:
+    opened = open_catalogue(b'msgid "ein kleiner\\nhund singt"\nmsgstr ""\n', ("de", "en"))
+    assert [block.text for block in opened.blocks] == ["ein kleiner hund singt"]
+    found = opened.render([("a very small dog is singing", [])]).decode()
+    assert found.endswith('msgstr ""\n"a very small\\n"\n"dog is singing"\n')
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ('msgid "a"\nmsgstr "x"\n', "translated already"),
+        ('#, fuzzy, c-format\nmsgid "a"\nmsgstr "x"\n', "fuzzy"),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\n', "forms of the plural"),
+    ],
+)
+def test_catalogue_what_is_there_is_kept_and_counted(message: str, reason: str) -> None:
+    assert translated(HEADER + message) == HEADER + message
+    assert +open_catalogue((HEADER + message).encode(), ("de", "en")).kept == {reason: 1}
+
+
+def test_catalogue_messages_without_a_letter_are_copied_and_counted() -> None:
+    opened = open_catalogue(f'{HEADER}msgid "12"\nmsgstr ""\n'.encode(), ("de", "en"))
+    assert (opened.render([]).decode(), +opened.kept) == (
+        f'{HEADER}msgid "12"\nmsgstr "12"\n', {"without a letter": 1}
+    )  # fmt: skip
+
+
+def test_catalogue_keeps_the_encoding_that_it_says() -> None:
+    text = HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "Ärger"\nmsgstr '
+    assert translated(text + '""\n', "latin-1") == text + '"äRGER"\n'
+    opened = open_catalogue(f'{text}""\n'.encode("latin-1"), ("de", "pl"))
+    with pytest.raises(DataError, match="'ł' cannot be written in iso8859-1; save the document in UTF-8"):
+        opened.render([("złość", [])])
+
+
+@pytest.mark.parametrize(
+    "encoding", ["base64", "hex", "rot13", "zlib", "bz2", "uu", "quopri", "undefined", "punycode", "idna", "utf_32",
+                 "unicode_escape"],
+)  # fmt: skip
+def test_catalogue_in_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
+    with pytest.raises(DataError, match=r"is no encoding of text|is not UTF-32"):
+        open_catalogue((HEADER.replace("UTF-8", encoding) + 'msgid "a"\nmsgstr ""\n').encode(), ("de", "en"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"msgid", "line 1: no line of a message catalogue"),
+        (b'msgid "a"\nmsgstr "b', "line 2: no line of a message catalogue"),
+        (b'"a"\n', "line 1: a string that belongs to no message"),
+        (b'msgid "\xff"\n', "byte 8 is not UTF-8"),
+    ],
+)
+def test_catalogue_what_is_none_is_refused(content: bytes, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        open_catalogue(content, ("de", "en"))
+
+
+PARTS = ["# x\n", "\n", 'msgid "ein"\n', '"hund "\n', 'msgid_plural "b"\n', 'msgstr ""\n', 'msgstr[0] ""\n']
+PARTS += ["#, fuzzy\n", 'msgstr "x"\n', '"\\n"\n', 'msgctxt ""\n']
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=20).map("".join))
+def test_catalogue_loses_no_line(text: str) -> None:
+    try:
+        found = translated(text)
+    except DataError:
+        return
+    kept = [line for line in text.split("\n") if not line.startswith("msgstr")]
+    lines = iter(found.split("\n"))
+    assert all(any(line == other for other in lines) for line in kept if not line.startswith('"'))

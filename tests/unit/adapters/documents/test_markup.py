@@ -1,0 +1,211 @@
+"""HTML is cut into blocks and put together again: nothing is lost, and inline elements follow their words."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_cli.adapters.documents.blocks import Block
+from transformer_cli.adapters.documents.files import FORMATS
+from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.terminology.placeholders import Link, word_links
+from transformer_cli.errors import DataError
+
+Translated = tuple[str, list[Link]]
+
+MARKUP = re.compile(r"<!--.*?-->|<[a-zA-Z/!?][^>]*>", re.DOTALL)
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"[^ ]+", text)]
+
+
+def same(block: Block) -> Translated:
+    spans = [match.span() for match in re.finditer(r"\w+|[^\w ]", block.text)]
+    return block.text, list(zip(spans, spans, strict=True))
+
+
+def backwards(block: Block) -> Translated:
+    text = " ".join(reversed(block.text.split(" ")))
+    return text, list(zip(reversed(words(block.text)), words(text), strict=True))
+
+
+def unlinked(block: Block) -> Translated:
+    return block.text.upper(), []
+
+
+def texts(html: str) -> list[str]:
+    return [block.text for block in parse_html(html).blocks]
+
+
+FRAGMENTS = Path(__file__).with_name("fragments.txt").read_text(encoding="utf-8").replace("\\n", "\0").splitlines()[1:]
+
+
+@pytest.mark.parametrize("html", ["", " \n ", *(each.replace("\0", "\n") for each in FRAGMENTS)])
+def test_render_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None:
+    document = parse_html(html)
+    found = document.render([same(block) for block in document.blocks])
+    assert found == html
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>Ein <b>roter</b> Hund</p>", "<p>Hund <b>roter</b> Ein</p>"),
+        ("<b>Ein <i>roter</i></b> Hund", "Hund <b><i>roter</i> Ein</b>"),
+        ("<li><a href=x>Ein Hund</a></li>", "<li><a href=x>Hund Ein</a></li>"),
+        ("Ein <img src=x> Hund", "<img src=x> Hund Ein"),  # it stands before the same word
+        ("Hund<img src=x> ein", "ein Hund<img src=x>"),  # it stands behind the same word
+        ("Nimm <code>a b</code> da", "<code>a b</code> da Nimm"),
+        ("a &lt; b &amp;&#99;&nbsp;&auml; < d", "d &lt; &amp;c\xa0ä b &lt; a"),
+        ("<p>a\n   b</p>\n\n<p>c\td</p>", "<p>b a</p>\n\n<p>d c</p>"),
+        ("<img alt='a &quot;b\"' title=c>", '<img alt="&quot;b&quot; a" title="c">'),
+        ('<input placeholder="a b" value="a b">', '<input placeholder="b a" value="a b">'),
+        ('<input type=submit value="a b">', '<input type=submit value="b a">'),
+        ('<button aria-label="a b">c d</button>', '<button aria-label="b a">d c</button>'),
+        ("<a title='a b' href='c d'>e</a>", "<a title=\"b a\" href='c d'>e</a>"),
+        ("<pre title='a b'>a b</pre>", "<pre title='a b'>a b</pre>"),
+        ("<p>a b<br>c d", "<p>b a<br>d c"),
+        ("<p dir=rtl>رجل <b>يقرأ</b> كتابًا</p>", "<p dir=rtl>كتابًا <b>يقرأ</b> رجل</p>"),
+        ("<b>Hu</b>nd ein", "ein <b>Hund</b>"),
+        ("<p>a <time>b</time> c</p>", "<p>c <time>b</time> a</p>"),
+        ("<td>1 2<td title='1 2'>3,50 €<li>| .", "<td>1 2<td title='1 2'>3,50 €<li>| ."),  # without a letter
+    ],
+)
+def test_render_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expected: str) -> None:
+    document = parse_html(html)
+    found = document.render([backwards(block) for block in document.blocks])
+    assert found.replace(" <img src=x>", "<img src=x>").strip() == expected.replace(" <img src=x>", "<img src=x>")
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>Ein <g id='1'>roter Ball</g> <x id='2'/>rollt.</p>", ["Ein roter Ball rollt."]),
+        ("Klick <my-icon></my-icon> auf <0>diesen Link</0><1/> da", ["Klick auf diesen Link da"]),
+        ("<my-icon><svg><title>x</title></svg></my-icon> Ein <picture><img></picture> Bild", ["Ein Bild"]),
+        ("<my-card>Ein <p>Hund</p> da</my-card> Frau", ["Ein", "Hund", "da", "Frau"]),
+        ("<a-b><c-d>Ein</c-d> Hund <div>da</div></a-b> <e-f>Ball</e-f> rot", ["Ein Hund", "da", "Ball rot"]),
+        ("<p>Ein <x-y>Hund</p><p>da</p>", ["Ein Hund", "da"]),
+        ("<x-y>Ein <br>Hund</x-y> da", ["Ein", "Hund da"]),
+        ("1 &lt; 2 und <b>3 &lt;1&gt; a</b>", ["1 < 2 und 3 <1> a"]),
+        ("Ein <ruby>漢<rp>(</rp><rt>kan<rp>)</rp></ruby> da <ruby>字<rt>ji</ruby>", ["Ein 漢 da 字"]),
+        ("<a-b translate=no>Ein</a-b> Hund <a-b translate=no>Ein<p>Ball</p></a-b> rot", ["Hund", "rot"]),
+    ],
+)
+def test_parse_html_elements_of_unknown_names_are_blocks_if_they_hold_one(html: str, expected: list[str]) -> None:
+    assert texts(html) == expected
+    document = parse_html(html)
+    assert document.render([same(block) for block in document.blocks]) == html
+
+
+def test_render_element_goes_round_the_longest_run_of_its_words() -> None:
+    document = parse_html("Er <b>steht früh auf</b>.")
+    text = "He gets up early."
+    source, target = [(0, 2), (3, 8), (17, 18), (9, 13), (14, 17)], [(0, 2), (3, 7), (8, 10), (11, 13), (13, 16)]
+    assert document.render([(text, list(zip(source, target, strict=True)))]) == "He gets up <b>early</b>."
+
+
+def test_word_links_find_a_word_that_was_read_otherwise() -> None:
+    source = "Ma\N{COMBINING DIAERESIS}d\N{SOFT HYPHEN}chen ja"
+    links = [((0, 9), (0, 4)), ((10, 12), (5, 8))]
+    assert word_links(source, ["mädchen", "ja"], "girl yes", ["girl", "yes"], [0, 1]) == links
+    held = [((9, 12), (4, 7))]  # what follows a word at once is not of it
+    found = word_links(source.replace(" ", "{x} "), ["mädchen", "ja"], "girl{x} yes", ["girl", "yes"], [0, 1], held)
+    assert found == [links[0], *held, ((13, 15), (8, 11))]
+
+
+def test_parse_html_values_of_an_end_tag_are_no_markup() -> None:
+    assert texts("""<div translate=no>Ein</b x="<i translate=yes>">Hund</i></div>""") == []
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p>" + "Ein <b>Hund</b> da. " * 5_000 + "</p>",
+        "<b>" * 10_000 + "Hund" + "</b>" * 10_000,
+        "<div>" * 10_000 + "Hund" + "</div>" * 10_000,
+        "<i><b>a</b> " * 1_000,
+        "<!-- " * 20_000,
+        "<a " * 30_000,
+        "<a x=" + "=" * 100_000,
+        "<a x='" * 20_000,
+        "<code>" * 20_000,
+        "<script>" * 20_000,
+        "</p" * 30_000,
+        "<![" * 30_000,
+        "<% {{& <?ph" * 10_000,
+    ],
+)
+def test_render_long_deep_and_broken_documents_stay_as_they_are(html: str) -> None:
+    document = parse_html(html)
+    assert document.render([same(block) for block in document.blocks]) == html
+
+
+def test_document_of_elements_that_are_not_closed_holds_none_twice() -> None:
+    html = "<b>Ein Hund läuft am Strand, und eine Frau mit einem Hut steht daneben und lacht laut. " * 4_000
+    document = parse_html(html)
+    n_elements, n_blocks = sum(len(block.elements) for block in document.blocks), len(document.blocks)
+    is_same = document.render([same(block) for block in document.blocks]) == html
+    assert is_same  # a value without documents, which pytest would take minutes to show
+    assert n_blocks > 3_900
+    assert n_elements <= n_blocks + html.count("<")
+
+
+PIECES = re.split(
+    "[|]",
+    "Ein| | Hund |\n|&amp;|&lt;b>|<|ä\xa0|<b>|</b>|<i>|</i>|<a href='>'>|</a>|<p>|</p>|<br>|<img alt='Ein Hund'>|"
+    "<!-- Ein -->|<code>Ein <b></code>|<script>'<b>'</script>|<td>|<span title=Hund>|</span>|"
+    "<span translate=no>Hund</span>|<pre>\n</pre>|</x>|<span/>",
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.sampled_from([same, backwards, unlinked]))
+def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: str, translate: object) -> None:
+    document = parse_html(html)
+    translations = [translate(block) for block in document.blocks]  # type: ignore[operator]
+    result = document.render(translations)
+    written, wanted = texts(result), [text for text, _ in translations]  # white space is that of the new place
+    assert sorted("".join(text.split()) for text in written) == sorted("".join(text.split()) for text in wanted)
+    without_texts = [re.sub("(alt|title)=(['\"]?).*?\\2(?=>)", "", each) for each in MARKUP.findall(html)]
+    found = [re.sub("(alt|title)=(['\"]?).*?\\2(?=>)", "", each) for each in MARKUP.findall(result)]
+    assert Counter(found) == Counter(without_texts)
+
+
+@given(st.text(max_size=200))
+def test_parse_html_takes_any_text(text: str) -> None:
+    document = parse_html(text)
+    for translate in (same, backwards, unlinked):
+        document.render([translate(block) for block in document.blocks])
+
+
+META, XML = '<meta charset="{}">', '<?xml version="1.0" encoding="{}"?>'
+HTTP = "<META content='text/html; charset={}' http-equiv=content-type>"
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        (META.format("ISO-8859-1"), "cp1252"),  # as browsers read it
+        (HTTP.format("windows-1250"), "cp1250"),
+        (XML.format("iso-8859-1"), "latin-1"),
+        (f"<!--{META.format('koi8-r')}--><meta charset=iso-8859-15>", "iso-8859-15"),
+        ("\ufeff" + META.format("iso-8859-1"), "utf-8"),
+        (META.format("x-nothing"), "utf-8"),
+        (META.format("utf-16"), "utf-8"),
+        (" " * 1_024 + META.format("iso-8859-1"), "utf-8"),
+    ],
+)  # fmt: skip
+def test_html_is_written_in_the_encoding_that_it_says(head: str, encoding: str) -> None:
+    opened = FORMATS["html"].open(f"{head}<p>Ärger".encode(encoding), ("de", "en"))
+    assert [block.text for block in opened.blocks] == ["Ärger"]
+    assert opened.render([("für ł", [])]) == f"{head}<p>für ł".encode(encoding, "xmlcharrefreplace")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "hex", "euc-jp", "idna"])
+def test_html_that_is_not_in_the_encoding_that_it_says_is_refused(encoding: str) -> None:
+    with pytest.raises(DataError, match="save the document in UTF-8"):
+        FORMATS["html"].open(META.format(encoding).encode() + b"<p>\xff", ("de", "en"))

@@ -1,0 +1,99 @@
+"""Sentences of subtitles are translated across cues, and everything but their words stays where it is."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles.translators import backwards, turned
+from transformer_cli.adapters.documents.subtitles import open_subtitles
+from transformer_cli.errors import DataError
+
+TIMES = "{0}\n00:00:{0:02},000 --> 00:00:{0:02},900\n"
+
+
+def srt(*cues: str) -> str:
+    return "".join(f"{TIMES.format(number)}{cue}\n\n" for number, cue in enumerate(cues, start=1))
+
+
+def texts(text: str) -> list[str]:
+    return [block.text for block in open_subtitles(text.encode(), ("en", "de")).documents[0].blocks]
+
+
+def translated(text: str, translate: object) -> str:
+    opened = open_subtitles(text.encode(), ("en", "de"))
+    return opened.render([translate(block) for block in opened.blocks]).decode()  # type: ignore[operator]
+
+
+FILES = {
+    srt("A dog is", "running. A cat", "sleeps."): ["A dog is running.", "A cat sleeps."],
+    srt("A dog\nis running."): ["A dog is running."],
+    srt("- Is it a dog?\n- It is a cat."): ["Is it a dog?", "It is a cat."],
+    srt("<i>A dog is</i>", "<i>running.</i>"): ["A dog is running."],
+    srt("{\\an8}A dog is", "{\\an8}running."): ["A dog is running."],
+    srt("-5 degrees <3 a { b &amp; c"): ["-5 degrees <3 a { b &amp; c"],
+    srt("Yes. <b>No.</b>", "♪", "12"): ["Yes.", "No."],
+    "1\n00:00:01,000 --> 00:00:02,000\nA dog\n\n2\n00:01:02,000 --> 00:01:03,000 X1:1\nA cat": ["A dog", "A cat"],
+    "\ufeff" + srt("A dog.").replace("\n", "\r\n"): ["A dog."],
+    "WEBVTT - x\n\nNOTE n\n\nid\n00:01.000 --> 00:02.000 line:0\n<v A>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": ["A & B"],
+    srt("♪ A dog\nruns", "far ♪", "<i>[cat]</i>", "ANN: A dog"): ["♪ A dog runs far ♪", "[cat]", "ANN: A dog"],
+    srt(*["a b"] * 8): ["a b"] * 8,
+    srt("A dog.\n\nA cat."): ["A dog.", "A cat."],
+    "WEBVTT\n\n00:01.000 --> 00:02.000\n \nA dog.\n\nNOTE c\n": ["A dog."],
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), FILES.items(), ids=range(len(FILES)))
+def test_subtitles_sentences_are_blocks_and_all_else_stays(text: str, expected: list[str]) -> None:
+    assert texts(text) == expected
+    assert translated(text, lambda block: (block.text, [])) == text
+    new = translated(text, turned)
+    assert new != text
+    assert translated(new, turned) == text
+
+
+def test_subtitles_words_are_divided_in_proportion_at_their_edges() -> None:
+    text = srt("A dog is", "running. A <i>cat</i>", "sleeps.")
+    opened = open_subtitles(text.encode(), ("en", "de"))
+    found = opened.render([("Ein Hund rennt gerade.", []), ("Eine sehr kleine Katze schläft.", [])]).decode()
+    assert re.sub("</?i>", "", found) == srt("Ein Hund", "rennt gerade. Eine sehr", "kleine Katze schläft.")
+    stray = srt("A dog\n</i>, a cat.")
+    assert translated(stray, lambda block: (block.text, [])) == stray
+
+
+LINES = ["1\n", "00:00:01,000 --> 00:00:02,000\n", "\n", "A dog ", "runs.\n", "<i>", "</i>", "- ", "{\\an8}", "\r\n"]
+
+
+@given(st.lists(st.sampled_from([*LINES, "犬。", "♪\n", "&amp;", "<\n", "WEBVTT\n"]), max_size=25).map("".join))
+def test_subtitles_of_any_form_lose_nothing(text: str) -> None:
+    text = text.replace("<\n", "\n") if text.startswith("WEBVTT") else text  # in which it stands for a tag
+    try:
+        assert translated(text, lambda block: (block.text, [])) == text
+    except DataError:
+        return
+    assert translated(translated(text, turned), turned).lower() == text.lower()
+
+
+def test_subtitles_cues_stay_in_order_where_words_of_an_element_across_them_move() -> None:
+    text = srt("<i>A dog</i>", "<i>is running.</i>", "A cat.")
+    found = translated(text, backwards)
+    times = re.compile(r"\d+\n\S+ --> \S+")
+    assert times.findall(found) == times.findall(text)
+    assert found.startswith(f"{TIMES.format(1)}<i>")
+
+
+def test_subtitles_entities_of_webvtt_are_read() -> None:
+    assert texts("WEBVTT\n\n00:01.000 --> 00:02.000\nA &#228; & &Auml; b.\n") == ["A ä & Ä b."]
+
+
+def test_subtitles_without_times_are_refused() -> None:
+    with pytest.raises(DataError, match="no subtitles"):
+        open_subtitles(b"A dog.", ("en", "de"))
+
+
+def test_subtitles_a_cue_with_malformed_times_is_kept_and_counted() -> None:
+    text = srt("A dog.") + "2\n00:00:04,0 --> xx\nA cat.\n\n3\n0:01 --> 0:02\nA cow.\n\n" + srt("A fox.")
+    assert texts(text) == ["A dog.", "A fox."]
+    assert +open_subtitles(text.encode(), ("en", "de")).kept == {"malformed times": 2}
+    assert not +open_subtitles(srt("A dog -->").encode(), ("en", "de")).kept

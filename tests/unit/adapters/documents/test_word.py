@@ -1,0 +1,231 @@
+"""Word documents keep every byte that is not text, and what stands in a paragraph goes with its words.
+
+Their archives are read as far as it is safe, and what cannot be read is called what it is.
+"""
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles.translators import backwards, turned
+from transformer_cli.adapters.documents.archive import Archive
+from transformer_cli.adapters.documents.blocks import Block
+from transformer_cli.adapters.documents.files import FORMATS
+from transformer_cli.adapters.documents.word import parse_part
+from transformer_cli.adapters.terminology.placeholders import Link
+from transformer_cli.errors import DataError
+
+Translate = Callable[[Block], tuple[str, list[Link]]]
+TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml."
+BODY = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:m="x"><w:body>'
+
+
+def paragraph(inner: str, translate: Translate) -> str:
+    """Returns what a paragraph becomes, without what is around it."""
+    source = f"{BODY}<w:p>{inner}</w:p></w:body></w:document>"
+    document = parse_part(source)
+    written = document.render([translate(block) for block in document.blocks])
+    parse_part(written)  # which is whole XML
+    return written.removeprefix(f"{BODY}<w:p>").removesuffix("</w:p></w:body></w:document>")
+
+
+def run(text: str, properties: str = "") -> str:
+    return f'<w:r>{properties}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+BOLD, LINK = "<w:rPr><w:b/></w:rPr>", '<w:hyperlink r="1">'
+FIELD = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
+CODE = "<w:r><w:instrText>PAGE Seite</w:instrText></w:r>"
+NESTED = "".join([FIELD[0], CODE, FIELD[0], CODE, FIELD[1], run("name"), FIELD[2], CODE, FIELD[1]])
+TAB, HYPHEN = "<w:r><w:tab/></w:r>", "<w:r><w:noBreakHyphen/></w:r>"
+BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
+MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        (run("ein ") + run("roter", BOLD) + run(" hund"), run("HUND ") + run("ROTER", BOLD) + run(" EIN")),
+        (run("roter", BOLD) + run(" hunde"), run("HUNDE ") + run("ROTER", BOLD)),
+        (LINK + run("diese seite") + "</w:hyperlink>" + run(" da"),
+         run("DA ") + LINK + run("SEITE DIESE") + "</w:hyperlink>"),
+        (run("ein ") + LINK + run("rot ", BOLD) + "</w:hyperlink>" + run("rot ", BOLD),
+         run("ROT ", BOLD) + LINK + run("ROT ", BOLD) + "</w:hyperlink>" + run("EIN ")),
+        (run("hund") + "<w:r><w:x/></w:r>" + run(" da"), run("DA HUND") + "<w:r><w:x/></w:r>"),
+        (run("zw") + run("ei f") + run("rauen"), run("FRAUEN") + run(" ZWEI")),
+        ("<w:r><w:t>name:</w:t><w:tab/><w:t>max</w:t></w:r>", "<w:r><w:t>NAME:</w:t><w:tab/><w:t>MAX</w:t></w:r>"),
+        ("<w:r><w:t>ein hund</w:t><w:br/><w:t>da ist</w:t></w:r>",
+         "<w:r><w:t>IST DA</w:t><w:br/><w:t>HUND EIN</w:t></w:r>"),
+        *(
+            (run("da,") + opening + run("ein hund") + TAB + run("7 im buch") + closing + run("ist es"),
+             run("DA,") + opening + run("HUND EIN") + TAB + run("BUCH IM 7") + closing + run("ES IST"))
+            for opening, closing in [
+                (LINK, "</w:hyperlink>"), ("<w:moveTo>", "</w:moveTo>"), ("<w:fldSimple>", "</w:fldSimple>"),
+                (LINK + "<w:sdt><w:ins>", "</w:ins></w:sdt></w:hyperlink>"), (NESTED, FIELD[2]),
+            ]
+        ),
+        (run("da ") + MARKS[0] + run("ein hund") + TAB + run("7 im buch") + MARKS[1],
+         run("HUND ") + MARKS[0] + run("EIN DA") + TAB + run("BUCH IM 7") + MARKS[1]),
+        (LINK + run("ein hund") + "<w:r><w:br/><w:t>da ist</w:t></w:r></w:hyperlink>",
+         LINK + run("IST DA") + "<w:r><w:br/><w:t>HUND EIN</w:t></w:r></w:hyperlink>"),
+        (LINK + run("ein hund.") + "<w:r><w:br/><w:t>da ist</w:t></w:r></w:hyperlink>",
+         LINK + run("HUND. EIN") + "<w:r><w:br/><w:t>IST DA</w:t></w:r></w:hyperlink>"),
+        (run("ein t") + HYPHEN + run("shirt da"),
+         run("DA") + run(" T").removesuffix("</w:r>") + "<w:noBreakHyphen/>" + run("SHIRT EIN").removeprefix("<w:r>")),
+        (run("ein t") + HYPHEN + run("shirt a-b"), run("A-B") + run(" T-SHIRT EIN")),
+        (run("ein ") + LINK + run("12") + HYPHEN + run("3") + "</w:hyperlink>" + run(" da"),
+         LINK + run("12") + HYPHEN + run("3") + "</w:hyperlink>" + run(" DA EIN")),
+        ("<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("neu") + "</w:ins>",
+         "<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("NEU") + "</w:ins>"),
+        (run("seite ") + FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" da"),
+         FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" DA SEITE")),
+        (run("ein ") + NESTED + run("hund") + FIELD[2] + run(" da"),
+         run("DA ") + NESTED + run("HUND") + FIELD[2] + run(" EIN")),
+        (run("ein ") + NESTED.removesuffix(FIELD[1]) + FIELD[2] + run("hund da"),
+         run("DA ") + NESTED.removesuffix(FIELD[1]) + FIELD[2] + run("HUND EIN")),
+        (run("ein ") + FIELD[0] + FIELD[1] + MARKS[0] + run("hund") + FIELD[2] + MARKS[1] + run(" da"),
+         run("DA ") + FIELD[0] + FIELD[1] + MARKS[0] + run("HUND") + FIELD[2] + MARKS[1] + run(" EIN")),
+        (LINK + FIELD[0] + CODE + "</w:hyperlink>" + FIELD[1] + run("ein") + FIELD[2] + run(" hund"),) * 2,
+        (run("ein") + (FIELD[0] + CODE) * 51 + (FIELD[1] + run("hund") + FIELD[2]) * 51,) * 2,
+        (run("ein ") + MARKS[0] + run("roter") + MARKS[1] + run(" hund"),
+         run("HUND ") + MARKS[0] + run("ROTER") + MARKS[1] + run(" EIN")),
+        (run("hund") + BOX.format(run("im kasten")) + run(" da"), run("DA HUND") + BOX.format(run("KASTEN IM"))),
+    ],
+)  # fmt: skip
+def test_word_properties_and_marks_go_with_their_words(inner: str, expected: str) -> None:
+    assert paragraph(inner, backwards) == expected
+    assert paragraph(inner, lambda block: (block.text, [])) == inner
+    assert paragraph(paragraph(inner, turned), turned) == inner
+
+
+PIECES = [
+    *(run(text) for text in ("ein ", "hund ", " ", "12 ")),
+    *(run(text, BOLD) for text in ("rot ", ". ", "3")),
+    *(LINK, "</w:hyperlink>", "<w:ins>", "</w:ins>", *FIELD, CODE, *MARKS),
+    *("<w:r><w:tab/></w:r>", "<w:r><w:br/><w:t>zeile </w:t></w:r>", BOX.format(run("kasten")), "<w:proofErr/>"),
+    *("<w:r><w:footnoteReference/></w:r>", HYPHEN),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from([backwards, turned]))
+def test_word_loses_nothing_of_any_paragraph(pieces: list[str], translate: Translate) -> None:
+    open_, inner = list[str](), ""
+    for piece in pieces:  # containers, which are always closed
+        name = re.match(r"</?(w:hyperlink|w:ins)", piece)
+        if name and piece[1] == "/":
+            if not open_ or open_[-1] != name[1]:
+                continue
+            open_.pop()
+        elif name:
+            open_.append(name[1])
+        inner += piece
+    inner += "".join(f"</{name}>" for name in reversed(open_))
+    assert paragraph(inner, lambda block: (block.text, [])) == inner
+    found = paragraph(inner, translate)
+    others = ("<w:ins>", "<w:tab/>", "<w:br/>", "<w:footnoteReference/>", "<w:x>")
+    for mark in (*FIELD, CODE, *MARKS, LINK, HYPHEN, *others):
+        inside = mark.removeprefix("<w:r>").removesuffix("</w:r>")
+        assert found.count(inside) == inner.count(inside)
+    text = [sorted("".join(re.findall(r"<w:t[^>]*>([^<]*)", each)).lower().replace(" ", "")) for each in (found, inner)]
+    assert text[0] == text[1]
+
+
+def archive(members: dict[str, str | bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return out.getvalue()
+
+
+def types(parts: dict[str, str]) -> str:
+    overrides = "".join(
+        f'<Override PartName="/{name}" ContentType="{TYPE}{kind}+xml"/>' for name, kind in parts.items()
+    )
+    return f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{overrides}</Types>'
+
+
+def test_word_translates_all_parts_and_keeps_other_members_as_they_are_packed() -> None:
+    parts = {"word/document2.xml": "document.main", "word/f.xml": "footer", "word/n.xml": "footnotes", "c": "comments"}
+    body = f"{BODY}<w:p>{run('ein hund')}</w:p></w:body></w:document>"
+    content = archive(
+        {"[Content_Types].xml": types(parts), "a.bin": bytes(1000), **dict.fromkeys(parts, body), "z": "x"}
+    )
+    opened = FORMATS["docx"].open(content, ("de", "en"))
+    assert [block.text for block in opened.blocks] == ["ein hund"] * 4
+    found = opened.render([turned(block) for block in opened.blocks])
+    with zipfile.ZipFile(io.BytesIO(found)) as new, zipfile.ZipFile(io.BytesIO(content)) as old:
+        assert new.testzip() is None
+        assert new.namelist() == old.namelist()
+        for name in old.namelist():
+            assert new.read(name) == (
+                body.replace("ein hund", "EIN HUND").encode() if name in parts else old.read(name)
+            )
+    start = content.index(b"a.bin")
+    assert content[start : content.index(b"PK", start)] in found
+    assert opened.render([(block.text, []) for block in opened.blocks]) == content
+
+
+TYPED = types({"d": "document.main"})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not a whole ZIP archive"),
+        (archive({"[Content_Types].xml": TYPED, "d": BODY})[:200], "not a whole ZIP archive"),
+        (archive({"a": "b"}), "no Word document"),
+        (archive({"[Content_Types].xml": TYPED}), "without a Word document"),
+        (archive({"[Content_Types].xml": TYPED, "d": BODY}), "not whole XML: line 1"),
+        (archive({"[Content_Types].xml": TYPED, "d": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "a document type"),
+        (archive({"[Content_Types].xml": TYPED, "d": '<?xml version="1.0" encoding="x-1"?><a/>'}), "x-1 is no "),
+        (archive({"[Content_Types].xml": TYPED, "d": b"<a>\xff</a>"}), "byte 4 is not UTF-8"),
+        (archive({"[Content_Types].xml": TYPED, "d": bytes((1 << 20) + 1)}), "d: more than 1 MiB"),
+        (archive({"[Content_Types].xml": TYPED, "d": "<a>" * 300 + "</a>" * 300}), "more than 200 elements inside"),
+        (archive({"[Content_Types].xml": TYPED, "d": f"<a>{'<b/>' * 600}</a>"}), "more than 1,000 tags"),
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_word_what_is_no_document_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
+) -> None:
+    monkeypatch.setattr("transformer_cli.adapters.documents.archive.LARGEST", 1 << 20)
+    monkeypatch.setattr("transformer_cli.adapters.documents.xmltext.MOST_TAGS", 1_000)
+    with pytest.raises(DataError, match=said) as error:
+        FORMATS["docx"].open(content, ("de", "en"))
+    assert "\n" not in str(error.value)
+
+
+def test_archive_bounds_all_members_that_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformer_cli.adapters.documents.archive.LARGEST", 1 << 20)
+    opened = Archive(archive({"a": bytes(600_000), "b": bytes(600_000), "c": bytes(400_000)}))
+    for name in ("a", "c", "a", "c"):  # again and again
+        assert opened.read(name)
+    with pytest.raises(DataError, match="b: more than 1 MiB with the parts before it; translate the document in parts"):
+        opened.read("b")
+
+
+ENCRYPTED = (
+    archive({"a": b"x"})
+    .replace(b"PK\3\4\x14\0\0", b"PK\3\4\x14\0\1")
+    .replace(b"PK\1\2\x14\3\x14\0\0", b"PK\1\2\x14\3\x14\0\1")
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(3_000), "an old or a password-protected Office document"),
+        (b"", "not a whole ZIP archive .it is empty"),
+        (b"Ein Hund.\n", "no ZIP archive, which a .docx is; name it as what it is"),
+        (ENCRYPTED, "a: encrypted; save the document without a password"),
+    ],
+)
+def test_archive_that_cannot_be_read_is_called_what_it_is(content: bytes, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        Archive(content).read("a")

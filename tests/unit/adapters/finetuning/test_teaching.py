@@ -1,0 +1,195 @@
+"""A run that is taught further: its pace, what it is watched on, what goes along, and what stays of its start."""
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kinds import Tfm, TrainTiny
+from transformer_cli.adapters.corpora.prepare import inherited
+from transformer_cli.adapters.finetuning.beside import as_table, drawn, encoded_beside, mixed
+from transformer_cli.config.load import load_config
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
+from transformer_cli.runs.checkpoints import START, load_named_best, load_validated, load_weights
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import load_average
+from transformer_cli.scoring.losses import corpus_losses
+from transformer_cli.translator import Translator
+
+TAUGHT = ("training.batch_size=100", "training.epochs=2", "training.initialize_from=base", "training.seed=5")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """Text that the taught run is not to forget."""
+    path = tmp_path / "old.tsv"
+    lines = ["de\ten", "Der alte Hund läuft.\tThe old dog runs.", "Die Frau singt.\tThe woman sings."]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
+    pace = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}
+    assert inherited("base", runs)["training"] == {"initialize_from": "base", **pace}
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "patience"),
+    [
+        ("training: {}", [], 2),
+        ("training:", ["training.patience=null"], None),
+        ("training: {patience: null, initialize_from: null}\ndata: {codec: null}", [], None),
+        ("training: {patience: null, initialize_from: other}\ndata: {codec: other}", [], None),
+    ],
+)
+def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_itself(
+    runs: Path, text: str, overrides: list[str], patience: int | None
+) -> None:
+    (runs / "taught.yaml").write_text(text)
+    config = load_config(runs / "taught.yaml", overrides, inherited=inherited("base", runs))
+    assert (config.training.patience, config.training.learning_rate) == (patience, 1e-4)
+    assert (config.training.initialize_from, config.data.codec) == ("base", "base")
+    said = load_config(runs / "taught.yaml", ["training.initialize_from=other"], inherited=inherited("base", runs))
+    assert (said.training.initialize_from, said.data.codec) == ("other", "base")
+
+
+def test_start_is_validated_first_and_says_how_long_training_will_take(
+    train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    train_tiny(runs, *TAUGHT)
+    first, how_long = caplog.messages[1:3]
+    assert re.fullmatch(r"epoch 0/2  valid \d\.\d{3} \(PPL \d\.\d\d\)  \d+\.\d s  best", first)
+    assert how_long == "less than a minute until the end, by the time of this validation"
+
+
+def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the_start(
+    train_tiny: TrainTiny, runs: Path, old: Path, project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    run = train_tiny(runs, *TAUGHT, f"training.watch=[{old}]", "training.learning_rate=0.05")
+    assert any(line.startswith("training.watch: 2 pairs can hardly tell ") for line in caplog.messages)
+    split = encoded_beside(run)["watch"]
+    start = load_validated(run, START)
+    before = corpus_losses(start, split, np.arange(2)).loss
+    history = run.history()
+    assert [each["watch_loss"] > 0 for each in history] == [True] * 3
+    assert history[0]["watch_loss"] == before
+    tried = [
+        re.match(r" *(\d+)% of the start's weights  valid ([\d.]+)  watched ([\d.]+)", line) for line in caplog.messages
+    ]
+    found = {int(each[1]): float(each[2]) + float(each[3]) for each in tried if each}
+    assert [*found] == [0, 25, 50, 75, 100]
+    made = load_average(run, "best")
+    assert made
+    assert made.start_share is not None
+    assert found[int(100 * made.start_share)] == min(found.values())
+    assert corpus_losses(load_named_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.watch_loss
+    shutil.rmtree(runs / "base")  # the run has what it needs of it
+    rows = as_table(run, data_dir=project / "data")
+    assert [row[0].split(":")[0] for row in rows] == ["after", "step 0", "step 2", "step 4", "the end"]
+
+
+@pytest.mark.parametrize("share", [None, 0.25])
+def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_longer_training(
+    train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture, share: float | None
+) -> None:
+    caplog.set_level("INFO")
+    given = [*TAUGHT, "training.watch=[valid]", "training.learning_rate=0.3"]  # worse with each epoch
+    given += [] if share is None else [f"training.start_share={share}"]
+    straight = train_tiny(runs, *given, "name=straight")
+    said = list(caplog.messages)
+    train_tiny(runs, *given, "training.epochs=1")
+    raised = train_tiny(runs, *given)
+    losses = [each["valid_loss"] for each in straight.history()]
+    assert losses[0] < losses[1] < losses[2]
+    start, taught, last = (load_validated(straight, START), load_validated(straight, 2), straight.checkpoint("last"))
+    assert not torch.equal(taught.output.weight, load_weights(straight, last).output.weight)
+    wanted = start if share is None else mixed(taught, start, share)
+    for run in (straight, raised):
+        found = load_named_best(run, torch.device("cpu"))[1].state_dict()
+        assert all(torch.equal(value, found[name]) for name, value in wanted.state_dict().items())
+    assert ("nothing taught was better: the start stays" in said) == (share is None)
+    lines = {line.partition("weights")[2] for line in said if re.match(r" *\d+% of the start's weights", line)}
+    assert len(lines) == (5 if share is None else 1)
+    assert re.match(rf"validation loss .* with {100 if share is None else 25}% of the start's weights: ", said[-1])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_mixed_weights_are_the_mean_with_the_share_of_the_start(tiny: Run, share: float) -> None:
+    start, taught = tiny.new_model(), load_named_best(tiny, torch.device("cpu"))[1]
+    wanted = share * start.output.weight.detach() + (1 - share) * taught.output.weight.detach()
+    torch.testing.assert_close(mixed(taught, start, share).output.weight.detach(), wanted)
+
+
+def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_the_start(
+    train_tiny: TrainTiny, runs: Path, old: Path
+) -> None:
+    beside = (f"training.along=[{old}]", "training.watch=[test]")
+    straight = train_tiny(runs, *TAUGHT, *beside, "name=straight")
+    assert [each["step"] for each in straight.history()] == [0, 4, 8]  # of 200 pairs, and as many more
+    train_tiny(runs, *TAUGHT, *beside, "training.epochs=1")
+    old.unlink()
+    shutil.rmtree(runs / "base")
+    resumed = train_tiny(runs, *TAUGHT, *beside)
+    same = ("valid_loss", "watch_loss", "train_loss")
+    assert [[each[key] for key in same] for each in resumed.history()] == [
+        [each[key] for key in same] for each in straight.history()
+    ]
+    one, other = (load_named_best(run, torch.device("cpu"))[1].state_dict() for run in (straight, resumed))
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+    (resumed.folder / "along.source.txt").write_text("", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"along\.source\.txt"):
+        train_tiny(runs, *TAUGHT, *beside)
+
+
+def test_sentences_that_go_along_are_translated_by_the_start(train_tiny: TrainTiny, runs: Path, tmp_path: Path) -> None:
+    lines = ["Der kleine Hund läuft im Park.", "Die Frau singt."]
+    (tmp_path / "old.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    run = train_tiny(runs, *TAUGHT, f"training.along=[{tmp_path / 'old.txt'}]")
+    expected = Translator.load(runs / "base", device="cpu").translate(lines)
+    assert (run.folder / "along.target.txt").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in expected)
+
+
+def test_drawn_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
+    rows = drawn(np.array([7, 8]), 5, seed=1, epoch=1)
+    assert sorted(rows.tolist()) in ([7, 7, 7, 8, 8], [7, 7, 8, 8, 8])
+    some = [drawn(np.arange(50), 20, seed=1, epoch=epoch).tolist() for epoch in (1, 1, 2)]
+    assert some[0] == some[1] != some[2]
+    assert len({*some[0]}) == 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["training.watch=[old.tsv]"], "watch: it is about a run that is trained further; name that with initialize"),
+        (["training.along=[old.tsv]"], "along: it is about a run that is trained further; name that with initialize"),
+        (["training.initialize_from=base", "training.start_share=0.5"], "start_share: 0.5 needs text to judge it by;"),
+    ],
+)
+def test_settings_of_teaching_without_what_they_are_about_are_errors(settings: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        load_config(overrides=settings)
+
+
+def test_text_beside_that_is_no_text_leaves_no_run(train_tiny: TrainTiny, runs: Path, old: Path) -> None:
+    old.write_text("de\ten\n \t \n", encoding="utf-8")
+    for place, said in ((old, "no pair of sentences; name other text"), (old.with_name("none.tsv"), "no such file")):
+        with pytest.raises(DataError, match=rf"training\.watch: [^\n]*{said}"):
+            train_tiny(runs, *TAUGHT, f"training.watch=[{place}]")
+    assert not (runs / "tiny").exists()
+
+
+def test_train_command_prints_losses_and_bleu_of_both_texts(workspace: Path, old: Path, corpus: Path, tfm: Tfm) -> None:
+    settings = ("training.epochs=1", "name=taught", "training.initialize_from=tiny")
+    given = [word for each in settings for word in ("--set", each)]
+    code, out, err = tfm("train", "--config", corpus / "tiny.yaml", "--watch", old, *given, cwd=workspace)
+    assert code == 0, err
+    header, start, step, end = out.splitlines()[:4]
+    assert header.split("  ")[0] == "after"
+    assert header.endswith("BLEU of 40 lines  of 2 watched")
+    assert (start.split()[:2], step.split()[0], end.split()[:2]) == (["step", "0"], "step", ["the", "end:"])
+    assert len(re.findall(r"\d+\.\d\d\b", start)) == len(re.findall(r"\d+\.\d\d\b", end)) == 2

@@ -1,0 +1,100 @@
+"""`tfm export --to huggingface`: a folder of MarianMTModel, which the import reads as the same model."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from kinds import Refused, Tfm
+from small_marian import SETTINGS, TEXT, make_model, weights, write
+from transformer_cli.adapters.interop.importing import import_run
+from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
+from transformer_cli.config.schema import Config, DecodingConfig
+from transformer_cli.errors import ConfigError
+from transformer_cli.runs.run import Run
+from transformer_cli.translator import Translator
+
+
+@pytest.fixture(params=["one matrix", "separate vocabularies"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """A run of a small model of Marian's, from German into English."""
+    folder = make_model(tmp_path / "de-en")
+    if request.param != "one matrix":
+        arrays = weights()
+        arrays["decoder_Wemb"] = arrays.pop("Wemb")
+        write(folder, {**arrays, "encoder_Wemb": arrays["decoder_Wemb"][::-1].copy()}, SETTINGS)
+        for side in ("source", "target"):
+            shutil.copy(folder / "vocab.spm", folder / f"{side}.spm")
+        (folder / "vocab.spm").unlink()
+    (folder / "model.npz.decoder.yml").write_text("beam-size: 6\nnormalize: 0.5\n", encoding="utf-8")
+    return import_run(folder, runs_dir=tmp_path / "runs")
+
+
+def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path) -> None:
+    again = import_run(export_to_hugging_face(run.folder, tmp_path / "out"), runs_dir=tmp_path / "again")
+    assert again.codecs == run.codecs
+    assert again.config.decoding == run.config.decoding
+    assert (again.config.data.source, again.config.data.target) == ("de", "en")
+    known = {
+        "max_length",
+        "attention_dropout",
+        "feed_forward_dropout",
+    }  # the format says them, the run leaves them open
+    assert again.config.model.model_dump(exclude=known) == run.config.model.model_dump(exclude=known)
+    translators = [Translator.load(each.folder, device="cpu") for each in (run, again)]
+    assert translators[0].translations(TEXT) == translators[1].translations(TEXT)
+    ours, theirs = (dict(each.model.named_parameters()) for each in translators)
+    assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == {"output.bias"}  # that of <sos>
+
+
+def test_exported_config_and_tokens_are_as_transformers_reads_them(run: Run, tmp_path: Path) -> None:
+    place = export_to_hugging_face(run.folder, tmp_path / "out")
+    config, search, tokenizer, tokens = (
+        json.loads((place / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("config", "generation_config", "tokenizer_config", "vocab")
+    )
+    assert list(tokens)[:3] == ["</s>", "<unk>", "<pad>"]
+    assert sorted(tokens.values()) == [*range(config["vocab_size"])]
+    assert (config["model_type"], config["encoder_ffn_dim"], config["decoder_ffn_dim"]) == ("marian", 24, 24)
+    assert config["share_encoder_decoder_embeddings"] == (not tokenizer["separate_vocabs"])
+    assert (search["num_beams"], search["length_penalty"], search["bad_words_ids"]) == (6, 0.5, [[2]])
+    assert search["decoder_start_token_id"] == search["pad_token_id"] == tokens["<pad>"]
+
+
+def test_exported_run_that_samples_comes_back_with_its_distribution(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampling = DecodingConfig(sample=True, temperature=0.5, top_k=5, top_p=0.9)
+    other = Run(run.folder, run.config.model_copy(update={"decoding": sampling}), run.codecs, run.identity)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "open", lambda folder: other)
+        place = export_to_hugging_face(run.folder, tmp_path / "out")
+    assert import_run(place, name="again", runs_dir=tmp_path).config.decoding == sampling
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("norm", "pre"), ("final_norm", True), ("start_token", True), ("positions", "learned"), ("head_dim", 2)],
+)
+def test_export_refuses_by_name_what_transformers_does_not_compute(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object
+) -> None:
+    tree = run.config.model_dump(mode="json")
+    tree["model"] |= {key: value, "max_length": 64}
+    other = Run(run.folder, Config.model_validate(tree), run.codecs, run.identity)
+    monkeypatch.setattr(Run, "open", lambda folder: other)
+    with pytest.raises(ConfigError, match=rf"^model\.{key}: {str(value).lower()} cannot be exported to huggingface, "):
+        export_to_hugging_face(run.folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_export_command_writes_into_exports_and_refuses_words_and_what_is_there(
+    run: Run, tmp_path: Path, tfm: Tfm, refused: Refused, project: Path
+) -> None:
+    place = "exports/de-en-huggingface"
+    assert tfm("export", "de-en", "--to", "huggingface", cwd=tmp_path)[:2] == (0, f"{place}\n")
+    assert f"{place}: there already" in refused("export", "de-en", "--to", "huggingface", cwd=tmp_path)
+    said = refused("export", "tiny", "--to", "huggingface", cwd=project)
+    assert "data.tokens: words cannot be exported to huggingface, only subwords" in said

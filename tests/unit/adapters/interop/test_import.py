@@ -1,0 +1,160 @@
+"""Models as Marian writes them become runs with Marian's scores; what cannot be held is refused in one line."""
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+
+import hostile
+from kinds import Tfm
+from oracles.marian import log_probs
+from small_marian import HEADS, SETTINGS, TEXT, make_model, weights, write
+from transformer_cli.adapters.interop.importing import import_run
+from transformer_cli.data.batching import pad_ids
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.model.loss import token_losses
+from transformer_cli.text.codec import ImportedCodec
+from transformer_cli.translator import Translator
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small model, from German into English by its folder's name."""
+    return make_model(tmp_path / "de-en")
+
+
+def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_path: Path) -> None:
+    run = import_run(folder, source="en", target="en", runs_dir=tmp_path / "runs")
+    translator = Translator.load(run.folder, device="cpu")
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(folder / "vocab.spm"))
+    for source, target in zip(TEXT, [*TEXT[1:], "the ж dog"], strict=False):
+        ours = [pad_ids([run.codecs.source.encode(text).ids]) for text in (source, target)]
+        with torch.inference_mode():
+            found = -token_losses(translator.model, *ours).nll.numpy()
+        read, written = ([*theirs.encode(text), 0] for text in (source, target))
+        expected = log_probs(weights(), read, written, HEADS)
+        assert found == pytest.approx(expected, abs=1e-4)
+    (translation,) = translator.translations(["the old dog"])
+    assert "".join(translation.source_tokens) == " the old dog"
+
+
+def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder: Path, tmp_path: Path) -> None:
+    codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
+    assert isinstance(codec, ImportedCodec)
+    read = codec.encode("the ж dog")
+    assert codec.text(read.ids) == "the <unk> dog"
+    assert codec.text(read.ids, instead=read.tokens) == "the ж dog"
+    assert codec.encode_all(["the ж dog", " "]) == [read.ids, []]
+    assert "park" in codec.text(codec.encode("the park").ids)
+    held = codec.encode("the {name} dog", [(4, 10)])
+    assert (codec.text(held.ids), held.reading.held[0].text) == ("the dog", "{name}")
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "held"),
+    [
+        ("the ｏｌｄ dog", "the ｏｌｄ dog", []),  # which its SentencePiece normalises by itself
+        ("\u2022 the do\u00adg\u00a0😀", "the dog", ["\u2022", "😀"]),
+        ("THE OLD DOG", "the old dog", []),
+        ("the DOG", "the DOG", []),
+    ],
+)
+def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
+    folder: Path, tmp_path: Path, line: str, text: str, held: list[str]
+) -> None:
+    codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
+    assert isinstance(codec, ImportedCodec)
+    read = codec.encode(line)
+    assert (read.reading.text, [each.text for each in read.reading.held]) == (text, held)
+    assert codec.encode_all([line]) == [read.ids]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("autoreg: self-attention", "autoreg: rnn", "has a recurrence in place of self-attention"),
+        ("activation: swish", "activation: tanh", "transformer-ffn-activation: 'tanh' cannot be imported"),
+        ("postprocess: dan", "postprocess: dhn", "transformer-preprocess, transformer-postprocess"),
+        ("enc-depth: 2", "enc-depth: 1", "no place for the weight encoder.layers.1"),
+        ("dec-depth: 2", "dec-depth: 3", "decoder.layers.2"),
+        ("dim-ffn: 24", "dim-ffn: 23", "or not finite; settings and vocabulary ask for floats"),
+        ("type: transformer", "[", "not YAML"),
+    ],
+)
+def test_import_what_cannot_be_held_is_refused_by_its_key(
+    folder: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    assert old in SETTINGS
+    write(folder, weights(), SETTINGS.replace(old, new))
+    with pytest.raises(DataError) as refused:
+        import_run(folder, runs_dir=tmp_path / "runs")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_import_errors_name_the_file_that_is_there_or_the_one_that_is_wanted(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.npz.decoder.yml").write_text("word-penalty: 0.5\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"de-en/model\.npz\.decoder\.yml: word-penalty: 0\.5 cannot be imported"):
+        import_run(folder, runs_dir=tmp_path / "runs")
+    (folder / "model.npz").unlink()
+    with pytest.raises(DataError, match=r"neither a \.npz file with weights, nor Hugging Face's config\.json, is in"):
+        import_run(folder, runs_dir=tmp_path / "runs")
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return open, ("/tmp/executed-by-a-pickle", "w")
+
+
+def test_import_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+    path, pickled = folder / "model.npz", io.BytesIO()
+    np.save(pickled, np.array([Bomb()], dtype=object), allow_pickle=True)
+    whole = path.read_bytes()
+    for content in (b"", whole[:1000], b"PK" + whole[2:500], pickle.dumps(Bomb())):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"model\.npz: cannot be read: [^\n]*; download it again$"):
+            import_run(folder, runs_dir=tmp_path / "runs")
+    for kind, content in ((zipfile.ZIP_DEFLATED, bytes(10**7)), (zipfile.ZIP_STORED, pickled.getvalue())):
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            archive.writestr("Wemb.npy", content)
+        with pytest.raises(DataError, match=r"^[^\n]*(its entries are compressed, or overlap|allow_pickle)[^\n]*$"):
+            import_run(folder, runs_dir=tmp_path / "runs")
+    assert not Path("/tmp/executed-by-a-pickle").exists()
+
+
+def test_import_every_damage_is_refused_in_one_line_or_read_as_another_model(folder: Path, tmp_path: Path) -> None:
+    found = hostile.try_model(tmp_path / "damaged", folder, n_cuts=2, n_bits=12)
+    assert found.missed == []
+    assert found.counts["deleted", "refused"] == found.counts["emptied", "refused"] == 2
+
+
+def test_import_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp_path: Path) -> None:
+    runs, empty = tmp_path / "runs", tmp_path / "empty"
+    empty.mkdir()
+    run = import_run(folder, name="opus", runs_dir=runs)
+    for place, what in (
+        (run.folder, "a run of tfm"),
+        (folder / "vocab.spm", "not a folder"),
+        (empty, "an empty folder"),
+        (tmp_path / "none", "no such folder"),
+    ):
+        with pytest.raises(DataError, match=rf"^[^\n]*{place.name}: {what}[^\n]*$"):
+            import_run(place, name="other", runs_dir=runs)
+    with pytest.raises(ConfigError, match=r"^name: name: 'a/b' cannot name a run; [^\n]*$"):
+        import_run(folder, name="a/b", runs_dir=runs)
+
+
+def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
+    code, out, err = tfm("import", folder, "--name", "opus", "--source", "de", "--target", "en", cwd=tmp_path)
+    assert (code, out) == (0, "runs/opus\n"), err
+    assert "de→en" in err
+    assert tfm("translate", "--run", "opus", "", cwd=tmp_path)[:2] == (0, "\n")
+    with pytest.raises(ConfigError, match=r"opus is there already; give another name"):
+        import_run(folder, name="opus", runs_dir=tmp_path / "runs")

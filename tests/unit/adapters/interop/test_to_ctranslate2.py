@@ -1,0 +1,191 @@
+"""`tfm export`: a run becomes a folder that translates and is judged like the run, with tfm and without it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kinds import Refused, Tfm
+from transformer_cli.adapters.interop.to_ctranslate2 import export, readme
+from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.runs.run import Facts, Run, is_new
+from transformer_cli.scoring.evaluate import evaluate
+from transformer_cli.system.files import write_text
+from transformer_cli.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def exported(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The project's run of words, exported. Not to be written to."""
+    return export(translator.run.folder, tmp_path_factory.mktemp("exports") / "tiny")
+
+
+@pytest.fixture
+def copy(exported: Run, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(exported.folder, tmp_path / "copy"))
+
+
+@pytest.fixture(scope="module")
+def sentences(corpus: Path) -> list[str]:
+    """The test set, with blank lines and words that nobody knows."""
+    return ["", *(corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1], " ", "Quokka schläft ▁ 🦘."]
+
+
+def test_exported_words_translate_as_the_run(translator: Translator, exported: Run, sentences: list[str]) -> None:
+    found, ours = (each.translations(sentences) for each in (Translator.load(exported.folder), translator))
+    assert any("<unk>" in each.tokens for each in ours)
+    for one, other in zip(found, ours, strict=True):
+        for key in ("text", "tokens", "source_tokens", "ids", "source_ids", "alignment"):
+            assert getattr(one, key) == getattr(other, key)
+        assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=2e-3)
+
+
+def test_exported_beam_attends_to_its_own_sentence(translator: Translator, exported: Run, sentences: list[str]) -> None:
+    found, ours = (
+        each.with_options(prefix="the", n_best=2, beam_size=3).translations(sentences)
+        for each in (Translator.load(exported.folder), translator)
+    )
+    same = [(one, other) for one, other in zip(found, ours, strict=True) if one.ids == other.ids]
+    assert len(same) > len(sentences) / 2
+    assert [one.alignment for one, _ in same] == [other.alignment for _, other in same]
+
+
+@pytest.mark.parametrize("kind", ["words", "subwords"])
+def test_export_readme_translates_without_tfm(
+    kind: str, translator: Translator, by_subwords: Translator, sentences: list[str], copy: Path, tmp_path: Path
+) -> None:
+    ours = translator if kind == "words" else by_subwords
+    folder = copy if kind == "words" else export(ours.run.folder, tmp_path / "subwords").folder
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert "transformer_cli" not in code
+    write_text(folder / "translate.py", code)
+    lines = sentences[:-1]  # the last one has a "▁"
+    done = subprocess.run(
+        [sys.executable, "translate.py"],
+        cwd=folder,
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    unlimited = ours.with_options(max_tokens=10_000)  # it has one limit for all sentences
+    assert done.stdout == "".join(f"{line}\n" for line in unlimited.translate(lines))
+
+
+def test_export_readme_of_a_beam_that_copies_words_goes_one_by_one(
+    translator: Translator, by_subwords: Translator
+) -> None:
+    for ours, is_one_by_one in ((translator, True), (by_subwords, False)):
+        config = ours.run.config
+        config = config.model_copy(update={"decoding": DecodingConfig(beam_size=3)})
+        page = readme(config, ours.run.codecs, Facts("tiny", "step-0000001", "float32", 42, "4.8.5"))
+        assert ("max_batch_size=1," in page, "one at a time" in page) == (is_one_by_one, is_one_by_one)
+
+
+def test_exported_model_is_taken_by_every_command_that_translates_or_judges(
+    project: Path, copy: Path, tfm: Tfm, corpus: Path
+) -> None:
+    runs = ("tiny", str(copy))
+    results = []
+    for run in runs:
+        code, out, err = tfm("evaluate", "--run", run, "--json", cwd=project)
+        assert code == 0, err
+        results.append(json.loads(out)["results"][0])
+    one, other = results
+    assert {key for key in one if one[key] != other[key]} <= {"loss", "loss_batch_mean", "ppl", "seconds"}
+    assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
+    assert one["loss_batch_mean"] == pytest.approx(other["loss_batch_mean"], rel=1e-5)
+    (kept,) = (json.loads(line) for line in (copy / "evaluations.jsonl").read_text(encoding="utf-8").splitlines())
+    assert kept["checkpoint"] == Translator.load(project / "runs/tiny").run.best_name
+    code, out, err = tfm("compare", *runs, "--split", "test", cwd=project)
+    assert (code, out.count("equal scores")) == (0, 1), err
+    both = [tfm("score", "-i", corpus / "test.de", "--target", corpus / "test.en", "-r", r, cwd=project) for r in runs]
+    scores = [[float(line.split()[0]) for line in out.splitlines()] for _, out, _ in both]
+    assert scores[0] == pytest.approx(scores[1], abs=2e-4)
+    sentence = "Der alte Hund singt im Park."
+    texts = [tfm("translate", "-r", run, "--beam-size", "3", "--prefix", "The", sentence, cwd=project) for run in runs]
+    assert texts[0] == texts[1]
+
+
+def test_exported_model_is_refused_where_more_than_translations_is_needed(
+    copy: Path, project: Path, refused: Refused
+) -> None:
+    use = ("--run", copy)
+    assert "cannot be looked into, since" in refused("inspect", "Hund", *use, cwd=project)
+    assert "translates alone" in refused("translate", "Hund", *use, "--run", "tiny", cwd=project)
+    assert "translates alone" in refused("evaluate", "--run", "tiny", *use, cwd=project)
+    for command in (("curves", copy), ("export", copy)):
+        assert "an exported model, which translates and is judged" in refused(*command, cwd=project)
+    sampled = refused("translate", "Hund", *use, "--set", "decoding.sample=true", cwd=project)
+    assert "draws no samples" in sampled
+    with pytest.raises(CheckpointError, match=r"an exported model, which .*; name the run that it was made from$"):
+        is_new(copy)  # so nothing is trained in its folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [((), "exports/tiny"), (("tiny", "-q", "int8"), "exports/tiny-int8"), (("runs/tiny", "-o", "b"), "b")],
+)
+def test_export_writes_beside_runs_and_replaces_nothing(
+    arguments: tuple[str, ...], place: str, workspace: Path, tfm: Tfm, refused: Refused
+) -> None:
+    code, out, err = tfm("export", *arguments, cwd=workspace)
+    assert (code, out) == (0, f"{place}\n"), err
+    assert re.fullmatch(rf"{place}: step-\d+ of runs/tiny in (float32|int8), \d+ kB\n", err)
+    code, out, err = tfm("export", *arguments, cwd=workspace)
+    assert (code, out) == (0, f"{place}\n")
+    assert err.startswith(f"{place}: there already, as step-")
+    other = refused("export", "tiny", "-q", "int16", "-o", place, cwd=workspace)
+    assert re.search(rf"{place}: there already, step-\d+ of tiny in .*; give --output a new name, or delete it", other)
+    for taken in ("runs/tiny", "."):
+        other = refused("export", "tiny", "-o", taken, cwd=workspace)
+        assert other.endswith(f"{taken}: there already, and not an exported model; give --output a new name")
+    assert tfm("translate", "-r", place, "", cwd=workspace)[:2] == (0, "\n")
+
+
+def test_export_over_a_damaged_export_is_refused(copy: Path, project: Path, refused: Refused) -> None:
+    for name in ("model.bin", "run.json"):
+        (copy / name).write_bytes((copy / name).read_bytes()[:50])
+        err = refused("export", "tiny", "-o", copy, cwd=project)
+        assert err.endswith("; restore it, or delete the folder and export the run again")
+
+
+def test_runs_passes_over_an_exported_model(copy: Path, workspace: Path, tfm: Tfm) -> None:
+    shutil.copytree(copy, workspace / "runs/exported")
+    assert [run["name"] for run in json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]] == ["tiny"]
+    assert tfm("translate", "-r", "exported", "", cwd=workspace)[:2] == (0, "\n")
+
+
+def test_exported_config_may_change_how_it_searches(copy: Path, project: Path, tfm: Tfm) -> None:
+    config = (copy / "config.yaml").read_text(encoding="utf-8")
+    write_text(copy / "config.yaml", config.replace("beam_size: 1", "beam_size: 4"))
+    code, _, err = tfm("translate", "--n-best", "4", "Hund", "--run", copy, cwd=project)  # which a beam of 1 refuses
+    assert (code, err) == (0, "")
+
+
+def test_ctranslate2_not_installed_is_one_line(
+    copy: Path, project: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    for command in (("translate", "Hund", "--run", copy), ("export", "tiny", "-o", "x")):
+        said = refused(*command, cwd=project)
+        assert "CTranslate2, which exported models need, is not installed; run `pip install" in said
+
+
+def test_export_unknown_quantization_is_an_error(project: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^quantization: 'int4' is not one of float32, float16, bfloat16, int16, int"
+    ):
+        export("tiny", quantization="int4", runs_dir=project / "runs")
+
+
+def test_evaluate_exported_int8_has_its_own_loss(translator: Translator, project: Path, tmp_path: Path) -> None:
+    small = export(translator.run.folder, tmp_path / "x", quantization="int8").folder
+    (ours,), (found,) = (list(evaluate(each, data_dir=project / "data")) for each in (translator.run.folder, small))
+    assert 0 < abs(found.result.loss - ours.result.loss) < 0.05

@@ -1,0 +1,146 @@
+"""`tfm serve` as a process: it says where it is, ends in order, and refuses an empty key."""
+
+import json
+import os
+import re
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forked import Forks
+from transformer_cli.translator import Translator
+
+SLOW = """\
+import time
+from transformer_cli.translator import Translator
+translate = Translator.translate_lines
+Translator.translate_lines = lambda *all, **named: time.sleep(1) or translate(*all, **named)
+"""
+PATIENCE_S = 60.0
+ADDRESS = r"^serving at ([^,]+),"
+
+
+def told(path: Path, pattern: str) -> re.Match[str]:
+    """Wait until a file has what a pattern describes."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if path.exists() and (found := re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)):
+            return found
+        time.sleep(0.02)
+    raise AssertionError(path.read_text(encoding="utf-8"))
+
+
+def ask(url: str, **parameters: Any) -> Any:
+    request = urllib.request.Request(
+        f"{url}/translate", json.dumps(parameters).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        return json.load(answer)
+
+
+def test_serve_signal_ends_it_when_what_runs_is_answered(
+    forks: Forks, project: Path, tmp_path: Path, translator: Translator
+) -> None:
+    served = ["--port", 0, "--run", project / "runs/tiny", "--hold-pattern", r"#\w+"]
+    pid = forks.start("serve", *served, cwd=tmp_path, before=SLOW)
+    url = told(tmp_path / "err.txt", r"^serving at (\S+), 1 at a time; Ctrl-C ends$")[1]
+    lines = ["Der #Hund läuft.", "Die Frau singt."]
+    with ThreadPoolExecutor(2) as clients:
+        answers = [clients.submit(ask, url, q=line, source="de", target="en", api_key="") for line in lines]
+        time.sleep(0.5)  # the answers take longer
+        os.kill(pid, signal.SIGINT)
+        held = translator.with_options(hold_pattern=r"#\w+")
+        assert [answer.result()["translatedText"] for answer in answers] == held.translate(lines)
+    assert forks.end() == 130
+    assert (tmp_path / "out.txt").read_text() == ""
+    first, *_, last = (tmp_path / "err.txt").read_text(encoding="utf-8").splitlines()
+    assert first == f"de→en: {project / 'runs/tiny'}"
+    assert last == "tfm: stopped by SIGINT; what had been asked before is answered"
+
+
+def test_serve_ctrl_c_after_another_signal_ends_it_at_once(forks: Forks, project: Path, tmp_path: Path) -> None:
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=SLOW)
+    url = told(tmp_path / "err.txt", ADDRESS)[1]
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(ask, url, q="Hund\n" * 900, source="de", target="en")
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(0.4)  # until it has noticed
+        os.kill(pid, signal.SIGINT)
+        assert forks.end() == -signal.SIGINT
+        assert isinstance(answer.exception(), OSError)
+
+
+def test_serve_empty_key_is_refused(
+    tfm: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFM_API_KEY", "")
+    code, _, err = tfm("serve", cwd=tmp_path)
+    assert (code, "--api-key is empty" in err) == (2, True)
+
+
+def test_hangup_opens_runs_anew_and_a_run_that_does_not_open_leaves_the_old_one(
+    forks: Forks, workspace: Path, tmp_path: Path
+) -> None:
+    folder, err = workspace / "runs/tiny", tmp_path / "err.txt"
+    pid = forks.start("serve", "--port", 0, "--run", folder, cwd=tmp_path)
+    url = told(err, ADDRESS)[1]
+    question = {"q": "Der kleine Hund läuft.", "source": "de", "target": "en"}
+    greedy = ask(url, **question)
+    config = (folder / "config.yaml").read_text(encoding="utf-8")
+    for old, new in (("sample: false", "sample: true"), ("temperature: 1.0", "temperature: 1000.0")):
+        assert old in config
+        config = config.replace(old, new)
+    (folder / "config.yaml").write_text(config, encoding="utf-8")
+    os.kill(pid, signal.SIGHUP)
+    told(err, r"^reloaded$")
+    sampled = ask(url, **question)
+    assert sampled != greedy
+    (folder / "source.vocab.txt").write_text("")
+    os.kill(pid, signal.SIGHUP)
+    told(err, rf"^error: not reloaded: {folder}: damaged run: .*; what was loaded before goes on serving$")
+    assert ask(url, **question) == sampled
+    os.kill(pid, signal.SIGTERM)
+    assert forks.end() == 143
+
+
+def test_serve_loses_no_request_while_runs_are_opened_anew(
+    forks: Forks, project: Path, tmp_path: Path, translator: Translator
+) -> None:
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path)
+    url = told(tmp_path / "err.txt", ADDRESS)[1]
+    lines = ["Der Hund läuft.", "Die Frau singt."]
+    expected = translator.translate(lines)
+    with ThreadPoolExecutor(4) as clients:
+        answers = [clients.submit(ask, url, q=lines[n % 2], source="de", target="en") for n in range(80)]
+        while not all(each.done() for each in answers):
+            os.kill(pid, signal.SIGHUP)
+            time.sleep(0.1)
+    assert [each.result()["translatedText"] for each in answers] == expected * 40
+    told(tmp_path / "err.txt", r"^reloaded$")
+    os.kill(pid, signal.SIGTERM)
+    assert forks.end() == 143
+
+
+def test_serve_ended_by_a_signal_tells_what_has_no_answer(forks: Forks, project: Path, tmp_path: Path) -> None:
+    slow = SLOW.replace("sleep(1)", "sleep(2)")
+    soon = f"{slow}from transformer_cli.adapters.serve import server; server.ENDING_SECONDS = 0.3"
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=soon)
+    url = told(tmp_path / "err.txt", ADDRESS)[1]
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(ask, url, q="Hund", source="de", target="en")
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGTERM)
+        error = answer.exception()
+    assert isinstance(error, urllib.error.HTTPError)
+    with error:
+        assert (error.code, "the server ends" in json.load(error)["error"]) == (503, True)
+    assert forks.end() == 143
+    assert told(tmp_path / "err.txt", r"^tfm: stopped by SIGTERM; requests without an answer: 1$")

@@ -1,0 +1,427 @@
+"""What surrounds translation: keys, limits, slow clients, what is not HTTP, the log, the page."""
+
+import json
+import logging
+import re
+import socket
+import threading
+import time
+from base64 import b64encode
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timezone
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from served import JSON, Running, running
+from transformer_cli.adapters.serve import gate, server
+from transformer_cli.adapters.serve.app import create_app
+from transformer_cli.adapters.serve.questions import Limits
+from transformer_cli.adapters.serve.server import bind, url_of
+from transformer_cli.adapters.serve.waiting import Call
+from transformer_cli.adapters.study import inspection as numbers
+from transformer_cli.errors import ConfigError
+from transformer_cli.runs.run import Run
+from transformer_cli.translator import Translator
+
+ASKED = {"q": "Der kleine Hund läuft im Park.", "source": "de", "target": "en"}
+BODY = json.dumps(ASKED).encode()
+HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+
+
+def raw(url: str, *parts: bytes, pause: float = 0.0) -> bytes:
+    """Send bytes as they are. Returns all that comes back."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(pause)
+        received = b""
+        while chunk := connection.recv(1 << 16):
+            received += chunk
+    return received
+
+
+def test_the_page_loads_nothing_from_elsewhere(served: Running) -> None:
+    answer = served.ask("/")
+    assert answer.body.startswith("<!doctype html>")
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", answer.body)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_pages_script_and_style_are_allowed_by_their_hashes(served: Running) -> None:
+    answer = served.ask("/")
+    policy = answer.headers["content-security-policy"]
+    for tag in ("script", "style"):
+        (text,) = re.findall(f"<{tag}[^>]*>(.*?)</{tag}>", answer.body, re.DOTALL)
+        allowed = b64encode(sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{allowed}';" in policy
+        answer = replace(answer, body=answer.body.replace(text, ""))
+    assert not re.search(r"<[^>]*\s(on\w+|style)\s*=", answer.body)
+
+
+def test_the_api_is_described(served: Running) -> None:
+    paths = served.ask("/openapi.json").body["paths"]
+    looks = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
+    assert set(paths) == {"/health", "/languages", "/translate", "/detect", *looks}
+    assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
+    assert set(paths["/translate"]["post"]["responses"]) == {"200", "4XX"}
+    for address in ("/docs", "/redoc"):
+        assert served.ask(address).status == 404
+
+
+def test_answers_about_a_sentence_are_bounded(translator: Translator) -> None:
+    with running(translator, limits=Limits(looks=0)) as closed:
+        assert closed.post("/inspect/steps", **ASKED).status == 503
+    with running(translator, limits=Limits(inspected=3)) as small:
+        answer = small.post("/inspect/steps", **ASKED)
+        error = {"error": "7 tokens, but at most 3 can be looked into; split the sentence"}
+        assert (answer.status, answer.body) == (400, error)
+
+
+def test_too_much_at_once_is_refused_for_now(translator: Translator) -> None:
+    with running(translator, limits=Limits(waiting=24)) as small:
+        answer = small.post("/translate", **{**ASKED, "q": "eins\n" * 25})
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert answer.body == {"error": "too much is waiting to be translated; try again later"}
+        assert small.post("/inspect/steps", **ASKED).status == 503  # a look counts as 25 lines
+        assert small.post("/translate", **ASKED).status == 200
+
+
+def test_a_client_that_does_not_read_is_dropped(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "READ_SECONDS", 0.2)
+    with running(translator, limits=Limits(looks=1)) as small:
+        monkeypatch.setattr(numbers, "rounded", lambda *_: " " * (20 << 20))
+        where = urlsplit(small.url)
+        with socket.create_connection((where.hostname, where.port)) as deaf:
+            head = HEAD.replace(b"/translate", b"/inspect/steps")
+            deaf.sendall(head + f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+            statuses = set()
+            for _ in range(100):
+                statuses.add(small.post("/inspect/steps", **{**ASKED, "q": "Hund"}).status)
+                if {503, 200} <= statuses:
+                    break
+                time.sleep(0.05)
+    assert statuses == {503, 200}
+
+
+def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> None:
+    for path in ("/", "/health", "/languages", "/metrics", "/openapi.json"):
+        request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        head, _, body = raw(served.url, request.encode()).partition(b"\r\n\r\n")
+        assert (head.startswith(b"HTTP/1.1 200 "), body) == (True, b"")
+    with_body = b"GET /languages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\na=b"
+    assert b'"code":"de"' in raw(served.url, with_body)
+
+
+def test_health_names_the_models_and_since_when(served: Running, tiny: Run) -> None:
+    health = served.ask("/health").body
+    (model,) = health.pop("models")
+    assert health == {"status": "ok"}
+    assert datetime.fromisoformat(model.pop("since")) <= datetime.now(timezone.utc)
+    assert model == {"source": "de", "target": "en", "run": "tiny", "checkpoint": tiny.best_name}
+
+
+def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(translator: Translator) -> None:
+    with running(translator) as found:
+        for asked in (ASKED, ASKED, {**ASKED, "target": "xx"}):
+            found.post("/translate", **asked)
+        found.ask("/somewhere?q=secret")
+        answer = found.ask("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    counts = dict(line.rsplit(" ", 1) for line in answer.body.splitlines() if not line.startswith("#"))
+    for address, status, expected in (("/translate", 200, 2), ("/translate", 400, 1), ("other", 404, 1)):
+        labels = f'{{address="{address}",status="{status}"}}'
+        assert float(counts[f"tfm_request_seconds_count{labels}"]) == expected
+        assert float(counts[f"tfm_request_seconds_sum{labels}"]) > 0
+    assert (float(counts["tfm_source_tokens_total"]), float(counts["tfm_waiting_lines"])) == (14, 0)
+    assert "process_resident_memory_bytes" in counts
+    assert "secret" not in answer.body
+
+
+def test_connections_on_which_no_request_comes_are_closed_and_told_once(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
+    with running(translator) as small:
+        where = urlsplit(small.url)
+        assert raw(small.url) == raw(small.url, HEAD[:30]) == b""
+        with socket.create_connection((where.hostname, where.port), timeout=30) as slow:  # an answer has time
+            slow.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode())
+            time.sleep(1)
+            slow.sendall(BODY)
+            assert slow.recv(100).startswith(b"HTTP/1.1 200 ")
+    told = [record.getMessage() for record in caplog.records if "no request comes" in record.getMessage()]
+    assert len(told) == 1
+
+
+def test_silent_connections_keep_nobody_out(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
+    with running(translator) as small, ExitStack() as idle:
+        where = urlsplit(small.url)
+        first, *_ = [
+            idle.enter_context(socket.create_connection((where.hostname, where.port), timeout=30)) for _ in range(4)
+        ]
+        assert first.recv(1) == b""  # closed: it is the oldest
+        assert small.post("/translate", **ASKED).status == 200
+
+
+def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "MOST_REQUESTS", 1)
+    with running(translator) as small:
+        where = urlsplit(small.url)
+        with socket.create_connection((where.hostname, where.port)) as asking:
+            asking.sendall(HEAD + b"Content-Length: 9\r\n\r\n")
+            while (refused := small.post("/detect", **ASKED)).status != 503:
+                time.sleep(0.05)
+        assert refused.body == {"error": "too many ask at once; try again later"}
+        while (answer := small.ask("/metrics")).status == 503:
+            time.sleep(0.05)
+    assert 'status="503"' in answer.body
+
+
+def test_unknown_address_or_method_is_an_error_in_json(served: Running) -> None:
+    unknown, method = served.ask("/suggest", b""), served.ask("/translate", None)
+    assert (unknown.status, unknown.body) == (404, {"error": "Not Found"})
+    assert (method.status, method.body) == (405, {"error": "Method Not Allowed"})
+
+
+def test_only_the_servers_own_names_are_answered(translator: Translator) -> None:
+    with running(translator, hosts=["tr.example.org"]) as public:
+        own = ("localhost:80", "127.0.0.1", "[::1]:5000", "192.0.2.7", "TR.example.org", "a.localhost")
+        for host in own:
+            assert public.ask("/health", Host=host).status == 200
+            assert public.ask("/translate", BODY, **JSON, Host=host, Origin=f"http://{host}").status == 200
+        answer = public.ask("/health", Host="rebound.example:5000")
+        why = "'rebound.example:5000' is not a name of this server; its operator may add --allow-host rebound.example"
+        assert answer.body == {"error": f"Invalid request: {why}"}
+        assert answer.status == public.ask("/health", Host="[").status == 400
+        # a page behind a proxy that says Host: 127.0.0.1:5000
+        assert public.ask("/translate", BODY, **JSON, Origin="https://tr.example.org").status == 200
+        port = urlsplit(public.url).port
+        for origin, headers, status in (
+            (f"http://tr.example.org:{port}", {}, 200),
+            (f"http://localhost:{port}", {}, 200),
+            (f"http://[::1]:{port}", {"Host": "localhost"}, 200),
+            ("https://tr.example.org:8443", {}, 403),
+            ("https://tr.example.org:8443", {"Host": "tr.example.org:8443"}, 200),  # as the proxy of docs/running.md
+            ("https://tr.example.org:8443", {"X-Forwarded-Host": "tr.example.org:8443"}, 200),
+            ("http://localhost", {}, 403),
+            ("null", {"X-Forwarded-Host": ""}, 403),
+        ):
+            assert public.ask("/translate", BODY, **JSON, Origin=origin, **headers).status == status, (origin, headers)
+    with running(translator, hosts=["*"]) as open_to_all:
+        assert open_to_all.ask("/health", Host="any.example").status == 200
+
+
+def test_pages_of_other_sites_may_use_the_server_only_if_they_are_named(translator: Translator) -> None:
+    allowed = "access-control-allow-origin"
+    with running(translator, cors_origins=["https://good.example"]) as found:
+        for origin in ("https://evil.example", "null", "http://localhost:3000", "http://["):
+            for kind in ("text/plain", "application/x-www-form-urlencoded", "application/json"):
+                refused = found.ask("/translate", BODY, Content_Type=kind, Origin=origin)
+                assert (refused.status, "may not use this server" in refused.body["error"]) == (403, True)
+            assert allowed not in found.ask("/languages", Origin=origin).headers
+        good = found.ask("/translate", BODY, **JSON, Origin="https://good.example")
+        assert (good.status, good.headers[allowed]) == (200, "https://good.example")
+
+
+def test_a_body_that_is_too_long_is_refused(served: Running) -> None:
+    received = raw(served.url, HEAD + f"Content-Length: {(2 << 20) + 1}\r\n\r\n".encode(), b"x" * ((2 << 20) + 1))
+    assert received.startswith(b"HTTP/1.1 413 ")
+    why = {"error": "Invalid request: its body has more than 2,097,152 bytes; send it in parts"}
+    assert json.loads(received.partition(b"\r\n\r\n")[2]) == why
+
+
+def test_translate_a_body_in_chunks_is_refused_before_it_is_read(served: Running) -> None:
+    received = raw(served.url, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 100)
+    assert received.startswith(b"HTTP/1.1 411 ")
+    assert b"send it with a Content-Length" in received
+
+
+def test_a_slow_body_is_given_up(translator: Translator) -> None:
+    with running(translator, limits=Limits(body=len(BODY), body_seconds=0.2)) as impatient:
+        received = raw(impatient.url, HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode(), BODY[:-1])
+        assert received.startswith(b"HTTP/1.1 408 ")
+        assert b'{"error":"Invalid request: its body did not come within 0.2 seconds; send it faster"}' in received
+        assert impatient.post_form("/translate", **{**ASKED, "q": "Hund"}).status == 200
+        received = raw(impatient.url, HEAD + b"Content-Length: 999\r\n\r\n", BODY * 2)  # and too long
+        assert received.startswith(b"HTTP/1.1 413 ")
+
+
+def test_api_key_is_needed_where_text_is_asked_about(translator: Translator) -> None:
+    with running(translator, api_key="schlüssel") as closed:
+        assert closed.ask("/health").status == closed.ask("/languages").status == closed.ask("/").status == 200
+        for address in ("/translate", "/inspect/steps", "/detect"):
+            without, wrong = closed.post(address, **ASKED), closed.post(address, **ASKED, api_key="schluessel")
+            assert (without.status, wrong.status) == (400, 403)
+            assert without.body == {"error": "Please contact the server operator to get an API key"}
+            assert wrong.body == {"error": "Invalid API key"}
+            assert closed.post(address, **ASKED, api_key="schlüssel").status == 200
+            assert closed.post_form(address, **ASKED, api_key="schlüssel").status == 200
+            assert closed.post(address, **ASKED, api_key=["schlüssel"]).status == 400
+        with_header = closed.ask("/translate", BODY, Content_Type="application/json", Authorization="Bearer x")
+        assert with_header.status == 403
+        for header in ("Bearer schlüssel", "Bearer of-a-proxy"):
+            key = "x" if header.endswith("schlüssel") else "schlüssel"
+            body = json.dumps({**ASKED, "api_key": key}).encode()
+            header = header.encode().decode("latin-1")
+            assert closed.ask("/translate", body, Content_Type="application/json", Authorization=header).status == 200
+
+
+def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:
+    head = HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode()
+    assert b"translatedText" in raw(served.url, head[:30], head[30:], BODY[:10], BODY[10:], pause=0.05)
+
+
+def test_a_request_whose_client_has_gone_is_not_computed(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    translate = Translator.translate_lines
+
+    def noted(self: Translator, lines: Any, *arguments: Any, **named: Any) -> Any:
+        seen.extend(line.sentence for line in lines)
+        return translate(self, lines, *arguments, **named)
+
+    monkeypatch.setattr(Translator, "translate_lines", noted)
+    with running(translator) as patient:
+        where, go_on = urlsplit(patient.url), threading.Event()
+        patient.workers.add(Call(lambda check: go_on.wait()))
+        with socket.create_connection((where.hostname, where.port)) as connection:
+            connection.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+            while patient.workers.n_waiting < 2:
+                time.sleep(0.01)
+        while patient.workers.n_waiting > 1:
+            time.sleep(0.01)
+        go_on.set()
+        assert patient.post("/translate", **{**ASKED, "q": "Hund"}).status == 200
+    assert seen == ["Hund"]
+
+
+def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    defects: list[Exception] = []
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise defects[-1]
+
+    def reports() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.levelno == logging.ERROR]
+
+    monkeypatch.setattr(Translator, "translate_lines", fail)
+    apology = {"error": "an error that nobody foresaw; the server's log describes it"}
+    with running(translator) as broken:
+        for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
+            defects.append(error)
+            answer = broken.post("/translate", **ASKED)
+            assert (answer.status, answer.body) == (500, apology)
+        first, second = reports()
+        assert first.getMessage().startswith("ZeroDivisionError; this is a defect of tfm: ")
+        assert first.exc_info
+        assert second.getMessage().startswith("KeyError;")
+        monkeypatch.setattr(gate, "SELDOM_SECONDS", 0.0)
+        broken.post("/translate", **ASKED)
+        assert broken.ask("/health").status == 200
+    assert reports()[2:] != []
+
+
+def test_asyncio_says_what_is_wrong_with_many_connections_once(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(record.getMessage().partition("\n")[0])
+
+    monkeypatch.setattr(logging.getLogger("transformer_cli"), "handlers", [Kept()])
+    with running(translator) as found:
+        found.ask("/health")
+        for number in range(3):
+            logging.getLogger("asyncio").error("Fatal write error on socket transport\nprotocol: <%d>", number)
+        logging.getLogger("asyncio").error("socket.accept() out of system resource")
+    assert written == ["Fatal write error on socket transport", "socket.accept() out of system resource"]
+
+
+def test_the_log_has_a_line_for_each_request_and_no_text(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="transformer_cli")
+    with running(translator, api_key="geheim") as silent:
+        silent.ask("/translate?q=Hund&source=de&target=en&api_key=geheim", b"")
+        silent.ask("/detect?q=Hund&api_key=falsch", b"")
+        silent.ask("/languages?api_key=geheim")
+        silent.ask(f"/{'x' * 200}?q=Hund")
+    lines = [record.getMessage() for record in caplog.records]
+    assert [re.sub(r"\d+ ms", "n ms", re.sub(r"^[\d-]{10} [\d:]{8}", "now", line)) for line in lines] == [
+        "now 127.0.0.1 POST /translate 200 n ms",
+        "now 127.0.0.1 POST /detect 403 n ms",
+        "now 127.0.0.1 GET /languages 200 n ms",
+        f"now 127.0.0.1 GET /{'x' * 99} 404 n ms",
+    ]
+
+
+def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_into_it(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="transformer_cli")
+    with running(translator) as found:
+        for named in ("203.0.113.7", "1.2.3.4, 2001:db8::1", "9" * 20_000, "x 200 3 ms\u2028é"):
+            found.ask("/health?x", X_Forwarded_For=named.encode().decode("latin-1"))
+    clients = [record.getMessage().split()[2:5] for record in caplog.records if "/health" in record.getMessage()]
+    expected = ["203.0.113.7", "2001:db8::1", "9" * 100, "x%20200%203%20ms%E2%80%A8%C3%A9"]
+    assert clients == [[client, "GET", "/health"] for client in expected]
+
+
+def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LOG_LINES", 2)
+    is_read, written = threading.Event(), []
+
+    class Pipe(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            is_read.wait()
+            written.append(record.getMessage())
+
+    package = logging.getLogger("transformer_cli")
+    monkeypatch.setattr(package, "handlers", [Pipe()])
+    with server.log_that_never_waits(seconds=60):
+        for number in range(10):
+            package.error("line %d", number)
+        is_read.set()
+        while len(written) < 2:
+            time.sleep(0.01)
+        package.error("last")
+    assert (written[0], written[-1]) == ("line 0", "last")
+    assert len(written) <= 4
+
+
+def test_two_runs_of_one_direction_are_refused(translator: Translator) -> None:
+    with pytest.raises(ConfigError, match="both translate from de into en; a request could not say which one it wants"):
+        create_app([translator] * 2)
+
+
+def test_an_address_that_is_taken_is_refused() -> None:
+    with bind("127.0.0.1", 0) as bound:
+        bound.listen()
+        port = bound.getsockname()[1]
+        assert url_of(bound) == f"http://127.0.0.1:{port}"
+        with pytest.raises(ConfigError, match=rf"^host=127.0.0.1 port={port}: Address already in use; choose another"):
+            bind("127.0.0.1", port)
+
+
+def test_each_sentence_waits_like_a_line(translator: Translator) -> None:
+    with running(translator, limits=Limits(waiting=2)) as small:
+        assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund."}).status == 200
+        assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund."}).status == 503
+        assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund.", "split": False}).status == 200

@@ -1,0 +1,181 @@
+"""What waits is translated together, in turns, and only if somebody still waits for it."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from transformer_cli.adapters.serve import waiting
+from transformer_cli.adapters.serve.questions import Limits
+from transformer_cli.adapters.serve.waiting import Busy, Call, Lines, Workers
+from transformer_cli.errors import DataError
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.long_lines import Line
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
+
+LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
+
+
+@contextmanager
+def started(n_workers: int = 1, limits: Limits = Limits()) -> Iterator[Workers]:
+    found = Workers(n_workers, limits)
+    found.start()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def held(them: Workers, n_workers: int = 1) -> Iterator[None]:
+    """Every worker is busy during the block."""
+    begun, go_on = threading.Barrier(n_workers + 1), threading.Event()
+
+    def hold() -> None:
+        begun.wait()
+        go_on.wait()
+
+    for _ in range(n_workers):
+        them.add(Call(lambda check: hold()))
+    begun.wait()
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The lines that were translated together, in their order."""
+    seen: list[list[str]] = []
+    translate = Translator.translate_lines
+
+    def noted(self: Translator, lines: Sequence[Line], *arguments: Any, **named: Any) -> list[Translation]:
+        seen.append([line.sentence for line in lines])
+        return translate(self, lines, *arguments, **named)
+
+    monkeypatch.setattr(Translator, "translate_lines", noted)
+    return seen
+
+
+def translating(them: Workers, translator: Translator, lines: Sequence[str]) -> "Future[list[Translation]]":
+    return them.add(Lines(translator, lines, range(len(lines))))
+
+
+def texts(translations: Sequence[Translation]) -> list[str]:
+    return [translation.text for translation in translations]
+
+
+def test_a_worker_waits_a_moment_for_others_where_several_ask(translator: Translator, batches: list[list[str]]) -> None:
+    with started(2, Limits(window_seconds=1.0)) as them:
+        with held(them):  # the other worker is busy
+            futures = [translating(them, translator, [line]) for line in LINES]
+            wait(futures)
+        assert [sorted(batch) for batch in batches] == [sorted(LINES)]
+
+
+def test_a_worker_waits_for_nobody_where_one_client_asks(translator: Translator, batches: list[list[str]]) -> None:
+    with started(limits=Limits(window_seconds=60.0)) as them:
+        for line in LINES:
+            translating(them, translator, [line]).result()
+    assert batches == [[line] for line in LINES]
+
+
+def test_workers_let_others_pass_a_long_job(
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_LINES", 4)
+    long = [f"Satz {n}" for n in range(20)]
+    with started() as them, held(them):
+        first = translating(them, translator, long)
+        other = translating(them, translator, LINES[:1])
+    assert (len(first.result()), len(other.result())) == (20, 1)
+    assert batches[:2] == [[*LINES[:1], *long[:3]], long[3:7]]
+
+
+def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_COST", 8)
+    wide = translator.with_options(beam_size=4)
+    with started() as them, held(them):
+        futures = [translating(them, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
+    wait(futures)
+    assert batches == [["Ja", "Nein"]] * 2 + [[each] for each in ["Ja", "Nein"] * 2]  # 3 + 5; 9 and 17
+
+
+def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(translator: Translator) -> None:
+    limits = Limits(waiting_cost=40)
+    wide = translator.with_options(beam_size=4)
+    with started(limits=limits) as them:
+        with held(them):
+            assert them.n_waiting == 1
+            one, other = (translating(them, each, ["Hund"]) for each in (translator, wide))  # 5 + 17
+            assert them.n_waiting == 3
+            with pytest.raises(Busy):
+                translating(them, wide, ["Hund 1"])  # 25
+            assert them.n_waiting == 3
+        assert len(one.result()) == len(other.result()) == 1
+        alone = translating(them, translator.with_options(beam_size=10), ["Hund"])  # 41, but nothing waits
+        assert len(alone.result()) == 1
+    assert them.n_waiting == 0
+
+
+def test_workers_batch_only_what_is_searched_for_alike(translator: Translator, batches: list[list[str]]) -> None:
+    alike, wider, sampled = (translator.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
+    with started() as them, held(them):
+        asked = {"eins": translator, "drei": wider, "vier": sampled, "fünf": sampled, "sechs": alike}
+        futures = [translating(them, each, [line]) for line, each in asked.items()]
+    wait(futures)
+    assert sorted(batches) == [["drei"], ["eins", "sechs"], ["fünf"], ["vier"]]
+
+
+def test_a_line_that_is_too_long_fails_only_its_own_job(translator: Translator) -> None:
+    with started() as them, held(them):
+        wrong = translating(them, translator, ["gut", "Hund " * 20])
+        right = translating(them, translator, LINES)
+    with pytest.raises(DataError, match=r"line 2: 20 tokens, .*; split the sentence$"):
+        wrong.result()
+    assert texts(right.result()) == translator.translate(LINES)
+
+
+@pytest.mark.parametrize("is_call", [False, True])
+def test_a_search_that_nobody_waits_for_ends_between_two_steps(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, is_call: bool
+) -> None:
+    n_steps = 0
+    next_logits = Transformer.next_logits
+    futures: list[Future[Any]] = []
+
+    def counted(self: Transformer, *arguments: Any) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        if n_steps == 2:
+            futures[0].cancel()
+        return next_logits(self, *arguments)
+
+    monkeypatch.setattr(Transformer, "next_logits", counted)
+    with started() as them, held(them):
+        call = Call(lambda check: translator.calling(check).translate(LINES))
+        futures.append(them.add(call) if is_call else translating(them, translator, LINES))
+    assert n_steps == 2
+
+
+def test_workers_do_not_count_what_is_cancelled_or_has_failed(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_LINES", 2)
+    with started(limits=Limits(waiting=5)) as them:
+        with held(them):
+            for _ in range(3):
+                gone = [translating(them, translator, LINES[:2]) for _ in range(2)]
+                assert all(each.cancel() for each in gone)
+            failing = translating(them, translator, ["Hund " * 20, *LINES[:3]])
+        with pytest.raises(DataError, match="line 1"):
+            failing.result()
+        all_lines = translating(them, translator, LINES)
+        assert texts(all_lines.result()) == translator.translate(LINES)

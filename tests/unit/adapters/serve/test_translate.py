@@ -1,0 +1,289 @@
+"""`POST /translate` and `GET /languages`, as LibreTranslate's clients use them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+from served import Running, running
+from transformer_cli.adapters.serve.questions import Limits
+from transformer_cli.runs.run import Run
+from transformer_cli.translator import Translator
+
+LINES = ["Der kleine Hund läuft im Park.", "", "Die alte Frau singt zu Hause."]
+
+
+@pytest.fixture(scope="module")
+def expected(translator: Translator) -> list[str]:
+    return translator.translate(LINES)
+
+
+def test_the_client_from_the_registry_works_unchanged(served: Running, expected: list[str]) -> None:
+    client = LibreTranslateAPI(served.url)
+    assert client.translate(LINES[0], "de", "en") == expected[0]
+    assert client.translate("\n".join(LINES), "de", "en") == "\n".join(expected)
+    assert client.languages() == [
+        {"code": "de", "name": "German", "targets": ["en"], "inspectable": ["en"]},
+        {"code": "en", "name": "English", "targets": [], "inspectable": []},
+    ]
+
+
+@pytest.mark.parametrize("by", ["post", "post_form"])
+def test_a_text_is_answered_by_a_text_and_a_list_by_a_list(served: Running, expected: list[str], by: str) -> None:
+    post = getattr(served, by)
+    text = ("\r\n" if by == "post_form" else "\n").join(LINES)  # browsers end lines of a form so
+    english = "\n".join(expected)
+    for q, answer in ((text, english), ([text, LINES[0]], [english, expected[0]])):
+        assert post("/translate", q=q, source="de", target="en", format="text").body == {"translatedText": answer}
+
+
+def test_forms_in_parts_are_read_too(served: Running, expected: list[str]) -> None:
+    fields = {"q": LINES[0], "source": "de", "target": "en"}
+    body = "".join(
+        f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields.items()
+    )
+    answer = served.ask("/translate", f"{body}--b--\r\n".encode(), Content_Type="multipart/form-data; boundary=b")
+    assert answer.body == {"translatedText": expected[0]}
+
+
+def test_the_only_source_language_need_not_be_named(served: Running, expected: list[str]) -> None:
+    detected = {"confidence": 100.0, "language": "de"}
+    assert served.post("/translate", q=LINES[0], source="auto", target="en").body == {
+        "translatedText": expected[0],
+        "detectedLanguage": detected,
+    }
+    answer = served.post("/translate", q=LINES, source="auto", target="en")
+    assert answer.body == {"translatedText": expected, "detectedLanguage": [detected] * 3}
+
+
+def test_alternatives_are_those_of_a_beam_that_holds_them(served: Running) -> None:
+    answer = served.post("/translate", q=LINES[:2], source="de", target="en", alternatives=3).body
+    of_first, of_blank = answer["alternatives"]
+    assert len({answer["translatedText"][0], *of_first}) == 4
+    assert (answer["translatedText"][1], of_blank) == ("", [])
+    text = served.post("/translate", q=LINES[0], source="de", target="en", alternatives=3).body
+    assert text == {"translatedText": answer["translatedText"][0], "alternatives": of_first}
+
+
+def test_the_only_source_language_is_detected(served: Running) -> None:
+    answer = [{"confidence": 100.0, "language": "de"}]
+    assert served.post_form("/detect", q="A dog.").body == served.post("/detect", q=["Hund"]).body == answer
+    assert LibreTranslateAPI(served.url).detect("Hund") == answer
+
+
+def test_the_language_of_a_text_is_detected_among_those_that_are_translated(translator: Translator, tiny: Run) -> None:
+    def reads(language: str) -> Translator:
+        config = tiny.config.model_copy(update={"data": tiny.config.data.model_copy(update={"source": language})})
+        return Translator(replace(tiny, config=config), "cpu")
+
+    with running(translator, reads("fr"), reads("hsb")) as several:  # py3langid does not know Upper Sorbian
+        for text, language in (("Ein Mann liest ein Buch.", "de"), ("Un homme est en train de lire un livre.", "fr")):
+            found = several.post("/detect", q=text).body
+            assert [each["language"] for each in found][::2] == [language, "hsb"]
+            assert found[0]["confidence"] > 90
+            assert found[2]["confidence"] == 0
+            assert sum(each["confidence"] for each in found) == pytest.approx(100, abs=0.2)
+            answer = several.post("/translate", q=[text, "Hund"], source="auto", target="en").body
+            assert [each["language"] for each in answer["detectedLanguage"]] == [language] * 2
+            looked = several.post("/inspect/steps", q=text, source="auto", target="en")
+            assert looked.status == 200
+        assert several.post("/detect", q="\0").status == 200  # which no language is known by
+        assert several.post("/translate", q="Hund", source="hsb", target="en").status == 200
+
+
+def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(translator: Translator) -> None:
+    with running(translator, limits=Limits(tokens=3)) as small:
+        refused = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en", split=False)
+        cut = small.post("/translate", q="Der Hund, der singt. Hund.", source="de", target="en", sentences=True).body
+    error = "line 2: 4 tokens, but this server takes at most 3; split the sentence"
+    assert (refused.status, refused.body) == (400, {"error": error})
+    assert [each["source"] for each in cut["sentences"]] == ["Der Hund, der singt.", "Hund."]
+    assert cut["translatedText"] == " ".join(translator.translate(["Der Hund,", "der singt.", "Hund."]))
+
+
+def test_samples_of_a_sentence_that_is_cut_differ_from_those_of_the_next_one(translator: Translator) -> None:
+    sampling = translator.with_options(sample=True, temperature=50.0, seed=3)
+    with running(sampling, limits=Limits(tokens=3)) as small:
+        q = "Das Kind, der Hund. Der Hund."  # what the comma cuts off is read as the next sentence is
+        first, second = small.post("/translate", q=q, source="de", target="en", sentences=True).body["sentences"]
+    assert (first["source"], second["source"]) == ("Das Kind, der Hund.", "Der Hund.")
+    assert not first["translation"].lower().endswith(second["translation"].lower())
+
+
+MANY = dict.fromkeys(range(1001), "")
+TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <sos> and <eos>); split the sentence"
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"q": None}, "missing q parameter"),
+        ({"q": 7}, "q parameter: Input should be a valid string"),
+        ({"q": ["a", None]}, "q parameter: Input should be a valid string"),
+        ({"q": ["Hund", "a\ud800"]}, "q parameter: Input should be a valid string"),
+        ({"format": "\ud800"}, "format parameter: Input should be a valid string"),
+        ({"q": ["a"] * 1001}, "request (1001) exceeds text limit (1000)"),
+        ({"source": None}, "missing source parameter"),
+        ({"target": ""}, "missing target parameter"),
+        ({"source": "fr"}, "fr is not supported"),
+        ({"target": "auto"}, "auto is not supported"),
+        ({"source": "en", "target": "de"}, "German (de) is not available as a target language from English (en)"),
+        ({"source": "auto", "target": "de"}, "German (de) is not available as a target language from German (de)"),
+        ({"format": "xml"}, "xml format is not supported"),
+        ({"alternatives": 11}, "alternatives parameter must be <= 10"),
+        ({"alternatives": -1}, "alternatives parameter must be >= 0"),
+        ({"alternatives": "viele"}, "alternatives parameter is not a number"),
+        ({"alternatives": "", "q": "Hund"}, "alternatives parameter is not a number"),
+        ({"alternatives": [2]}, "alternatives parameter is not a number"),
+        ({"q": None, "source": None, "target": None}, "missing q parameter"),
+        ({"alternatives": -1, "source": "zz", "format": "xml"}, "alternatives parameter must be >= 0"),
+        ({"target": "zz", "format": "xml"}, "zz is not supported"),
+        ({"q": "Hund\n" * 1000}, "request (1001) exceeds text limit (1000) of lines; send it in parts"),
+        ({"q": ["Hund " * 100] * 201}, "request (100500) exceeds text limit (100000)"),
+        (
+            {"glossary": {f"{n:03}{'a' * 197}": "b" * 200 for n in range(250)}},
+            "request (100030) exceeds text limit (100000)",
+        ),
+        ({"q": "Hund\n" + "x " * 2001}, "line 2: more than 4,000 characters; split the sentence"),
+        ({"q": ["Hund", "Hund " * 20], "split": False}, f"line 2: {TOO_LONG}"),
+        ({"q": ["Hund.", "Hund. x" + "(" * 19]}, f"line 2: {TOO_LONG}"),
+        ({"q": ["Hund. " * 600] * 4}, "request (2400) exceeds text limit (2000) of sentences; send it in parts"),
+        ({"glossary": "Hund"}, "glossary parameter: Input should be a valid dictionary"),
+        ({"glossary": {"Hund": 1}}, "glossary parameter: Input should be a valid string"),
+        ({"glossary": {"Hund": "a" * 201}}, "glossary parameter: String should have at most 200 characters"),
+        ({"glossary": {"Hund": "\ud800"}}, "glossary parameter: Input should be a valid string"),
+        ({"glossary": MANY}, "glossary parameter exceeds limit (1000) of entries; send fewer"),
+        # what is asked about one sentence
+        ({"path": "/attention", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),
+        ({"path": "/attention", "kind": None}, "missing kind parameter"),
+        ({"path": "/attention", "kind": "all"}, "kind parameter: Input should be 'encoder', 'decoder' or 'cross'"),
+        ({"path": "/steps", "prefix": [4, None]}, "prefix parameter: Input should be a valid integer"),
+        ({"path": "/steps", "prefix": [4] * 500_000}, "prefix parameter exceeds limit (1000) of entries; send fewer"),
+        ({"path": "/steps", "prefix": [1]}, "prefix: 1 is not the id of a token that the model can write"),
+        ({"path": "/steps", "q": "x " * 50_001}, "request (100002) exceeds text limit (100000)"),
+    ],
+)
+def test_translate_request_that_is_wrong_is_refused_in_one_line(
+    served: Running, changed: dict[str, Any], error: str
+) -> None:
+    """path: what comes after /inspect."""
+    parameters = {"q": LINES[0], "source": "de", "target": "en", "kind": "cross", **changed}
+    path = f"/inspect{parameters.pop('path')}" if "path" in parameters else "/translate"
+    answer = served.post(path, **{name: value for name, value in parameters.items() if value is not None})
+    assert (answer.status, answer.body["error"].removeprefix("Invalid request: ")) == (400, error)
+
+
+@pytest.mark.parametrize(("source", "target"), [("DE", "EN"), ("de-DE", "en-US"), ("De_at", "en"), ("AUTO", "eN")])
+def test_codes_of_languages_are_read_as_clients_send_them(
+    served: Running, expected: list[str], source: str, target: str
+) -> None:
+    answer = served.post_form("/translate", q=LINES[0], source=source, target=target)
+    assert answer.body["translatedText"] == expected[0]
+
+
+def test_a_form_has_its_glossary_as_json(served: Running) -> None:
+    asked = {"q": "Der Hund läuft.", "source": "de", "target": "en"}
+    glossary = {"Hund": "Zyx"}
+    in_json = served.post("/translate", **asked, glossary=glossary).body
+    assert served.post_form("/translate", **asked, glossary=json.dumps(glossary)).body == in_json
+    assert "Zyx" in in_json["translatedText"]
+    for wrong in ("Hund", "[1]", "[" * 10_000, '{"a": 1}'):
+        answer = served.post_form("/translate", **asked, glossary=wrong)
+        assert (answer.status, answer.body["error"].partition(": ")[2][:18]) == (400, "glossary parameter")
+
+
+IN_PARTS = b'--b\r\nContent-Disposition: form-data; name="q"%s\r\n\r\nHund\r\n'
+NOT_A_FORM = "Invalid request: not a form that can be read; send JSON or a form"
+NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "error"),
+    [
+        (b"[1", "application/json", "Invalid JSON format: Expecting ',' delimiter at character 2"),
+        (b"", "application/json", "Invalid JSON format"),
+        (b'{"q": "\xff"}', "application/json", NOT_UTF_8),
+        (b"q=%ff", "application/x-www-form-urlencoded", NOT_UTF_8),
+        (b"junk", "multipart/form-data", NOT_A_FORM),
+        (IN_PARTS % b'; filename="f"' + b"--b--\r\n", "multipart/form-data; boundary=b", NOT_A_FORM),
+        (b"[" * 100_000, "application/json", "There was an error parsing the body"),
+        (b'{"q": ' + b"9" * 5000 + b"}", "application/json", "There was an error parsing the body"),
+        (b"q=Hund&source=de&target=en", "text/plain", "Invalid request: text/plain is not read; send JSON or a form"),
+        (b"&".join([b"a=1"] * 41_000), "application/x-www-form-urlencoded", NOT_A_FORM),
+        (IN_PARTS % b"" * 1001 + b"--b--\r\n", "multipart/form-data; boundary=b", NOT_A_FORM),
+        (IN_PARTS % b"" + b"--b--\r\n", "multipart/form-data; boundary=b; charset=punycode", NOT_A_FORM),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused(served: Running, body: bytes, kind: str, error: str) -> None:
+    answer = served.ask("/translate", body, Content_Type=kind)
+    assert (answer.status, answer.body) == (400, {"error": error})
+
+
+@pytest.mark.parametrize("q", ["\0", "\u2028", "()" * 7])
+def test_any_text_has_a_translation(served: Running, translator: Translator, q: str) -> None:
+    answer = served.post("/translate", q=q, source="de", target="en")
+    assert answer.body == {"translatedText": translator.with_options(split_sentences=True).translate([q])[0]}
+
+
+@pytest.mark.parametrize("by", ["post", "post_form"])
+def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
+    served: Running, translator: Translator, expected: list[str], by: str
+) -> None:
+    post = getattr(served, by)
+    dog, _, woman = LINES
+    text = f"  {dog}  {woman}\n\n{woman} "
+    answer = post("/translate", q=text, source="de", target="en", sentences="true").body
+    assert answer["translatedText"] == f"  {expected[0]}  {expected[2]}\n\n{expected[2]} "
+    lines = text.split("\n")
+    assert [lines[each["line"]][each["start"] : each["end"]] for each in answer["sentences"]] == [dog, woman, woman]
+    assert [each["source"] for each in answer["sentences"]] == [dog, woman, woman]
+    assert [each["translation"] for each in answer["sentences"]] == [expected[0], expected[2], expected[2]]
+    for split in ("true", "false"):
+        body = served.post("/translate", q=f"{dog}\r\n\r\n{woman}\r\n", source="de", target="en", split=split).body
+        assert body["translatedText"] == f"{expected[0]}\r\n\r\n{expected[2]}\r\n"
+    whole = post("/translate", q=f"{dog} Hund.", source="de", target="en", split="false").body
+    assert whole == {"translatedText": translator.translate([f"{dog} Hund."])[0]}
+
+
+@pytest.mark.parametrize("source", ["de", "auto"])
+def test_translate_html_marks_the_language_of_the_target(served: Running, source: str) -> None:
+    page = '<html lang="de-DE" xml:lang="de"><p lang=fr>Der Hund läuft.</p></html>'
+    answer = served.post("/translate", q=page, source=source, target="en", format="html").body["translatedText"]
+    assert answer.startswith('<html lang="en" xml:lang="en"><p lang=fr>')
+
+
+def test_terms_of_a_request_are_in_its_translations(served: Running, expected: list[str]) -> None:
+    q = f"{LINES[0]} Im Hundepark singen 1.234 Hunde."
+    asked = {"q": q, "source": "de", "target": "en", "glossary": {"Hund*": "Zorblax"}}
+    answer = served.post("/translate", **asked, sentences=True).body
+    first, second = answer["sentences"]
+    for each, word in ((first, "Hund"), (second, "Hunde")):
+        ((start, end), (begin, stop)) = ((each["terms"][0][side]) for side in ("source", "translation"))
+        assert (start, each["source"][start:end]) == (each["source"].rindex(word), word)
+        assert each["translation"][begin:stop] == "Zorblax"
+    assert (first["missing_numbers"], second["missing_numbers"]) == ([], [[20, 25]])
+    page = served.post("/translate", **{**asked, "q": "<p>Der <b>Hund</b> läuft.</p>"}, format="html").body
+    assert page["translatedText"].count("Zorblax") == 1
+    looked = served.post("/inspect/steps", **{**asked, "q": LINES[0]}).body
+    assert "Zorblax" in looked["translation"]
+    ended = served.post("/inspect/steps", **{**asked, "q": LINES[0], "glossary": {"Hund": "dog"}}, prefix=[4, 3]).body
+    assert [each["written"]["id"] for each in ended["steps"]] == [4, 3]
+    assert served.post("/translate", q=LINES[0], source="de", target="en").body == {"translatedText": expected[0]}
+    assert "glossary: " in served.post("/translate", **{**asked, "glossary": {" ": "x"}}).body["error"]
+
+
+def test_alternatives_of_a_paragraph_are_those_of_its_sentences(served: Running) -> None:
+    def ask(q: str | list[str]) -> Any:
+        return served.post("/translate", q=q, source="de", target="en", alternatives=2).body["alternatives"]
+
+    assert ask(f"{LINES[0]} {LINES[2]}") == [" ".join(pair) for pair in zip(*ask([LINES[0], LINES[2]]), strict=True)]
+
+
+def test_samples_of_sentences_are_those_of_the_command(tiny: Run) -> None:
+    sampling = Translator(tiny, "cpu").with_options(sample=True, temperature=3.0)
+    text = ["Hund.", "Der Hund singt. Der Hund singt."]
+    with running(sampling) as server:
+        answer = server.post("/translate", q=text, source="de", target="en").body
+    assert answer["translatedText"] == sampling.with_options(split_sentences=True).translate(text)

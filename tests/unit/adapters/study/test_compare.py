@@ -1,0 +1,294 @@
+"""Comparing runs and files: the same text for all, the same case for all, and one clear line where that cannot be."""
+
+import logging
+import os
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from safetensors.numpy import load, save
+
+from sealed import edit_sealed, reseal, set_config
+from transformer_cli.adapters.study.compare import Comparison, Conditions, Example, compare, compare_recipes
+from transformer_cli.adapters.study.statistics import PairedScore, welch
+from transformer_cli.data.dataset import find_dataset
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
+from transformer_cli.runs.run import Run
+from transformer_cli.scoring.evaluate import evaluate
+from transformer_cli.system.files import write_text
+from transformer_cli.translator import AnyRun
+
+pytestmark = pytest.mark.usefixtures("few_samples")
+
+
+@pytest.fixture
+def conditions(project: Path) -> Conditions:
+    """The test set of the project, on the CPU."""
+    return Conditions(device="cpu", data_dir=project / "data", runs_dir=project / "runs")
+
+
+@pytest.fixture
+def references(corpus: Path) -> list[str]:
+    return (corpus / "test.en").read_text("utf-8").split("\n")[:-1]
+
+
+def file_of(path: Path, lines: list[str]) -> str:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def altered(run: Run, folder: Path, **data: object) -> str:
+    """A copy of a run with other settings of its data."""
+    shutil.copytree(run.folder, folder)
+    changed = run.config.model_copy(update={"data": run.config.data.model_copy(update=data)})
+    set_config(folder, changed)
+    return str(folder)
+
+
+def examples_of(comparison: Comparison[PairedScore]) -> list[Example]:
+    return comparison.systems[1].examples
+
+
+def words_of(comparison: Comparison[PairedScore]) -> str:
+    return str(comparison.systems[1].verdict)
+
+
+def test_compare_run_beside_a_file_has_the_scores_of_each(
+    conditions: Conditions, tmp_path: Path, references: list[str], tiny: Run
+) -> None:
+    worse = file_of(tmp_path / "worse", ["nothing at all" if row % 2 else line for row, line in enumerate(references)])
+    (comparison,) = compare(["tiny", worse], conditions)
+    (judged,) = evaluate(tiny.folder, data_dir=conditions.data_dir)
+    first, second = comparison.systems
+    assert (comparison.split, comparison.sentences) == ("test", 30)
+    assert (first.name, first.bleu.score, first.chrf.score) == ("tiny", judged.result.bleu, judged.result.chrf)
+    for ours, theirs in ((first.bleu, judged.result.bleu_interval), (first.chrf, judged.result.chrf_interval)):
+        assert theirs is not None
+        assert (ours.interval.mean, ours.interval.half_width) == pytest.approx((theirs.mean, theirs.half_width))
+    assert (first.bleu.difference, first.verdict, first.examples) == (None, None, [])
+    lines = Path(worse).read_text("utf-8").split("\n")[:-1]
+    assert second.bleu.score == pytest.approx(sacrebleu.corpus_bleu(lines, [references], lowercase=True).score)
+    assert second.bleu.difference
+    assert second.bleu.difference.points == second.bleu.score - first.bleu.score < -10
+    assert words_of(comparison).startswith(f"tiny is better than {worse} by ")
+    assert "case:lc" in comparison.signatures["BLEU"][0]
+
+
+def test_compare_examples_are_the_sentences_that_changed_most(
+    conditions: Conditions, tmp_path: Path, references: list[str]
+) -> None:
+    sources = file_of(tmp_path / "sources", [f"Satz {number}" for number in range(1, 31)])
+    reference = file_of(tmp_path / "reference", references)
+    wrong = [*references]
+    wrong[3], wrong[8] = "nothing at all", references[8].replace("The", "A")
+    conditions = Conditions(sources=Path(sources), references=[Path(reference)])
+    names = [file_of(tmp_path / "wrong", wrong), reference]
+    (comparison,) = compare(names, conditions)
+    first, second = examples_of(comparison)
+    assert (first.line, first.source, first.reference) == (4, "Satz 4", references[3])
+    assert first.translations == ("nothing at all", references[3])
+    assert first.chrf[0] < 30 < 99 < first.chrf[1]
+    assert second.line == 9
+    assert compare(names, conditions, examples=1)[0].systems[1].examples == [first]
+    assert compare(names, conditions, examples=0)[0].systems[1].examples == []
+    assert comparison.split == "sources"
+
+
+def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references: list[str]) -> None:
+    reference = Path(file_of(tmp_path / "reference", references))
+    names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
+    (comparison,) = compare(names, Conditions(references=[reference]))
+    assert "case:mixed" in comparison.signatures["BLEU"][0]
+    assert "case:mixed" in comparison.signatures["chrF"][0]
+    assert "tok:13a" in comparison.signatures["BLEU"][0]
+    assert examples_of(comparison)[0].source is None
+    assert words_of(comparison).startswith(f"{names[0]} is better")
+    (comparison,) = compare(names, Conditions(references=[reference], lowercase=True, language="zh"))
+    assert "tok:zh" in comparison.signatures["BLEU"][0]
+    assert (
+        words_of(comparison) == f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
+    )
+
+
+def test_compare_with_a_lower_cased_run_scores_all_without_case(
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cased = altered(tiny, tmp_path / "cased", lowercase=False)
+    with caplog.at_level(logging.INFO, "transformer_cli"):
+        (comparison,) = compare(
+            ["tiny", cased],
+            Conditions(("valid",), device="cpu", data_dir=conditions.data_dir, runs_dir=conditions.runs_dir),
+        )
+    assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
+    assert "case:lc" in comparison.signatures["chrF"][1]
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "transformer_cli"):
+        compare(["tiny", altered(tiny, tmp_path / "copy")], conditions)
+    assert caplog.messages == []
+
+
+def test_compare_run_whose_own_split_is_another_text_is_named(
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = find_dataset(tiny.config.data, conditions.data_dir)
+    data_dir = tmp_path / "data"
+    shutil.copytree(dataset, data_dir / dataset.name)
+    other = shutil.copytree(dataset, data_dir / "files.de-en-00000000")
+    edit_sealed(other / "manifest.json", lambda manifest: manifest.update(fingerprint="00000000"))
+    lines = (other / "test.target.txt").read_text("utf-8").split("\n")
+    write_text(other / "test.target.txt", "\n".join(["Another text.", *lines[1:]]))
+    reseal(other)
+    name = altered(tiny, tmp_path / "other", fingerprint="00000000")
+    gone = altered(tiny, tmp_path / "gone", fingerprint="11111111")
+    compare(["tiny", name, gone], Conditions(device="cpu", data_dir=data_dir, runs_dir=conditions.runs_dir), examples=0)
+    said = "in its own dataset, test is another text; make sure that it was not trained on this one"
+    assert caplog.messages == [f"{name}: {said}"]
+
+
+def test_compare_sentences_too_long_are_cut_and_counted(
+    conditions: Conditions, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = file_of(tmp_path / "a", ["Hund " * 15, "Hund"])
+    other = file_of(tmp_path / "b", ["the dog sings here", "dog"])
+    named = Conditions((), Path(source), [Path(other)], device="cpu", runs_dir=conditions.runs_dir)
+    compare(["tiny", other], named)
+    assert caplog.messages == [f"{conditions.runs_dir / 'tiny'}: a: 1 sentence too long: cut"]
+
+
+def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, "".join(f"{line}\n" for line in references).encode())
+    os.close(writing)
+    reference = file_of(tmp_path / "reference", references)
+    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Conditions(references=[Path(reference)]))
+    os.close(reading)
+    assert comparison.systems[1].bleu.score == pytest.approx(100)
+
+
+def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references: list[str]) -> None:
+    names, scores = [], []
+    for number, step in enumerate((2, 3, 10, 15)):
+        lines = ["nothing" if row % step == 0 else line for row, line in enumerate(references)]
+        names.append(file_of(tmp_path / str(number), lines))
+        scores.append(sacrebleu.corpus_bleu(lines, [references], lowercase=False).score)
+    reference = Path(file_of(tmp_path / "reference", references))
+    (found,) = compare_recipes([names[:2], names[2:]], Conditions(references=[reference]))
+    one, other = found.systems
+    assert (found.sentences, one.name, other.name) == (30, ",".join(names[:2]), ",".join(names[2:]))
+    assert (one.bleu.scores, other.bleu.scores) == (scores[:2], scores[2:])
+    assert other.chrf.mean == pytest.approx(sum(other.chrf.scores) / 2)
+    assert other.chrf.standard_deviation == pytest.approx(abs(other.chrf.scores[0] - other.chrf.scores[1]) / 2**0.5)
+    assert (one.bleu.difference, one.verdict) == (None, None)
+    assert other.bleu.difference == welch(other.bleu.scores, one.bleu.scores)
+    assert str(other.verdict).startswith(f"2 and 2 runs cannot tell {','.join(names[2:])} and {','.join(names[:2])} ")
+    assert "bs:" not in found.signatures["BLEU"][0]
+
+
+def test_compare_three_sentences_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    blank = [""] * 20  # which are no sentences
+    reference = file_of(
+        tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home", *blank]
+    )
+    worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y", *blank])
+    with caplog.at_level(logging.INFO):
+        (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
+    assert {record.name.partition(".")[0] for record in caplog.records} <= {"transformer_cli"}  # sacreBLEU is quiet
+    said = words_of(comparison)
+    assert said.startswith(f"3 sentences cannot tell {worse} and {reference} apart: ")
+    assert said.count("(p = 0.250)") == 2
+
+
+def test_compare_names_and_texts_that_do_not_fit_are_one_line(
+    conditions: Conditions, tiny: Run, tmp_path: Path, references: list[str]
+) -> None:
+    reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
+    empty = file_of(tmp_path / "empty", [])
+    reversed_run = altered(tiny, tmp_path / "reversed", source="en", target="de")
+    lengths = f"^{short} has 1 line, .* has 30; line n must translate line n"
+    for names, wrong_terms, message in (
+        ([short, "nothing"], Conditions(), r"no such run; runs/ has none; and there is no file nothing$"),
+        ([short, str(tmp_path)], Conditions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
+        ([short, empty], Conditions(), r"^files of translations need a reference: name it with references"),
+        (["tiny", short], replace(conditions, sources=Path(short)), "sentences to translate need their references; "),
+        ([reference, short], Conditions(references=[Path(reference)]), lengths),
+        (["tiny", short], conditions, lengths),
+        (["tiny", short], replace(conditions, splits=("valid", "test")), "one text, but there are valid, test; choose"),
+        (["tiny", short], replace(conditions, references=[Path(short)]), "a run needs sentences to translate; name "),
+        (["tiny", "a" * 300], conditions, "^'a{39}…': not a run or a file: File name too long; name what is there"),
+        ([], conditions, "^nothing to compare; name at least two runs or files"),
+        ([tiny, tiny], conditions, "^.*tiny: named twice; name different runs or files"),
+        ([empty, short], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
+        (["tiny", str(tiny.folder)], conditions, "^tiny: named twice; name different runs or files"),
+        ([empty, short], replace(conditions, beam_size=3), "beam.size is about runs, and all of these are files"),
+        (["tiny", reversed_run], conditions, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
+    ):
+        with pytest.raises((CheckpointError, DataError), match=message):
+            compare(names, wrong_terms)
+    wrong_recipes: list[tuple[list[list[AnyRun]], str]] = [
+        ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
+        ([["a", "b"], []], "^a recipe without a run: one run has no spread; name at least two runs of each recipe"),
+        ([[tiny, tiny], ["a", "b"]], "^.*tiny: named twice; name different runs or files"),
+        ([["a", "b"], ["c", "a"]], "^a: named twice; name different runs or files"),
+        ([["a", "b"], ["c", "./a"]], "^a: named twice; name different runs or files"),
+    ]
+    for recipes, message in wrong_recipes:
+        with pytest.raises(DataError, match=message):
+            compare_recipes(recipes)
+
+
+def test_compare_recipes_refuses_the_same_weights_under_two_names(
+    conditions: Conditions, tiny: Run, tmp_path: Path
+) -> None:
+    copy = str(shutil.copytree(tiny.folder, tmp_path / "copy"))
+    for recipes in ([["tiny", copy]], [["tiny", "a"], [copy, "b"]]):
+        for name in "ab":
+            file_of(tmp_path / name, ["one"])
+        named = [[str(tmp_path / name) if len(name) == 1 else name for name in runs] for runs in recipes]
+        with pytest.raises(DataError, match=f"^{copy}: has the weights of tiny, so they are one run; name"):
+            compare_recipes(named, conditions)
+
+
+def test_compare_recipes_says_equal_seeds_and_differing_settings(
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["tiny"]
+    for number, (seed, data) in enumerate(((0, {}), (5, {"corpus": "multi30k", "files": None})), start=1):
+        folder = shutil.copytree(tiny.folder, tmp_path / str(number))
+        weights = folder / "checkpoints" / tiny.best_name / "model.safetensors"
+        weights.write_bytes(save(load(weights.read_bytes()), {"number": str(number)}))  # of equal values another file
+        reseal(weights.parent)
+        training = tiny.config.training.model_copy(update={"learning_rate": 0.1, "seed": seed})
+        changed = {"training": training, "data": tiny.config.data.model_copy(update=data)}
+        set_config(folder, tiny.config.model_copy(update=changed))
+        names.append(str(folder))
+    compare_recipes([names], conditions)
+    first, one, other = names
+    assert caplog.messages == [
+        f"{first}, {one}: the same training.seed, 0; their spread says little of what another seed does",
+        f"{first}, {one}, {other}: runs of one recipe that differ in training.learning_rate, data.corpus, "
+        "data.files.train.source, data.files.train.target, …; so their spread is not of chance alone",
+    ]
+
+
+@pytest.mark.parametrize("name", ["comet", "terr", "chrf+"])
+def test_compare_and_evaluate_refuse_an_unknown_metric_before_work(
+    conditions: Conditions, tiny: Run, name: str
+) -> None:
+    unknown = replace(conditions, metrics=[name])
+    for call in (
+        lambda: compare(["tiny", "tiny"], unknown),
+        lambda: compare_recipes([["a", "b"]], unknown),
+        lambda: list(evaluate(tiny.folder, metrics=name, data_dir=conditions.data_dir)),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(f"no metric '{name}'; there are bleu, chrf, chrf++, ter")):
+            call()
+
+
+def test_evaluate_takes_one_metric_as_text_in_any_case(conditions: Conditions, tiny: Run) -> None:
+    for named in ("ter", "TER", ["TER", "bleu"]):
+        (judged,) = evaluate(tiny.folder, metrics=named, data_dir=conditions.data_dir)
+        assert [*judged.result.further] == ["ter"]
+        assert "|case:lc|tok:tercom" in judged.result.further["ter"].signature

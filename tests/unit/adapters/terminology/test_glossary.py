@@ -1,0 +1,212 @@
+"""Glossaries: what is found in a text, what stands for it, and which entries are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.adapters.terminology.glossary import (
+    Glossary,
+    Term,
+    capitalised,
+    read_glossary,
+    replaced,
+    respelled,
+    term_spans,
+)
+from transformer_cli.adapters.terminology.numbers import missing_numbers
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.errors import DataError
+from transformer_cli.translator import Translator
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Der Hund des Hundes, Hunde und Hundehütte", ["Hund", "Hundes", "Hunde"]),
+        ("HUND hund", ["HUND"]),
+        ("New York City, New  York", ["New York City", "New  York"]),  # the longest
+        ("roter Roter ROTER Rot", ["roter", "Roter", "ROTER"]),
+        ("a-b, C++ C", ["C++"]),
+        ("我爱北京。", ["北京"]),
+    ],
+)
+def test_glossary_finds_whole_words_and_inflected_forms(text: str, expected: list[str]) -> None:
+    entries = {"Hund*": "dog", "New York": "", "New York City": "NYC", "roter": "red", "C++": "", "北京": "Peking"}
+    assert [text[slice(*each.span)] for each in Glossary(entries).find(text)] == expected
+
+
+def test_glossary_beside_its_base_has_the_longest_entries_and_its_own_of_equal_ones() -> None:
+    base = Glossary({"Hund": "dog", "alter Hund": "old dog", "Katze": "cat"})
+    found = Glossary({"Hund": "hound", "Katze frisst": "cat eats"}, base).find("Hund, alter Hund, Katze frisst Katze")
+    assert [each.translations for each in found] == [("hound",), ("old dog",), ("cat eats",), ("cat",)]
+
+
+def test_glossary_translations_are_alternatives_or_the_source_itself() -> None:
+    found = Glossary({"Hund*": "dog|hound", "Paris*": ""}).find("Hunde, Parises")
+    assert [each.translations for each in found] == [("dog", "hound"), ("Parises",)]
+
+
+TBX = """<martif type="TBX"><text><body><termEntry><descrip>x</descrip>
+<langSet xml:lang="en-US"><tig><term>hound</term></tig>
+<tig><term>tike</term><termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></tig></langSet>
+<langSet xml:lang="de"><ntig><termGrp><term> Hund*</term></termGrp></ntig><tig><term>Köter</term></tig></langSet>
+</termEntry><termEntry><langSet xml:lang="fr"><tig><term>chat</term></tig></langSet></termEntry></body></text>
+</martif>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "not_taken"),
+    [
+        ("Hund\tdog\n\nParis\t\nHund\thound\n", {"Hund": "dog|hound", "Paris": ""}, ""),
+        ("# Tiere\n#\nEnglish\tGerman\ndog\tHund\n#x\n", {"Hund": "dog"}, ""),
+        ("source,target\nHund,dog\nParis,\n", {"Hund": "dog", "Paris": ""}, ""),
+        ("Hund;dog;Tier\nC#;C#;\n", {"Hund": "dog", "C#": "C#"}, "column 3 (1)"),
+        ("Hund,dog,DE,EN\ncat,Katze,en-GB,de\nHund,chien,DE,FR", {"Hund": "dog", "Katze": "cat"}, "WITHOUT (1)"),
+        (
+            'ID,Note,German,"English",Note\n1,a,Hund,"big, dog",b\n2,,Katze,,\n',
+            {"Hund": "big, dog"},
+            "column ID (1), column Note (2), WITHOUT (1)",
+        ),
+        ("# nothing yet\n\n", {}, ""),
+        (TBX, {"Hund*": "hound", "Köter": "hound"}, "deprecated terms (1), WITHOUT (1)"),
+    ],
+)
+def test_read_glossary_takes_what_programs_export_and_says_what_it_leaves(
+    text: str, expected: dict[str, str], not_taken: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "terms.csv"
+    path.write_text(text, encoding="utf-8")
+    assert read_glossary(path, DataConfig()) == expected
+    without = "entries without one of the languages"
+    assert caplog.messages == [f"{path}: not taken: {not_taken.replace('WITHOUT', without)}"] * bool(not_taken)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["Hund dog", "\tdog", "Hund\tdog|", "*\tdog", f"{'a ' * 51}\tb", "<?xml?><mtf><conceptGrp/></mtf>"]
+)
+def test_read_glossary_refuses_a_line_that_is_no_entry(wrong: str, tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text(f"Katze\tcat\n{wrong}\n" if wrong[0] != "<" else wrong, encoding="utf-8")
+    with pytest.raises(DataError, match=r"terms\.tsv"):
+        read_glossary(path, DataConfig())
+
+
+def test_read_glossary_refuses_a_heading_of_other_languages(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("French\tEnglish\nchat\tcat\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 1 looks like a heading \(French, English\), but not of de and en; "):
+        read_glossary(path, DataConfig())
+
+
+def test_read_glossary_warns_of_a_sign_that_may_mean_something_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("Hu*nd\tdog\nC*\tC\n", encoding="utf-8")
+    assert read_glossary(path, DataConfig()) == {"Hu*nd": "dog", "C*": "C"}
+    assert caplog.messages == [f"{path}: line 1: a * that is not at the end stands for itself: 'Hu*nd'"]
+
+
+def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> None:
+    terms = [Term((4, 8), ("Rex",)), Term((9, 14), ("runs",))]
+    assert replaced("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
+    assert replaced("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == ("in NY.", [])
+    assert replaced("of Ltd.", [Term((4, 8), ("Inc.",))], [((4, 8), (3, 6))]) == ("of Inc.", [])  # and no second mark
+    assert term_spans([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dog runs. “dog” runs: dog", "Dog runs. “Dog” runs: dog"),
+        ("a dog. iPod dog", "a dog. iPod dog"),
+        ("iPod dog", "iPod dog"),
+    ],
+)
+def test_capitalised_terms_are_those_that_begin_a_sentence(text: str, expected: str) -> None:
+    assert capitalised(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("1.234,50 €", "1,234.50", []),
+        ("1 000 und 24.12.", "1000 on 12/24", []),
+        ("12 und 12", "12 and twelve", ["12"]),
+        ("am 3.5.2024 um 7", "on 3.5.2023", ["3.5.2024", "7"]),
+        ("٣ H2O", "3 H2O", []),
+    ],
+)
+def test_missing_numbers_are_those_whose_digits_are_not_there(source: str, text: str, expected: list[str]) -> None:
+    assert [source[slice(*span)] for span in missing_numbers(source, text)] == expected
+
+
+def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Translator) -> None:
+    with_term = translator.with_options(glossary={"Hund": "Zorblaxonit"})
+    (plain,) = translator.translations(["Ein Hund läuft."])
+    (one,) = with_term.with_options(prefix=plain.text.split()[0]).translations([plain.source])
+    assert one.text.count("Zorblaxonit") == 1
+    (other,) = with_term.with_options(prefix=plain.text).translations([plain.source])
+    assert (other.text.startswith(plain.text), other.terms) == (True, [((4, 8), None)])
+
+
+@pytest.mark.parametrize(
+    ("glossary", "text", "is_searched_for"),
+    [
+        ({"Ein": "small"}, "the small dog runs at the beach.", True),
+        (
+            {"Hund": "cat"},
+            "the young cat runs at the beach.",
+            False,
+        ),  # else "the young dog runs cat runs at the beach."
+        ({"Hund": ""}, "the young Hund runs at the beach.", False),
+        ({"Hund": "dog", "läuft": "sleeps|runs"}, "the young dog runs at the beach.", False),  # which has them
+    ],
+)
+def test_a_term_is_searched_for_if_the_model_might_write_it_and_else_put_in(
+    translator: Translator, glossary: dict[str, str], text: str, is_searched_for: bool
+) -> None:
+    source = "Ein Hund läuft am Strand."
+    (plain,), (found,) = (
+        each.translations([source]) for each in (translator, translator.with_options(glossary=glossary))
+    )
+    assert (found.text, found.ids != plain.ids) == (text, is_searched_for)
+
+
+def test_a_term_begins_a_sentence_as_its_source_and_is_where_it_was_given(translator: Translator) -> None:
+    with_term = translator.with_options(glossary={"Hund": "never", "am Park": "x y"})
+    lines = ["Hund läuft.", "ein Hund läuft.", "Ein hund und ein Hu\u00adnd am\u00a0Park."]
+    upper, lower, other = with_term.translations(lines)
+    assert ("Never" in upper.text, "Never" in lower.text) == (upper.text.startswith("Never"), False)
+    assert [other.source[slice(*source)] for source, _ in other.terms] == ["hund", "Hu\u00adnd", "am\u00a0Park"]
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_terms_are_in_the_translation_by_words_subwords_and_samples(
+    translator: Translator, by_subwords: Translator, sample: bool
+) -> None:
+    glossary = {f"w{n} x": "never" for n in range(10_000)} | {"Hund*": "Zorblax", "Strand": "Kwööl Bay", "ein": "a|one"}
+    lines = ["Ein Hund läuft am Strand.", "HUNDE UND {x} AM STRAND", "", "Hund Hund", "1 {Hund}"]
+    for each in (translator, by_subwords):
+        found = each.with_options(glossary=glossary, sample=sample).translations(lines)
+        for line, one in zip(lines, found, strict=True):
+            assert all(place for _, place in one.terms)
+            assert one.text.lower().count("zorblax") == (line.lower().count("hund") if "1" not in line else 0)
+        assert [lines[0][slice(*span)] for span, _ in found[0].terms] == ["Ein", "Hund", "Strand"]
+        assert [each.text for each in found[2:3]] == [""]
+        plain = each.with_options(glossary={"Elefant": "elephant"}, sample=sample).translate(lines)
+        assert plain == each.with_options(sample=sample).translate(lines)
+
+
+@pytest.mark.parametrize(
+    ("translation", "text", "written"),
+    [
+        ("Park", "in the park.", "in the Park."),
+        ("hound", "Hound and man.", "Hound and man."),
+        ("hound", "A HOUND.", "A hound."),
+        ("iPhone", "Iphone, please", "iPhone, please"),
+    ],
+)
+def test_respelled_writes_a_term_as_the_glossary_has_it(translation: str, text: str, written: str) -> None:
+    terms = [Term((0, 1), (translation,), 1)]
+    assert respelled(text, terms, term_spans(terms, text)) == written

@@ -1,0 +1,72 @@
+"""Held-out text that stands in the training text too: what is counted, and what is worth a warning."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.adapters.corpora.corpora import read_captions
+from transformer_cli.data.make_dataset import count_overlap, warn_of_overlap
+from transformer_cli.text.codec import Codecs, WordCodec
+from transformer_cli.text.vocabulary import Vocabulary
+from transformer_cli.text.words import Joins
+
+
+def codecs(*, lowercase: bool) -> Codecs:
+    return Codecs(*(WordCodec("xx", lowercase, Vocabulary.build({}, min_freq=1), Joins()) for _ in range(2)))
+
+
+def write(folder: Path, **splits: list[str]) -> None:
+    """Each pair is written source|target."""
+    for split, pairs in splits.items():
+        sides = zip(*(pair.split("|") for pair in pairs), strict=True)
+        for side, lines in zip(("source", "target"), sides, strict=True):
+            (folder / f"{split}.{side}.txt").write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+def test_count_overlap_counts_pairs_and_sources_of_each_split(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        train=["  a |x", "b|y", "a|x", "c|z", "d|x", "b\u2028c|y"],
+        valid=["a|x\t", "a|x", "b|x", "e|x"],  # a line counts as often as it is held out
+        test=["c|z", "x|a", "C|z", "b\u2028c|y"],  # neither the other way round nor in another case
+        none=["f|g"],
+    )
+    assert count_overlap(tmp_path, ["train", "valid", "test", "none"], codecs(lowercase=False)) == {
+        "valid": {"pairs": 2, "sources": 3},
+        "test": {"pairs": 2, "sources": 2},
+        "none": {"pairs": 0, "sources": 0},
+    }
+
+
+def test_count_overlap_pairs_that_are_read_alike_overlap(tmp_path: Path) -> None:
+    lines = ["ein  Käfer , da|a  BUG", "EIN KA\u0308FER, DA |A bug", "ein Käfer da|a bug"]
+    write(tmp_path, train=["Ein Käfer, da|a bug"], test=lines)
+    assert count_overlap(tmp_path, ["train", "test"], codecs(lowercase=True))["test"] == {"pairs": 2, "sources": 2}
+    assert count_overlap(tmp_path, ["train", "test"], codecs(lowercase=False))["test"] == {"pairs": 0, "sources": 0}
+
+
+@pytest.mark.parametrize(
+    ("sentences", "pairs", "sources", "warned"),
+    [
+        (1000, 0, 10, False),  # short sentences that recur with another translation
+        (1000, 0, 11, True),
+        (1000, 1, 1, True),
+        (30, 0, 0, False),
+        (30, 0, 1, True),
+    ],
+)
+def test_warn_of_overlap_whole_pairs_or_many_sources_warn(
+    sentences: int, pairs: int, sources: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    splits = {"train": {"sentences": 9}, "valid": {"sentences": 1000}, "test": {"sentences": sentences}}
+    overlap = {"valid": {"pairs": 0, "sources": 1}, "test": {"pairs": pairs, "sources": sources}}
+    warn_of_overlap({"splits": splits, "overlap": overlap})
+    message = f"also in the training text: test {pairs} of {sentences:,} pairs ({sources} sources)"
+    assert [each.split(";")[0] for each in caplog.messages] == ([message] if warned else [])
+
+
+def test_prepare_captions_overlap_nowhere() -> None:
+    splits = {split: list(zip(*pairs, strict=True)) for split, pairs in read_captions(20_000).items()}
+    for german_or_english in (0, 1):
+        learned = set(splits["train"][german_or_english])
+        assert learned.isdisjoint(splits["valid"][german_or_english] + splits["test"][german_or_english])

@@ -1,0 +1,208 @@
+"""Judging a run: what is left out or cut, which splits are taken, what is read once; and scores of given translations.
+
+These are what the decoder itself finds, line by line, in the order of the lines.
+"""
+
+import gzip
+import logging
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealed import set_config
+from transformer_cli.config.load import load_config
+from transformer_cli.data.make_dataset import make_dataset
+from transformer_cli.errors import ArgumentError, DataError
+from transformer_cli.runs.run import Run
+from transformer_cli.scoring import evaluate as module
+from transformer_cli.scoring.evaluate import LineScore, ParallelText, evaluate, judge, score_files, score_pairs
+from transformer_cli.text.codec import WordCodec
+from transformer_cli.text.vocabulary import UNK
+from transformer_cli.text.words import Tokenizer
+from transformer_cli.translator import Translator
+
+SOURCE = "Der alte Bado schläft zu Hause."
+REFERENCE = "The old Bado sleeps at home."
+
+
+def test_judge_keeps_words_of_the_reference_that_the_vocabulary_lacks(translator: Translator) -> None:
+    assert UNK in translator.run.codecs.target.encode(REFERENCE).ids
+    judged = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
+    assert "<unk>" in judged.translations[0].tokens
+    assert "bado" in judged.translations[0].text
+    assert judged.result.bleu_tokens < judged.result.bleu  # rebuilt from ids, the reference would hold <unk> too
+
+
+def test_judge_cased_run_may_be_scored_without_case(translator: Translator) -> None:
+    config, codecs = translator.run.config, translator.run.codecs
+    assert isinstance(codecs.target, WordCodec)
+    run = replace(
+        translator.run,
+        config=config.model_copy(update={"data": config.data.model_copy(update={"lowercase": False})}),
+        codecs=replace(codecs, target=replace(codecs.target, lowercase=False)),
+    )
+    cased = Translator(run, "cpu")
+    text = ParallelText("mine", ["der kleine Hund läuft im Park ."], [["THE small dog runs in the park ."]])
+    found = [judge(cased, text, lowercase=lowercase).result for lowercase in (False, True)]
+    assert found[0].bleu < found[1].bleu
+    assert found[0].bleu_tokens < found[1].bleu_tokens
+    assert found[0].chrf < found[1].chrf
+    own = judge(cased, text).result  # as the model looks at it
+    assert [each.bleu_signature.count("case:lc") for each in (*found, own)] == [0, 1, 0]
+    assert [each.chrf_signature.count("case:lc") for each in (*found, own)] == [0, 1, 0]
+
+
+def test_judge_sentence_too_long_is_left_out_of_the_loss_and_cut(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
+    judged = judge(translator, ParallelText("mine", [SOURCE, "Hund " * 15], [[REFERENCE, "dog"]]))
+    assert (
+        "mine: 1 sentence too long: left out of the loss; of a long source, the beginning is translated" in caplog.text
+    )
+    assert (judged.result.sentences, len(judged.translations)) == (2, 2)
+    assert judged.result.tokens == alone.result.tokens
+    assert judged.result.loss == pytest.approx(alone.result.loss)
+    with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
+        judge(translator, ParallelText("mine", ["Hund " * 15], [["dog"]]))
+
+
+def test_judge_leaves_pairs_of_blank_lines_out(translator: Translator) -> None:
+    alone = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]])).result
+    with_blanks = judge(translator, ParallelText("mine", ["", SOURCE, " "], [["", REFERENCE, "\t"]])).result
+    assert replace(with_blanks, seconds=alone.seconds) == alone
+    with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
+        judge(translator, ParallelText("mine", ["", " "], [["", ""]]))
+
+
+@pytest.mark.parametrize("as_files", [False, True])
+def test_evaluate_tokenises_each_text_once(
+    project: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, as_files: bool
+) -> None:
+    seen = Counter[str]()
+    tokens = Tokenizer.tokens
+
+    def count(tokenizer: Tokenizer, text: str) -> list[str]:
+        seen[text] += 1
+        return tokens(tokenizer, text)
+
+    monkeypatch.setattr(Tokenizer, "tokens", count)
+    files = (corpus / "test.de", corpus / "test.en") if as_files else None
+    judged = list(evaluate("tiny", files=files, data_dir=project / "data", runs_dir=project / "runs"))
+    assert [(each.result.split, len(each.translations)) for each in judged] == [("test.de" if as_files else "test", 30)]
+    lines = [line for side in ("de", "en") for line in (corpus / f"test.{side}").read_text("utf-8").split("\n")[:-1]]
+    assert seen == Counter(lines)
+
+
+def test_evaluate_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path, tiny: Run) -> None:
+    config = load_config(corpus / "tiny.yaml")
+    files = {name: pair for name, pair in (config.data.files or {}).items() if name != "test"}
+    data = config.data.model_copy(update={"files": files, "fingerprint": None})
+    dataset = make_dataset(config.model_copy(update={"data": data}), data_dir=tmp_path / "data")
+    run = shutil.copytree(tiny.folder, tmp_path / "run")
+    pinned = data.model_copy(update={"fingerprint": dataset.manifest["fingerprint"]})
+    set_config(run, tiny.config.model_copy(update={"data": pinned}))
+    with pytest.raises(DataError, match=r"has no test set; name a split with splits, such as valid$"):
+        list(evaluate(run, data_dir=tmp_path / "data"))
+    assert [each.result.split for each in evaluate(run, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
+
+
+def test_evaluate_files_that_cannot_be_judged_are_one_line(project: Path, tmp_path: Path) -> None:
+    for sources, references, message in (
+        ("", "", "empty; name a file with one sentence per line"),
+        ("a\nb\n", "a\n", "has 2 lines, .* has 1; line n must"),
+    ):
+        (tmp_path / "a.de").write_text(sources)
+        (tmp_path / "a.en").write_text(references)
+        with pytest.raises(DataError, match=f"^{tmp_path}/a.de.*{message}"):
+            list(evaluate(project / "runs/tiny", files=(tmp_path / "a.de", tmp_path / "a.en")))
+
+
+def test_evaluate_says_how_many_lines_of_a_file_stood_in_training(
+    project: Path, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for side in ("de", "en"):
+        trained, new = (corpus / f"{split}.{side}" for split in ("train", "test"))
+        lines = [*trained.read_text(encoding="utf-8").splitlines()[:2], new.read_text(encoding="utf-8").splitlines()[0]]
+        (tmp_path / f"own.{side}").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
+    files = (tmp_path / "own.de", tmp_path / "own.en")
+    run = shutil.copytree(project / "runs/tiny", tmp_path / "tiny")
+    list(evaluate(run, files=files, data_dir=project / "data", runs_dir=tmp_path))
+    assert "own.de: 2 of 3 lines stood in the training text" in caplog.text
+
+
+def test_score_files_lines_add_up_to_the_loss_of_the_split(
+    translator: Translator,
+    project: Path,
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", 7)
+    (judged,) = evaluate(translator.run.folder, data_dir=project / "data")
+    with caplog.at_level(logging.INFO):
+        found = list(score_files(translator, corpus / "test.de", corpus / "test.en"))
+    sides = [(corpus / f"test.{side}").read_text("utf-8").splitlines() for side in ("de", "en")]
+    assert [[each.source for each in found], [each.target for each in found]] == sides
+    tokens = sum(each.tokens for each in found)
+    assert tokens == judged.result.tokens
+    assert -sum(each.log_prob for each in found) / tokens == pytest.approx(judged.result.loss, rel=1e-5)
+    *_, unknown, total = caplog.messages
+    assert unknown.endswith(f"of {tokens - 30} tokens are unknown: scored as <unk>")
+    assert total == f"{corpus / 'test.en'}: 30 lines, {tokens} tokens, perplexity {judged.result.ppl:.3f}"
+
+
+def test_score_pairs_of_blank_lines_count_where_the_other_side_has_words(
+    translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    both, no_target, no_source = score_pairs(translator, [(" ", ""), ("Der Hund", "  "), ("", "The dog")])
+    assert both == LineScore(" ", "", 0.0, 0, 1.0)
+    assert (no_target.tokens, no_source.tokens) == (1, 3)
+    assert no_target.log_prob < 0
+    assert no_source.log_prob < 0
+    (tmp_path / "blank").write_text("\n")
+    with caplog.at_level(logging.INFO):
+        assert len(list(score_files(translator, tmp_path / "blank", tmp_path / "blank"))) == 1
+    assert caplog.messages == []  # no perplexity
+
+
+def test_score_and_evaluate_read_lines_with_placeholders_as_translate_does(translator: Translator) -> None:
+    source = "Der alte Hund {name} singt im Park, siehe www.example.org."
+    (found,) = translator.translations([source])
+    assert "{name}" in found.text
+    own, alone = score_pairs(translator, [(source, found.text), ("{name}", "%s")])
+    assert own.log_prob == pytest.approx(found.log_prob, abs=1e-4)
+    assert (own.tokens, alone.tokens) == (len(found.tokens) + 1, 0)
+    judged = judge(translator, ParallelText("mine", [source, "{name}"], [[found.text, "{name}"]])).result
+    assert judged.loss == pytest.approx(-own.log_prob / own.tokens, abs=1e-4)
+    assert judged.sentences == 2
+    assert judged.bleu == pytest.approx(100)
+
+
+def test_score_files_line_too_long_is_named_with_its_file(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", 2)
+    with gzip.open(tmp_path / "a.gz", "wt") as file:
+        file.write("Hund\nHund\n" + "Hund " * 15)
+    (tmp_path / "b").write_text("dog\ndog\ndog\n")
+    found = score_files(translator, tmp_path / "a.gz", tmp_path / "b")
+    assert [next(found).tokens, next(found).tokens] == [2, 2]
+    with pytest.raises(DataError, match=r"a.gz: line 3: 15 tokens, but the model takes at most 14 .* the line out$"):
+        next(found)
+    with pytest.raises(DataError, match=r"^target: line 1: 15 tokens"):
+        list(score_pairs(translator, [("Hund", "dog " * 15)]))
+    mistakes: list[tuple[Any, str]] = [
+        (["Hund", None], "item 2, item 1: None, where a str is"),
+        (["Hund"], r"item 2: \['Hund'\], where two texts are"),
+    ]
+    for wrong, said in mistakes:
+        with pytest.raises(ArgumentError, match=f"^score_pairs: pairs, {said}"):
+            list(score_pairs(translator, [("Hund", "dog"), ("Hund", "dog"), wrong]))
+    (tmp_path / "a").write_text("Hund\nHund\n")
+    with pytest.raises(DataError, match=r"a has 2 lines, .*b has 3; line n must translate line n"):
+        list(score_files(translator, tmp_path / "a", tmp_path / "b"))

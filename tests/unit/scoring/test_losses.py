@@ -1,0 +1,110 @@
+"""Losses against written-out sums, sentence by sentence and together."""
+
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torchtext.data.utils import interleave_keys
+
+from kinds import TrainTiny
+from transformer_cli.adapters.study.compare import Conditions, compare
+from transformer_cli.adapters.study.inspection import inspect_sentence
+from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.model.transformer import Embedding
+from transformer_cli.runs.run import Run
+from transformer_cli.scoring import losses as module
+from transformer_cli.scoring.evaluate import evaluate, score_pairs
+from transformer_cli.scoring.losses import corpus_losses, perplexity, perplexity_text, sentence_losses
+from transformer_cli.text.vocabulary import EOS, SOS
+from transformer_cli.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def split() -> EncodedSplit:
+    """Made-up sentences of all lengths, more than one batch of 128."""
+    chance = np.random.default_rng(0)
+    lengths = chance.integers(1, 13, size=(2, 200))
+    sides = [Side(chance.integers(4, 20, side.sum(), dtype=np.int32), np.cumsum([0, *side])) for side in lengths]
+    return EncodedSplit(*sides)
+
+
+def one_by_one(translator: Translator, split: EncodedSplit, rows: Sequence[int]) -> dict[int, tuple[float, int]]:
+    """(sum of the losses, target tokens) of each sentence on its own, the plain way."""
+    found = {}
+    for row in rows:
+        source = torch.tensor([[SOS, *split.source[row].tolist(), EOS]])
+        target = torch.tensor([[SOS, *split.target[row].tolist(), EOS]])
+        logits = translator.model(source, target[:, :-1])[0]
+        found[row] = float(torch.nn.functional.cross_entropy(logits, target[0, 1:], reduction="sum")), len(logits)
+    return found
+
+
+@pytest.mark.parametrize("positions", [1, 100, 2048])
+def test_corpus_losses_equal_a_plain_loop(
+    translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch, positions: int
+) -> None:
+    monkeypatch.setattr(module, "LOSS_POSITIONS", positions)
+    rows = np.arange(0, len(split), 1 if positions == 2048 else 20)
+    with torch.no_grad():
+        single = one_by_one(translator, split, rows.tolist())
+    losses = corpus_losses(translator.model, split, rows)
+    nll, tokens = (sum(values) for values in zip(*single.values(), strict=True))
+    assert losses.tokens == tokens
+    assert losses.loss == pytest.approx(nll / tokens, rel=1e-5)
+    lengths = split.source.lengths, split.target.lengths
+    order = sorted(single, key=lambda row: interleave_keys(*(int(side[row]) for side in lengths)))
+    batches = [[single[row] for row in order[start : start + 128]] for start in range(0, len(order), 128)]
+    means = [sum(nll for nll, _ in batch) / sum(tokens for _, tokens in batch) for batch in batches]
+    assert losses.loss_batch_mean == pytest.approx(sum(means) / len(means), rel=1e-5)
+    assert (losses.loss_batch_mean == losses.loss) == (len(batches) == 1)
+
+
+def test_sentence_losses_of_an_ensemble_are_of_its_mean_probability(
+    translator: Translator, tiny: Run, split: EncodedSplit
+) -> None:
+    models, rows = [translator.model, tiny.new_model().eval()], np.array([150, 3, 77])
+    expected = []
+    for row in rows.tolist():
+        source = torch.tensor([[SOS, *split.source[row].tolist(), EOS]])
+        target = torch.tensor([[SOS, *split.target[row].tolist(), EOS]])
+        with torch.inference_mode():
+            mean = torch.stack([model(source, target[:, :-1])[0].softmax(dim=-1) for model in models]).mean(dim=0)
+        expected.append(-float(mean.gather(1, target[0, 1:, None]).log().sum()))
+    found = sentence_losses(models[0], split, rows, others=models[1:])
+    assert found.nll == pytest.approx(expected, rel=1e-5)
+    assert found.tokens.tolist() == [len(split.target[row]) + 1 for row in rows]
+
+
+@pytest.mark.parametrize(("loss", "text"), [(1.91, "6.753"), (13.8, "984609.111"), (14, "1.2e+06"), (9e9, "1.01e+304")])
+def test_perplexity_text_never_has_many_digits(loss: float, text: str) -> None:
+    assert perplexity_text(perplexity(loss)) == text
+
+
+def test_model_of_other_code_is_said_once_to_whoever_uses_its_losses_or_scores(
+    workspace: Path, train_tiny: TrainTiny, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs, data = workspace / "runs", workspace / "data"
+    uses: list[Callable[[], object]] = [
+        lambda: evaluate("tiny", splits=["valid", "test"], data_dir=data, runs_dir=runs),
+        lambda: inspect_sentence(runs / "tiny", "Der alte Hund singt."),
+        lambda: compare(["tiny"], Conditions(["valid", "test"], data_dir=data, runs_dir=runs)),
+        lambda: [*score_pairs(runs / "tiny", [("Der Hund", "the dog")])],
+        lambda: train_tiny(runs, "training.epochs=7"),
+    ]
+    before = shutil.copytree(runs, workspace / "before")
+    for use in uses:
+        use()
+    assert "something else" not in caplog.text
+    embed = Embedding.forward
+    monkeypatch.setattr(Embedding, "forward", lambda *given: 3.0 * embed(*given))  # which has no weight of its own
+    shutil.rmtree(runs)
+    before.rename(runs)
+    for use in uses:
+        caplog.clear()
+        use()
+        (said,) = (message for message in caplog.messages if "something else" in message)
+        assert re.search(r"tiny/checkpoints/step-\d+: the model computes .* the loss of 3 pairs was \d\.\d+, and", said)

@@ -1,0 +1,57 @@
+"""Lines as an encoder reads them: characters that it has never seen, and lines that are in no language."""
+
+import unicodedata
+
+import pytest
+
+from transformer_cli.text.codec import SubwordCodec
+from transformer_cli.text.long_lines import LongLines
+from transformer_cli.text.subwords import learn_pieces
+from transformer_cli.translator import Translator
+
+SENTENCE = "Der kleine Hund läuft im Park."
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        SENTENCE.replace(" ", "\N{NO-BREAK SPACE}"),
+        SENTENCE.replace(" ", "\t"),
+        unicodedata.normalize("NFD", SENTENCE),
+        f"\N{ZERO WIDTH NO-BREAK SPACE}{SENTENCE}",
+        SENTENCE.replace("läuft", "läu\N{SOFT HYPHEN}ft"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["translator", "by_subwords"])
+def test_translations_characters_of_no_training_text_are_read_as_those_they_mean(
+    kind: str, line: str, request: pytest.FixtureRequest
+) -> None:
+    translator: Translator = request.getfixturevalue(kind)
+    wanted, found = translator.translations([SENTENCE, line])
+    assert (found.text, found.source_ids) == (wanted.text, wanted.source_ids)
+    assert found.source == line
+
+
+@pytest.mark.parametrize(("n_times", "text"), [(20, "3\N{NO-BREAK SPACE}km"), (1, "3 km")])
+def test_line_no_break_space_that_is_rare_in_the_training_text_is_read_as_a_space(n_times: int, text: str) -> None:
+    lines = [*["zwei Igel", "drei Hasen"] * 20, *["3\N{NO-BREAK SPACE}km"] * n_times]
+    codec = SubwordCodec(learn_pieces(lines, size=290, algorithm="bpe"))
+    assert "\N{NO-BREAK SPACE}" in "".join(codec.names())
+    assert LongLines(codec, None, "stop").line(lines[-1]).read.reading.text == text
+
+
+def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
+    split = translator.with_options(split_sentences=True)
+    lines = ["---", "12.5 %", "😀", "\N{ZERO WIDTH SPACE}", "  "]
+    wanted = [*lines[:4], ""]
+    assert translator.translate(lines) == wanted
+    assert split.translate(lines) == [*wanted[:-1], "  "]
+    (joined,) = split.translations([f"12.5! {SENTENCE} 😀"])
+    (alone,) = translator.translations([SENTENCE])
+    assert joined.text == f"12.5! {alone.text} 😀"
+    assert (joined.tokens, joined.alignment, joined.score) == (alone.tokens, alone.alignment, alone.score)
+
+
+def test_line_without_letters_is_read_by_a_model_of_such_text() -> None:
+    codec = SubwordCodec(learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
+    assert LongLines(codec, None, "stop").line("2 1").read == codec.encode("2 1")

@@ -1,0 +1,150 @@
+"""Where the sentences of a line are found, and that nothing is lost between them."""
+
+import bz2
+import random
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_cli.adapters.corpora.corpora import CAPTIONS
+from transformer_cli.text.sentences import join, pieces, sentences
+
+Paragraph = tuple[str, list[str]]
+"""A language and sentences"""
+
+OWN = Path(__file__).with_name("sentences.txt")
+UNSPACED = ("zh", "ja")
+
+
+def own() -> Iterator[Paragraph]:
+    """The paragraphs of our own sentences."""
+    for block in OWN.read_text(encoding="utf-8").split("\n\n"):
+        first, *lines = block.strip().split("\n")
+        yield first.removeprefix("# "), lines
+
+
+def ends(text: str, parts: Iterable[str]) -> set[int]:
+    """Returns where the parts of a text end in it, except for the last one."""
+    found, place = set(), 0
+    for part in filter(None, map(str.strip, parts)):
+        if (at := text.find(part, place)) >= 0:
+            place = at + len(part)
+            found.add(place)
+    return found - {len(text)}
+
+
+def judge(paragraphs: Iterable[Paragraph]) -> tuple[int, list[str], list[str]]:
+    """Returns how many ends there are, which of them are missed, and what is found but is none, each as a line."""
+    n_ends, missed, false = 0, list[str](), list[str]()
+    for language, lines in paragraphs:
+        text = ("" if language in UNSPACED else " ").join(lines)
+        right, found = ends(text, lines), ends(text, cut(text, language))
+        n_ends += len(right)
+        for wrong, places in ((missed, right - found), (false, found - right)):
+            wrong += [f"{language}: {text[max(0, at - 30) : at]} | {text[at : at + 15]}" for at in places]
+    return n_ends, missed, false
+
+
+def cut(text: str, language: str = "en") -> list[str]:
+    return [text[start:end] for start, end in sentences(text, language)]
+
+
+def test_sentences_of_our_own_are_found() -> None:
+    paragraphs = list(own())
+    assert sum(len(lines) for _, lines in paragraphs) == 200
+    n_ends, missed, false = judge(paragraphs)
+    assert len(missed) <= 0.03 * n_ends, missed
+    assert len(false) <= 0.04 * n_ends, false
+
+
+def test_sentences_of_captions_that_were_put_together_are_found() -> None:
+    chance = random.Random(1)
+    captions = bz2.decompress(CAPTIONS.read_bytes()).decode().splitlines()
+    half = len(captions) // 2  # the German ones
+    sides = {"de": captions[:half], "en": captions[half:]}
+    paragraphs = [(side, chance.sample(sides[side], chance.randint(1, 6))) for side in sides for _ in range(150)]
+    n_ends, missed, _ = judge(paragraphs)
+    assert (n_ends > 500, missed) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "Am 3. Oktober kam Dr. Meier.|Er blieb z. B. bis 14.30 Uhr.|Warum?"),
+        ("en", "(This is one.)|“And this?”|J. R. R. Tolkien wrote it on p. 3, see https://a.example/b.c?d more…|Yes!"),
+        ("en", '"Stop!" she cried.|Ms. Green did not.'),
+        ("zh", "他走了……|天黑了。|真的吗？！|是的。"),
+        ("hi", "दो औरतें खाना बना रही हैं।|आप कहाँ हैं?"),
+        ("ar", "إلى أين تذهب؟|رجل يقرأ كتابًا.|نعم."),
+        ("qqq", "This language is unknown.|It has sentences."),
+    ],
+)
+def test_sentences_end_at_marks_and_not_at_abbreviations(language: str, text: str) -> None:
+    sep = "" if language == "zh" else " "
+    assert cut(text.replace("|", sep), language) == text.split("|")
+
+
+def test_sentences_heading_is_one_and_a_blank_line_is_none() -> None:
+    assert cut("  Chapter 1  ") == ["Chapter 1"]
+    assert cut("") == cut(" \t\u2028 ") == []
+
+
+@given(
+    st.text(st.sampled_from("aB1é।。！？؟…“”\"'().!?;, \t\u2028\u00a0🐕"), max_size=60),
+    st.sampled_from(["de", "zh", "ar"]),
+)
+def test_sentences_have_only_white_space_between_them(line: str, language: str) -> None:
+    spans = sentences(line, language)
+    place, rest = 0, ""
+    for start, end in spans:
+        assert place <= start < end
+        assert line[start:end] == line[start:end].strip()
+        rest += line[place:start]
+        place = end
+    assert not (rest + line[place:]).strip()
+    joined = join(line, spans, [line[start:end] for start, end in spans])
+    assert "".join(joined.split()) == "".join(line.split())
+    if all(one[1] < other[0] for one, other in pairwise(spans)):
+        assert joined == line
+
+
+def test_join_keeps_white_space_around_translations() -> None:
+    line = "  Eins.  Zwei.\t"
+    assert join(line, sentences(line, "de"), ["One.", "Two."]) == "  One.  Two.\t"
+    assert join("两只狗。一个人！", [(0, 4), (4, 8)], ["Two dogs.", "A man!"]) == "Two dogs. A man!"
+    assert join("两只狗。一个人！", [(0, 4), (4, 8)], ["犬二匹。", "人！"]) == "犬二匹。人！"
+    assert join(" ", [], []) == " "
+
+
+def test_sentences_of_a_long_text_are_those_of_a_short_one() -> None:
+    piece = 'Am 3. Oktober kam Dr. Meier an. "Komm her!", rief sie. Zwei Frauen (mit Hut) kochen. '
+    assert cut(piece * 300, "de") == cut(piece, "de") * 300
+    for text in ("." * 100_000, "«" * 12_000, "Ein Hund." + '"' * 100_000, ".)" * 50_000):
+        assert cut(text) == [text]
+    line = "狗。" * 5_000
+    spans = [(place, place + 2) for place in range(0, len(line), 2)]
+    assert sentences(line, "zh") == spans
+    assert join(line, spans, ["A dog."] * 5_000) == " ".join(["A dog."] * 5_000)
+    assert join(line, spans, ["犬。"] * 5_000) == "犬。" * 5_000
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "ja", "kk", "xx"])
+def test_sentences_take_any_white_space_between_a_capital_and_a_full_stop(language: str) -> None:
+    for space in "\u0085\u00a0\u2003\u2028\u202f\u3000":
+        assert cut(f"Vitamin C{space}. Vitamin D.", language)[-1].endswith("D.")
+        assert cut(f"A{space}{space}.{space}.", language)
+
+
+def test_pieces_of_what_is_too_long_end_at_a_mark_or_else_at_a_space() -> None:
+    def parts(text: str, most: int) -> list[str]:
+        return [text[start:end] for start, end in pieces(text, (0, len(text)), lambda start, end: end - start <= most)]
+
+    assert parts("one, two; three four", 20) == ["one, two; three four"]
+    assert parts("one, two; three four", 12) == ["one, two;", "three four"]
+    assert parts("one, two; three four", 9) == ["one, two;", "three", "four"]
+    assert parts("1,000  seven", 7) == ["1,000", "seven"]  # that comma is in a number
+    assert parts("one,  abcdefghij k", 6) == ["one,", "abcdefghij k"]  # which has no place to be cut at

@@ -1,0 +1,197 @@
+"""The rules that leave pairs out of a training text. Knows no formats and no files.
+
+A rule is a name in `data.clean`. Whatever it leaves out goes to `leave_out`, under that name. The rules stand here in
+the order in which they are applied. The one owner of py3langid, beside the server's.
+"""
+
+import hashlib
+import html
+import importlib.util
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from importlib.metadata import version
+from itertools import chain, islice
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.adapters.corpora.formats import LeaveOut
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.text.lines import Placed, has_letter
+from transformer_cli.text.reading import lower, main_code, normalized
+
+TOO_LONG = "too long"  # what is left out whatever `data.clean` says
+LEARNED_FROM = 10_000  # pairs, by which the usual ratio of lengths is known
+MOST_TIMES = 4  # as long as its other side suggests: beyond that, and SLACK, a side is too long for the other
+SLACK = 20  # characters
+UNLIKELY = {True: 0.01, False: 1e-5}
+"""how likely a side's own language is at most, if the likeliest is that of the other side, or if it is a third one, for
+which names and titles are often taken"""
+LOOKED_AT = 500  # characters of a side, by which its language is known
+CHUNK = 10_000  # pairs that are compared with those before at once
+THRESHOLDS = [LEARNED_FROM, MOST_TIMES, SLACK, *UNLIKELY.values(), LOOKED_AT]
+
+_ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\\|\{\{|\}\}|\[\[|\]\]|" + _ENTITY.pattern)
+_SPAN = re.compile(r"</?[A-Za-z][^<>]*>|\{\{\s{0,9}[\w.-]+\s{0,9}\}\}")  # an element, a placeholder: <b>, {{name}}
+_NO_WORD = re.compile(r"[\W_]+")
+_NUMBER = re.compile(r"\d+")
+
+log = logging.getLogger(__name__)
+
+
+RULES: dict[str, Callable[[str, str], bool]] = {
+    "empty": lambda source, target: not source.strip() or not target.strip(),
+    "copies": lambda source, target: normalized(source).casefold() == normalized(target).casefold() != "",
+    "markup": lambda source, target: _is_markup(source, target),
+}
+
+
+def cleaned(
+    pairs: Iterator[Placed],
+    data: DataConfig,
+    leave_out: LeaveOut,
+    held_out: Collection[int],
+    counts: Counter[str],
+) -> Iterator[Placed]:
+    """Yield the pairs that no rule of `data.clean` leaves out, and that are not too long.
+
+    counts: "mended" is how many pairs had entities, such as &apos;, which the rule `markup` reads as their characters.
+    held_out: `fingerprint` of each source sentence in the splits that have files of their own.
+    """
+    wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
+    if "markup" in wanted:
+        pairs = _without_entities(pairs, counts)
+    rules = {**RULES, TOO_LONG: lambda source, target: max(len(source), len(target)) > data.longest}
+    for rule in dict.fromkeys(("empty", TOO_LONG, *RULES)):
+        if rule in wanted:
+            pairs = without(rule, rules[rule], pairs, leave_out)
+    if "length" in wanted:
+        first = list(islice(pairs, LEARNED_FROM))
+        ratio = median([len(target) / len(source) for source, target, _ in first if source and target] or [1.0])
+        pairs = without("length", partial(_is_out_of_length, ratio), chain(first, pairs), leave_out)
+    if "duplicates" in wanted:
+        pairs = _without_duplicates(pairs, leave_out)
+    if "held_out" in wanted and held_out:
+        pairs = without("held_out", lambda one, _: fingerprint(one, data.source) in held_out, pairs, leave_out)
+    if "language" in wanted and (is_wrong := _wrong_language(data)):
+        pairs = without("language", is_wrong, pairs, leave_out)
+    return pairs
+
+
+def without(
+    rule: str, applies: Callable[[str, str], bool], pairs: Iterator[Placed], leave_out: LeaveOut
+) -> Iterator[Placed]:
+    """Yield the pairs that a rule does not apply to."""
+    for source, target, place in pairs:
+        if applies(source, target):
+            leave_out(rule, source, target, place)
+        else:
+            yield source, target, place
+
+
+def _without_entities(pairs: Iterator[Placed], counts: Counter[str]) -> Iterator[Placed]:
+    for source, target, place in pairs:
+        if _ENTITY.search(source) or _ENTITY.search(target):
+            sides = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
+            source, target = (side.replace("\n", " ") for side in sides)  # a pair is one line
+            counts["mended"] += 1
+        yield source, target, place
+
+
+def _is_markup(source: str, target: str) -> bool:
+    """The rule on markup. Elements and placeholders that both sides have are text, which is translated with them."""
+    spans = [sorted(_SPAN.findall(side)) for side in (source, target)]
+    if spans[0] == spans[1]:
+        source, target = (_SPAN.sub(" ", side) for side in (source, target))
+    return any(MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in (source, target))
+
+
+def shaped_by(data: DataConfig) -> dict[str, Any]:
+    """Returns what decides on what is left out, beside the settings; {} if nothing is."""
+    if not data.clean and not data.held_out.valid and not data.held_out.test:
+        return {}
+    return {"thresholds": THRESHOLDS, "languages": "language" in data.clean and _py3langid_version()}
+
+
+def fingerprint(sentence: str, language: str) -> int:
+    """Returns 64 bits of a sentence, the same for all that reads alike but for case, numbers, marks and spaces."""
+    text = _NO_WORD.sub("", lower(normalized(sentence), language).casefold())
+    return _hash(_NUMBER.sub("0", text) or sentence)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _is_out_of_length(ratio: float, source: str, target: str) -> bool:
+    """The rule on lengths. ratio: how many characters of the target there usually are for one of the source.
+
+    With a ratio of 1.2, a source of 50 characters suggests 60, so its target may have 260. A target of 60 may have a
+    source of 220, which suggests 264.
+    """
+    expected, found = len(source) * ratio, len(target)
+    return found > MOST_TIMES * expected + SLACK or expected > MOST_TIMES * found + SLACK * ratio
+
+
+class Seen:
+    """Which numbers have been seen. Takes 8 bytes for each, and 16 while two of its sorted arrays become one."""
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.uint64]] = []  # each at least twice as long as the next
+
+    def first(self, numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Returns which of these numbers are there for the first time, also among themselves."""
+        is_first = np.zeros(len(numbers), np.bool_)
+        is_first[np.unique(numbers, return_index=True)[1]] = True
+        for run in self._runs:
+            is_first &= run[np.minimum(np.searchsorted(run, numbers), len(run) - 1)] != numbers
+        self._runs += [np.sort(numbers[is_first])] if is_first.any() else []
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            self._runs[-2:] = [np.concatenate(self._runs[-2:])]
+            self._runs[-1].sort()  # in place
+        return is_first
+
+
+def _without_duplicates(pairs: Iterator[Placed], leave_out: LeaveOut) -> Iterator[Placed]:
+    seen = Seen()
+    while chunk := list(islice(pairs, CHUNK)):
+        found = (_hash("\t".join(" ".join(normalized(side).split()) for side in pair[:2])) for pair in chunk)
+        for pair, is_first in zip(chunk, seen.first(np.fromiter(found, np.uint64, len(chunk))), strict=True):
+            if is_first:
+                yield pair
+            else:
+                leave_out("duplicates", *pair)
+
+
+def _py3langid_version() -> str | None:
+    """Returns the version of py3langid, or None if it is not installed."""
+    return version("py3langid") if importlib.util.find_spec("py3langid") else None
+
+
+def _wrong_language(data: DataConfig) -> Callable[[str, str], bool] | None:
+    """Returns the rule on languages; None, with a notice, if it cannot be applied."""
+    if _py3langid_version() is None:
+        log.info(
+            "languages are not checked: py3langid is not installed; `pip install 'transformer-cli[clean]'` adds it"
+        )
+        return None
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    known = {label for label in identifier.labels if len(label) == 2}  # no dialects, which names are taken for
+    identifier.set_languages(known)
+    source, target = ({"nb": "no"}.get(code := main_code(each), code) for each in (data.source, data.into))
+    if unknown := [code for code in (source, target) if code not in known]:
+        log.info("text in %s is not checked for its language: py3langid does not know it", " and ".join(unknown))
+
+    def is_wrong(side: str, own: str, other: str) -> bool:
+        found = identifier.classify(side[:LOOKED_AT])[0] if own in known else own
+        return found != own and dict(identifier.rank(side[:LOOKED_AT]))[own] <= UNLIKELY[found == other]
+
+    return lambda one, other: is_wrong(one, source, target) or is_wrong(other, target, source)

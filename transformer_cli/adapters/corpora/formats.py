@@ -1,0 +1,576 @@
+"""Parallel text as people have it → pairs: aligned files, tables, JSON lines, TMX 1.4, XLIFF 1.2, catalogues (.po).
+
+Knows no rules and no splits.
+
+What stands in a file says its format, plain or packed; the name decides only between CSV and plain text. A format is a
+function from a file to an iterator of (source, target, place), and holds no more than a few lines or a unit of it.
+"""
+
+import csv
+import json
+import os
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+from transformer_cli.adapters.corpora.catalogues import encoding_of, is_confirmed, is_only_copy, meant, messages
+from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.errors import DataError
+from transformer_cli.system.terminal import counted, first_few
+from transformer_cli.text.forms import JSON, PO, TMX, XLIFF, XML, form_of
+from transformer_cli.text.languages import NAMES, language_named
+from transformer_cli.text.lines import (
+    LONGEST_LINE,
+    WIDEST,
+    Place,
+    Placed,
+    Recoded,
+    aligned,
+    has_letter,
+    refuse_halves,
+    unpacked,
+    unpacked_name,
+    wide_lines,
+)
+from transformer_cli.text.reading import is_spaceless, is_word
+
+LeaveOut = Callable[[str, str, str, Place], None]
+"""Notes a pair that is left out: why, its sides, and where it stands"""
+
+LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
+READ = 1 << 14  # bytes of XML at a time, whose elements are in memory
+LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of XML, and elements inside each other
+LARGEST_FILE = 1 << 26  # bytes of the file that an XLIFF is made of, which may be in it
+TABLE, ONE_SIDE = "table", "one side"  # formats beside TMX and JSON lines
+ROLES = (  # what a side is called where its language is not, without "text" behind it
+    ("source", "src", "original", "quelle", "ausgangs", "fuente", "origen"),
+    ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
+)
+SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by their regions
+N_ROWS = 100  # of a table without a heading, by which it is known whether its columns hold text
+CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
+WITHOUT = "a unit without one of the languages"
+UNTRANSLATED, UNCONFIRMED, PLURAL = "not translated", "not confirmed", "forms of the plural"
+
+_ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
+_DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
+_UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
+_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
+_COMMENT = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
+_CELL = re.compile(r'(?:"(?:[^"]|"")*(?:"|\Z)|[^"\t\r\n]*)(?:[\t\r\n]+|\Z)')  # quoted as in CSV, or without a quote
+_OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
+_LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # begins at the first of the white space
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_texts(
+    texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut = lambda *_: None
+) -> Iterator[Placed]:
+    """Yield the pairs of texts, one after another: of two aligned files, or of one file that holds both sides.
+
+    leave_out: is told of what is no pair and no mistake either, such as units of other languages. Raises DataError,
+    which names the file, the line or the unit, and how many pairs stood before.
+    """
+    for text in texts:
+        if isinstance(text, FilePair):
+            for path in (text.source, text.target):
+                if (form := form_of(beginning_of(path))) in (TMX, XLIFF, PO):
+                    alone = f"name it alone, as in data.files.train: [{path.name}]"
+                    raise DataError(f"{path}: {form}, which has both sides; {alone}")
+            pairs = aligned(text.source, text.target)
+        else:
+            pairs = FORMATS[format_of(text, data)](text, data, leave_out)
+        n_pairs = 0
+        try:
+            for pair in pairs:
+                n_pairs += 1
+                yield pair
+        except DataError as error:
+            raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
+
+
+def format_of(path: Path, data: DataConfig) -> str:
+    """Returns which of FORMATS a file with both sides is in. Raises DataError, which says what it is otherwise."""
+    beginning = beginning_of(path)
+    if not beginning.strip():
+        raise DataError(f"{path}: an empty file; name one with text")
+    form = form_of(beginning)
+    if form in XML:
+        raise DataError(f"{path}: {form}, but neither TMX nor XLIFF; export its text as TMX, TSV or CSV")
+    if form in (TMX, XLIFF, PO, JSON):
+        return form
+    return TABLE if _delimiter(beginning, path, data) else ONE_SIDE
+
+
+def require_files(paths: Iterable[tuple[str, Path]]) -> None:
+    """Raises DataError unless all paths are files, and can be written down. Each comes after what errors call it."""
+    for name, path in paths:
+        if _SURROGATE.search(str(path)):
+            raise DataError(f"{name}: {path}: its name has bytes that are not UTF-8; rename it")
+        if not os.path.isfile(path):  # also of a name that no file can have
+            what = "not a file" if os.path.exists(path) else "no such file"
+            remedy = "correct the path; text is read several times, so it must be in a file"
+            raise DataError(f"{name}: {path}: {what}; {remedy}")
+
+
+def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
+    """Returns files in their order, those of two sides of a text as a pair, by the languages or roles in their names.
+
+    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c; so are d.tgt, d.src one text, and deu_Latn.dev,
+    eng_Latn.dev. Two plain files are one text whatever they are called, unless both are the same side; if neither name
+    says a side, they are source and target. Raises DataError for a side without the other.
+    """
+    sides, texts = [], dict[object, list[Path | None]]()  # both sides of each text, or one file
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
+            raise DataError(f"{path} is given twice; name it once")
+        side, text = _side_of(path, data)
+        sides.append(side)
+        if side is None:
+            texts[path] = [path]
+            continue
+        both = texts.setdefault((path.parent, text), [None, None])
+        if both[side]:
+            remedy = "leave one of them out, or name both sides in data.files, as {source: …, target: …}"
+            raise DataError(f"{path}: {both[side]} is the same side of the same text, as their names say; {remedy}")
+        both[side] = path
+    are_two = len(texts) == len(paths) == 2 and (sides[0] is None or sides[0] != sides[1])
+    if are_two and all(format_of(path, data) == ONE_SIDE for path in paths):
+        source = int(sides[0] == 1 or sides[1] == 0)
+        return [FilePair(source=paths[source], target=paths[1 - source])]
+    found = [[side for side in both if side] for both in texts.values()]
+    for both, (path, *other) in zip(texts.values(), found, strict=True):
+        if None in both and not other and format_of(path, data) == ONE_SIDE:  # a table may be called de-en.txt
+            missing = (data.source, data.target)[both.index(None)]
+            raise DataError(f"{path}: the same text in {missing} is not given; name it too")
+    return [FilePair(source=both[0], target=both[1]) if len(both) == 2 else both[0] for both in found]
+
+
+def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
+    """Returns which side a file holds by its name, 0 or 1 (None: it does not say so), and the rest of the name.
+
+    A language counts before a role, and the last of several. What has a table's form holds both sides, unless its name
+    ends in one of them.
+    """
+    parts = re.split(r"([._-])", unpacked_name(path).removesuffix(".txt"))
+    side, rest = None, list(parts)
+    by_language = [[_rank(part, language) for language in (data.source, data.target)] for part in parts]
+    by_role = [[float(_OF_TEXT.sub("", part.lower()) in roles) for roles in ROLES] for part in parts]
+    for ranks in (by_language, by_role):
+        place = max((place for place, each in enumerate(ranks) if any(each)), default=None)
+        if place is None:
+            continue
+        start, end = place, place + 1
+        if ranks is by_language and any(by_language[max(0, place - 2)]) and parts[place - 1] in ("-", "_"):
+            start = place - 2 if by_language[place - 2] == by_language[place] else place  # of de-DE
+        if any(map(_REGION.fullmatch, parts[place + 2 : place + 3])):
+            end = place + 3
+        if side is None and end < len(parts) and format_of(path, data) != ONE_SIDE:
+            return None, ""
+        side = ranks[place].index(max(ranks[place])) if side is None else side
+        rest[start:end] = [""] * (end - start)
+    return side, "".join(rest)
+
+
+# Formats
+
+
+def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Iterator[tuple[list[str], Place]]:
+    """Yield the rows of a TSV or CSV; a blank line has no cells. Raises DataError.
+
+    Between tabs, quotes are text, unless cells are quoted as in CSV throughout, as Excel and pandas write them.
+    with_comments: whether a line that begins with "# " is a blank one.
+    """
+    beginning = beginning_of(path)
+    delimiter = _delimiter(_COMMENT.sub(b"", beginning) if with_comments else beginning, path, data) or ","
+    with unpacked(path) as file:
+        quote = '"' if delimiter != "\t" or isinstance(file.raw, Recoded) or _is_quoted(beginning) else None
+    csv.field_size_limit(WIDEST)
+    lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in wide_lines(path))
+    if with_comments:
+        lines = (_COMMENT.sub(b"", line.encode()).decode() or "\n" for line in lines)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote))
+    begun = width = 1
+    is_first = True
+    try:
+        for cells in rows:
+            place, begun = Place(path, path, begun), rows.line_num + 1
+            if is_first and [cell.lower() for cell in cells] == ["sep=", ""]:
+                continue
+            if any(cells) and is_first:
+                is_first, width = False, len(cells)
+            if quote and any(cells[width:]):
+                remedy = f"put double quotes around text with {delimiter!r}"
+                raise DataError(
+                    f"{place} has {counted(len(cells), 'column')}, but the first line has {width}; {remedy}"
+                )
+            yield cells if any(cells) else [], place
+    except csv.Error as error:
+        raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
+
+
+def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two."""
+    columns: tuple[int, int] | None = None
+    for cells, place in rows_of(path, data):
+        if not cells:
+            yield "", "", place
+            continue
+        if columns is None:
+            named, wanted = sides_of(cells, data), data.columns
+            if wanted and all(map(str.isdecimal, wanted)):
+                columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
+            elif wanted:
+                columns = named = _columns(wanted, cells, place)
+            else:
+                refuse_heading(cells, data, place, "name their columns (--columns, or data.columns)")
+                columns = named or (0, 1)
+                if not named:
+                    sample = list[list[str]]()
+                    with suppress(DataError):  # which is raised when all before it have been read
+                        sample.extend(row for row, _ in islice(rows_of(path, data), N_ROWS) if len(row) > 1)
+                    _refuse_no_text_in(sample, path)
+            if named:
+                continue
+        if len(cells) <= max(columns):
+            found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
+            raise DataError(f"{place} has {found}; mend the line, or name other columns")
+        yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
+
+
+def refuse_heading(cells: Sequence[str], data: DataConfig, place: Place, remedy: str) -> None:
+    """Raises DataError if the first row of a table names languages, but not both sides."""
+    languages = [cell for cell in cells if language_named(cell) in NAMES]
+    if not sides_of(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
+        what = f"looks like a heading ({_shown(cells)}), but not of {data.source} and {data.into}"
+        raise DataError(f"{place} {what}; {remedy}")
+
+
+def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
+    """Returns what separates the cells of a table, by its first line; None if nothing does.
+
+    Without a heading, a CSV is called so, and has commas, unless semicolons alone make its rows equally long.
+    """
+    text = beginning.decode(errors="replace")
+    first = text.lstrip(" \r\n").partition("\n")[0].replace('"', "")
+    if "\t" in first or first.startswith("sep="):
+        return "\t" if "\t" in first else first[4:5] or None
+    if named := next((each for each in ",;" if sides_of(first.split(each), data)), None):
+        return named
+    if not data.columns and not unpacked_name(path).lower().endswith(".csv"):
+        return None
+    rows = text.replace("\0", "").splitlines()[:50]
+    commas, semicolons = ({len(row) for row in csv.reader(rows, delimiter=each)} - {0} for each in ",;")
+    has_semicolons = max(semicolons, default=0) > max(commas, default=0) == 1
+    return ";" if len(commas) > 1 == len(semicolons) or has_semicolons else ","
+
+
+def _is_quoted(beginning: bytes) -> bool:
+    """Whether the cells of a TSV are quoted as in CSV: all that have a quote; and one has what only these can have."""
+    text, place = beginning.decode(errors="replace"), 0
+    if text.count('"') % 2 and len(beginning) < LOOKED_AT:  # else a cell may be cut off
+        return False
+    while place < len(text):
+        if not (found := _CELL.match(text, place)):
+            return False
+        place = found.end()
+    return '""' in text.replace('\t""', "\t") or re.search(r'(?:^|\t)"[^"\t\n]*\n', text) is not None
+
+
+def _refuse_no_text_in(rows: Sequence[Sequence[str]], path: Path) -> None:
+    """Raises DataError if more than half of a column holds addresses, numbers, ids or single words.
+
+    rows: of a table without a heading, whose first two columns are taken. Where there are only two, single words are
+    text, as in a list of words.
+    """
+
+    def is_text(cell: str) -> bool:
+        if len(cell.split()) > 1 or any(map(is_spaceless, cell)):
+            return has_letter(cell)
+        return len(rows[0]) == 2 and not re.search(r"[\d_/:=]", cell)
+
+    for column in (0, 1):
+        cells = [row[column] for row in rows if row[column].strip()]
+        if 2 * sum(map(is_text, cells)) < len(cells):
+            raise DataError(
+                f"{path}: without a heading, columns 1 and 2 are read, but column {column + 1} holds addresses, "
+                "numbers, ids or single words; name those of the two sides, as in --columns 3,4 (or data.columns)"
+            )
+
+
+def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    for number, line in wide_lines(path):
+        if not line.strip():
+            continue
+        place = Place(path, path, number)
+        try:
+            found = json.loads(line.rstrip())
+        except (ValueError, RecursionError) as error:
+            what = str(error).replace("line 1 column", "column")
+            raise DataError(f"{place}: not JSON: {what}; write one object on each line") from None
+        if isinstance(found, dict) and isinstance(nested := found.get("translation"), dict):
+            found = nested
+        if not isinstance(found, dict):
+            raise DataError(f"{place}: not an object with a key for each side; write one on each line")
+        keys = list(found)
+        columns = _columns(data.columns, keys, place) if data.columns else sides_of(keys, data)
+        if columns is None:
+            wanted = f"{data.source} and {data.into}, or source and target"
+            raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
+        source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
+        if not isinstance(source, str) or not isinstance(target, str):
+            raise DataError(f"{place}: a side is not text; write both as strings")
+        for side in (source, target):
+            refuse_halves(side, f"{place}: ")
+        yield _on_one_line(source), _on_one_line(target), place
+
+
+def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    for number, (unit, _) in enumerate(units_of(path, "tu"), start=1):
+        place = Place(path, path, number, "unit")
+        variants = [
+            (language_of(each), seg) for each in unit if tag_of(each) == "tuv" for seg in each if tag_of(seg) == "seg"
+        ]
+        codes = [code for code, _ in variants]
+        if sides := sides_of(codes, data):
+            source, target = (_on_one_line(_text(variants[side][1])) for side in sides)
+            yield source, target, place
+        else:
+            leave_out(WITHOUT, " ".join(codes[:8]), "", place)
+
+
+_Translated = tuple[str, str, tuple[str, str], str, Place]
+"""A text and its translation, their languages as far as the file names them, why they are no pair, if it says so, and
+where they stand"""
+
+
+def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield what has been translated, from whichever of the languages. One that is not named may be any.
+
+    If none is named, the text is taken for English, as messages are as a rule, where that is one of the two.
+    """
+    wanted = (data.source, data.into)
+    for one, other, languages, why, place in found:
+        sides = (_on_one_line(one).strip(), _on_one_line(other).strip())
+        ways = [
+            way
+            for way in ((0, 1), (1, 0))
+            if all(_rank(languages[side] or own, own) for side, own in zip(way, wanted, strict=True))
+        ]
+        way = min(ways, key=lambda way: not _rank("en", wanted[way[0]]), default=(0, 1))
+        source, target = sides[way[0]], sides[way[1]]
+        if why := UNTRANSLATED if "" in sides else why or WITHOUT * (not ways):
+            leave_out(why, source, target, place)
+        else:
+            yield source, target, place
+
+
+def _xliff(path: Path) -> Iterator[_Translated]:
+    for number, (unit, around) in enumerate(units_of(path, "trans-unit", "unit"), start=1):
+        place = Place(path, path, number, "unit")
+        if tag_of(unit) == "unit":
+            raise DataError(f"{place}: XLIFF 2.0; export it as XLIFF 1.2, or as TMX")
+        file = next((each for each in around if tag_of(each) == "file"), unit)
+        languages = file.get("source-language", ""), file.get("target-language", "")
+        wishes = [wish for each in (*around, unit) if (wish := each.get("translate"))]
+        if wishes[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
+            about = {**unit.attrib, **next((each.attrib for each in unit if tag_of(each) == "target"), {})}
+            for source, target, state in _segments(unit):
+                sides, said = (_text(source), _text(target)), {**about, **state}
+                is_copy = sides[0] == sides[1] and is_only_copy(said)
+                why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(said) is False else ""
+                yield *sides, languages, why, place
+
+
+def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]]:
+    """Yield the source and the target of each segment of a unit, and what Trados says of it."""
+    children = {tag_of(each): each for each in unit}
+    source, target = (children.get(name, Element(name)) for name in ("source", "target"))
+    cut, found = (
+        {each.get("mid", ""): each for each in side.iter() if tag_of(each) == "mrk" and each.get("mtype") == "seg"}
+        for side in (children.get("seg-source", source), target)
+    )
+    states = {each.get("id", ""): {"conf": "", **each.attrib} for each in unit.iter() if tag_of(each) == "seg"}
+    if not found:
+        yield source, target, next(iter(states.values()), {})
+        return
+    for name, segment in cut.items():
+        yield segment, found.get(name, Element("mrk")), states.get(name, {})
+
+
+def _catalogue(path: Path) -> Iterator[_Translated]:
+    """Yield the messages of a catalogue; of a plural with two forms, both, and of others only the first one."""
+    with unpacked(path) as file:
+        is_utf_8 = isinstance(file.raw, Recoded) or file.peek(READ).startswith(BOM_UTF8)
+    encoding = "utf-8" if is_utf_8 else encoding_of(beginning_of(path), f"{path}: ")
+    languages = "", ""
+    for each in messages((line for _, line in wide_lines(path, encoding)), f"{path}: "):
+        strings = {key: meant("".join(texts), encoding) for key, texts in each.strings.items()}
+        sources = [strings[key] for key in ("msgid", "msgid_plural") if key in strings]
+        targets = [text for key, text in strings.items() if key.startswith("msgstr")]
+        if sources == [""]:
+            header = dict(line.partition(":")[::2] for line in targets[0].split("\n"))
+            languages = header.get("X-Source-Language", "").strip(), header.get("Language", "").strip()
+            continue
+        why = "fuzzy" if each.is_fuzzy else PLURAL if len(sources) != len(targets) else ""
+        for source, target in list(zip(sources, targets, strict=False))[: 1 if why else 2]:
+            yield source, target, languages, why, Place(path, path, each.number)
+
+
+def units_of(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
+    """Yield the elements of an XML document that have one of these tags, such as the units of a TMX; holds one of them.
+
+    With each come those around it, from the outermost, of which only the attributes are known.
+
+    No entities may be declared but of short texts. Raises DataError.
+    """
+    if _ENTITY.search(beginning_of(path).decode(errors="replace")):
+        raise DataError(
+            f"{path}: declares an entity that is more than a short text; such a file needs none: take it out"
+        )
+    parser: Any = XMLPullParser(("start", "end"))
+    around: list[Element] = []  # the elements that are open
+    unit: Element | None = None
+    size = 0  # bytes since something ended
+    with unpacked(path) as file:
+        start = file.peek(READ)
+        is_utf_8 = isinstance(file.raw, Recoded) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
+        for content in chain(iter(lambda: file.read1(READ), b""), [b""]):
+            size += len(content)
+            try:
+                if is_utf_8:  # whatever it declares
+                    content = _DECLARED.sub(rb"\1", content)
+                parser.feed(content) if content else parser.close()
+                for event, element in parser.read_events():
+                    if event == "start":
+                        around.append(element)
+                        unit = element if unit is None and tag_of(element) in tags else unit
+                        if len(around) > DEEPEST:
+                            break  # it is refused below
+                        continue
+                    around.pop()
+                    if unit is not None and element is unit:
+                        yield unit, around
+                        unit = None
+                    if unit is None and around:
+                        around[-1].remove(element)
+                        size = 0
+            except (ParseError, LookupError, ValueError) as error:  # the last two are about encodings
+                what = "not XML" if content else "ends in its middle"
+                remedy = "mend it, or convert it to UTF-8" if content else "copy it again"
+                raise DataError(f"{path}: {what}: {error}; {remedy}") from None
+            largest = LARGEST_FILE if around and tag_of(around[-1]) == "internal-file" else LARGEST_UNIT
+            if size > largest or len(around) > DEEPEST:
+                what = f"more than {largest:,} bytes in a unit, or {DEEPEST} elements inside each other"
+                raise DataError(f"{path}: {what}; mend it")
+
+
+def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    what = form_of(beginning_of(path)) or "text of one column"
+    raise DataError(
+        f"{path}: {what}, but both sides of each pair are wanted; name the file of the other side too, as in "
+        f"NAME.{data.source} and NAME.{data.into}, or {{source: …, target: …}} in data.files"
+    )
+
+
+def tag_of(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def language_of(variant: Element) -> str:
+    return next((code for key, code in variant.items() if key.lower().rpartition("}")[2] == "lang"), "")
+
+
+def _text(element: Element) -> str:
+    """Returns what stands in a <seg> or a <source>, and in elements in it, such as <hi>, that do not hold codes."""
+    text = element.text or ""
+    for each in element:
+        is_text = tag_of(each) not in CODES and each.get("mtype") != "x-sdl-deleted"
+        text += _text(each) if is_text else ""
+        is_glued = tag_of(each) in ("ph", "x") and is_word(text[-1:]) and is_word((each.tail or "")[:1])
+        text += (" " if is_glued else "") + (each.tail or "")  # a break of the line, for example
+    return text
+
+
+FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
+    TMX: _tmx,
+    XLIFF: lambda path, data, leave_out: _pairs_of(_xliff(path), data, leave_out),
+    PO: lambda path, data, leave_out: _pairs_of(_catalogue(path), data, leave_out),
+    JSON: _json_lines,
+    TABLE: _table,
+    ONE_SIDE: _one_side,
+}
+
+
+def beginning_of(path: Path) -> bytes:
+    """Returns the beginning of a file, unpacked. Raises DataError if it is of a kind that is known and not read."""
+    content = b""
+    try:
+        with unpacked(path) as file:
+            while len(content) < LOOKED_AT and (part := file.read1(LOOKED_AT)):
+                content += part
+    except DataError:
+        if not content:  # else who reads the pairs comes to that place, and says how many stand before it
+            raise
+    return content.removeprefix(BOM_UTF8)
+
+
+def sides_of(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
+    """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
+    found = []
+    for language, roles in zip((data.source, data.into), ROLES, strict=True):
+        bare = [_OF_TEXT.sub("", name.strip().lower()) for name in names]  # of source_text, German text
+        ranks = [1.5 if name in roles else _rank(name, language) for name in bare]
+        best = max(ranks, default=0)
+        found.append(ranks.index(best) if best else -1)
+    return None if -1 in found or found[0] == found[1] else (found[0], found[1])
+
+
+@lru_cache(1_000)
+def _rank(code: str, language: str) -> float:
+    """Returns how well a code or a name means a language: 2 if it is its code, 0 if it means another one.
+
+    Another region or another script is another language: neither zh-CN nor zh-Hans is zh-TW, but zh and zh-Hant are,
+    and zh-Hant-TW is best (1.5, others 1).
+    """
+    both = code.strip().lower().replace("_", "-"), language.lower().replace("_", "-")
+    if both[0] == both[1]:
+        return 2
+    if language_named(code) != language_named(language):
+        return 0
+    one, other = map(_script_and_region, both)
+    shared = [one[kind] == other[kind] for kind in one.keys() & other.keys()]
+    return float(all(shared)) * (1.5 if shared else 1)
+
+
+def _script_and_region(code: str) -> dict[str, str]:
+    """Returns what a code says beside the language; of Chinese, a region also says the script."""
+    main, *further = code.split("-")
+    found = {"script" if len(each) == 4 else "region": each for each in further if 2 <= len(each) <= 4}
+    script = SCRIPTS_OF_CHINESE.get(found.get("region", "")) if main in ("zh", "zho", "chi") else None
+    return {**({"script": script} if script else {}), **found}
+
+
+def _columns(wanted: Sequence[str], names: Sequence[str], place: Place) -> tuple[int, int]:
+    """Returns which columns have two names."""
+    names = [name.strip() for name in names]
+    for name in wanted:
+        if name not in names:
+            raise DataError(f"{place}: no column {name}; it has {_shown(names)}; correct data.columns")
+    return names.index(wanted[0]), names.index(wanted[1])
+
+
+def _shown(names: Sequence[str]) -> str:
+    return first_few([name[:30] for name in names])
+
+
+def _on_one_line(text: str) -> str:
+    """Returns a text without line ends; of one that is too long, its beginning, of which `is_too_long` is true."""
+    text = text[: LONGEST_LINE + 1]
+    return _LINE_ENDS.sub(" ", text) if "\n" in text or "\r" in text else text

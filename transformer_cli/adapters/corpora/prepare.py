@@ -1,0 +1,161 @@
+"""Files of text → a config for them → a dataset, with the codecs and the settings of a run where one is named."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from transformer_cli.adapters.corpora.corpora import gather, open_corpus, shares_for
+from transformer_cli.adapters.corpora.formats import paired, read_texts, require_files
+from transformer_cli.config.load import as_commented_yaml, load_config, with_paths_from
+from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
+from transformer_cli.data.make_dataset import Prepared, make_dataset
+from transformer_cli.errors import ConfigError
+from transformer_cli.runs.run import Run, differing_codecs
+from transformer_cli.system.arguments import checked
+from transformer_cli.text.codec import SIDES
+from transformer_cli.text.lines import unpacked_name
+from transformer_cli.text.subwords import smallest_size
+
+BASE = "demo"  # the config whose model a new translator has, unless another one is named
+LONGEST_TAUGHT = 1_000  # characters of a side that a model without a last position is taught: some 250 pieces
+TEACHING = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}  # beside these, what a run has learned is soon lost
+MANY_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
+PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
+PAIRS_TAUGHT = 100_000  # the same for a run that is taught
+
+
+@checked
+def prepare(
+    config: Config,
+    *,
+    source_dir: str | Path | None = None,
+    data_dir: Path = Path("data"),
+    runs_dir: Path = Path("runs"),
+) -> Prepared:
+    """Make the dataset that `config.data` describes, as `data.make_dataset.make_dataset` does.
+
+    runs_dir: where the run that `data.codec` names is found by its name. Raises what `find_codec` does, too.
+    """
+    place = Path(source_dir) if source_dir else None
+    return make_dataset(config, source_dir=place, data_dir=data_dir, codec_dir=find_codec(config.data, runs_dir))
+
+
+def survey(config: Config, *, source_dir: Path | None = None) -> dict[str, Any]:
+    """Returns what `gather` would read and leave out, and writes nothing. Raises as `open_corpus` and `gather`."""
+    return gather(open_corpus(config.data, source_dir=source_dir).splits, config.data, None)
+
+
+def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
+    """Returns the folder of the run whose codecs `data.codec` wants, or None if it wants none.
+
+    Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.
+    """
+    if data.codec is None:
+        return None
+    run = Run.named(data.codec, runs_dir)
+    if differing := differing_codecs(run.config.data, data):
+        raise ConfigError(
+            f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
+        )
+    run.say_other_tokenizer()
+    return run.folder
+
+
+def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
+    """Returns the settings that a run which begins with the weights of `run` must share with it, and its pace: a tree.
+
+    run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
+    """
+    config = Run.named(run, runs_dir).config
+    data = config.data.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
+    longest = {} if config.model.max_length else {"longest": LONGEST_TAUGHT}
+    return {
+        "data": {**data, "codec": run, "lowercase": config.data.lowercased, "to": config.data.to, **longest},
+        "model": config.model.model_dump(mode="json", exclude={"vectors"}),
+        "decoding": config.decoding.model_dump(mode="json"),
+        "training": {"initialize_from": run, **TEACHING},
+    }
+
+
+def config_for(
+    files: Sequence[Path],
+    *,
+    options: Mapping[str, tuple[Any, str]],
+    base: str | None = None,
+    overrides: Sequence[str] = (),
+    like: str | None = None,
+    runs_dir: Path = Path("runs"),
+) -> tuple[Config, Path]:
+    """Returns the config for training text in some files, and where it is to be written: NAME.yaml in this folder.
+
+    If NAME.yaml is there, its settings are kept, so that the same sentences stay held out; only the files are new.
+    options: what the command line says, as `load_config` takes it. base: the config whose other settings are taken.
+    like: a run whose settings are shared (see `inherited`). Raises ConfigError, and DataError if the files cannot be
+    read.
+    """
+    require_files(("FILE", path) for path in files)
+    name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
+    if not name:
+        raise ConfigError(f"--name is missing: the name of {files[0].name} has no letter from a to z; choose one")
+    place = Path(f"{name}.yaml")
+    is_new = not place.exists()
+    if not is_new and base is not None:
+        raise ConfigError(f"{place} is there already: leave --config out to go on with it, or give another --name")
+    start = (base or (None if like else BASE)) if is_new else place
+    before = load_config(start).data
+    below = inherited(like, runs_dir) if like else {}
+    given: dict[str, tuple[Any, str]] = {"name": (name, option), "data.corpus": ("files", "FILE"), **options}
+    sides = [given.get(f"data.{side}", (None,))[0] for side in SIDES]
+    if is_new and None in sides and not like:
+        side = SIDES[sides.index(None)]
+        raise ConfigError(f"--{side} is missing: give the language of the {side}, such as --{side} de")
+    languages = [named or kept for named, kept in zip(sides, (before.source, before.target), strict=True)]
+    if not is_new and [before.corpus, *languages] != ["files", before.source, before.target]:
+        raise ConfigError(f"{place} is there already, and is about other text; give another --name")
+
+    def load(**more: Any) -> Config:
+        options = {**given, **{key.replace("__", "."): (value, "FILE") for key, value in more.items()}}
+        return load_config(start, overrides, options=options, inherited=below)
+
+    if is_new:
+        given["data.fingerprint"] = (None, "FILE")  # of other text, if the base is a run's config
+        given["data.clean"] = (list(get_args(Rule)), "FILE")
+        given["data.held_out"] = ({} if "valid" in (before.files or {}) else {"valid": 0.01}, "FILE")  # for now
+    data = load(data__files__train=[str(path) for path in files]).data
+    given["data.files.train"] = (
+        [str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in paired(files, data)],
+        "FILE",
+    )
+    config = load()
+    if not is_new:
+        return config, place
+    texts = paired(files, data)
+    n_pairs = sum(1 for _ in read_texts(texts, config.data))
+    shares = shares_for(n_pairs, config.data).model_dump()
+    if like:
+        of_run = Run.named(like, runs_dir).config.data.held_out
+        shares = {split: max(share, getattr(of_run, split)) for split, share in shares.items()}
+        given["training.epochs"] = max(3, min(30, PAIRS_TAUGHT // max(1, n_pairs))), "FILE"
+    elif base is None:
+        given["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs))), "FILE"
+        size = max(500, min(config.data.subwords.size, n_pairs // 2))
+        if n_pairs < MANY_PAIRS:  # a text of many characters, such as Japanese, needs more
+            smallest = smallest_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
+            size = size if size > smallest else smallest + smallest // 5
+        given["data.subwords.size"] = size, "FILE"
+        given["model.dropout"] = 0.1, "FILE"
+    return load(data__held_out=shares), place
+
+
+def commented(config: Config, place: Path) -> str:
+    """Returns the text of a config that is to stand at a place, with a comment on each setting."""
+    old = place.read_text(encoding="utf-8") if place.exists() else ""
+    title = f"The settings of {config.run_name}, as `tfm prepare` chose them; change what you like"
+    return as_commented_yaml(with_paths_from(config, place.resolve().parent), text=old, title=title)
+
+
+def _name_of(path: Path) -> str:
+    """Returns the name that text from a file has: memory of memory.tmx.gz, europarl of europarl.de."""
+    stem = Path(unpacked_name(path).removesuffix(".txt")).stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:MOST_OF_A_NAME].strip("._-")

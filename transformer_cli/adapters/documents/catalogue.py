@@ -1,0 +1,68 @@
+"""Message catalogues (.po, .pot): messages without a translation are blocks, which become their `msgstr`.
+
+Tags in them, such as <b>, go with their words. Translations that are there stay, fuzzy ones too; forms of the plural
+stay empty, since how many there are and what they stand for differs between languages.
+"""
+
+import re
+from collections import Counter
+
+from transformer_cli.adapters.corpora.catalogues import Message, encoding_of, meant, messages
+from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping
+from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
+from transformer_cli.adapters.documents.opened import LINES, NO_LETTER, Languages, Opened, decoded
+
+_PARTS = re.compile(  # of a message
+    r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\<]+|"
+    + tag_pattern("<", ">", r"(?:[^\\]|\\.)")
+    + "|<"
+)
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
+
+
+def open_catalogue(content: bytes, languages: Languages) -> Opened:
+    """Cut a catalogue into its messages. Raises DataError if it is none."""
+    encoding = encoding_of(content)
+    text, encode = decoded(content, encoding)
+    build, kept = Builder(escaping(lambda words: words.translate(_ESCAPED))), Counter[str]()
+    for message in messages(LINES.findall(text)):
+        build.boundary(*message.before)
+        if message.translation:
+            _add(build, message, kept, encoding)
+    build.boundary()
+    return Opened([build.document], lambda texts: encode(texts[0]), kept)
+
+
+def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:
+    """Add the translation of a message: as it is, or its text, which becomes one."""
+    source, lines = "".join(message.strings.get("msgid", ())), message.translation
+    if message.is_translated:
+        kept["fuzzy" if message.is_fuzzy else "translated already"] += bool(source)  # and not the header
+    elif "msgid_plural" in message.strings:
+        kept["forms of the plural"] += 1
+    elif source:
+        end = lines[-1][len(lines[-1].rstrip()) :]
+        line_end = '"' + ("\r\n" if end == "\r\n" else "\n") + '"'
+        build.boundary(lines[0][: lines[0].index('"') + 1])
+        if r"\n" in source.removesuffix(r"\n"):
+            build.boundary(line_end)
+        kept[NO_LETTER] += not _add_text(build, source, line_end, encoding)
+        build.boundary(f'"{end}')
+        return
+    build.boundary(*lines)
+
+
+def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool:
+    """Add a message. Returns whether it has a letter."""
+    marks = list[Mark]()
+    for part in _PARTS.finditer(source):
+        if part["name"]:
+            marks.append(mark_of(part))
+        elif part[0] == r"\n":
+            marks.append(Mark(part[0] + line_end * (part.end() < len(source)), kind="line"))
+        else:
+            text = meant(part[0], encoding)
+            is_byte_of_text = "\ufffd" not in text and (text.isprintable() or text.isspace())
+            is_text = part["escape"] in (r"\"", r"\\") if part["escape"] else is_byte_of_text or not part["bytes"]
+            marks.append(Mark(part[0], text * is_text, kind="boundary" if part["escape"] else ""))
+    return build.marks(marks)

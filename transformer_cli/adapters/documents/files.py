@@ -1,0 +1,132 @@
+"""Files that people translate: which formats there are, and what is translated of a file. Knows no models.
+
+A format is one entry of `FORMATS`: it cuts the bytes of a file into documents, and puts them together again. Every byte
+that is not translated text stays as it was.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_cli.adapters.documents.blocks import Builder, escaping
+from transformer_cli.adapters.documents.catalogue import open_catalogue
+from transformer_cli.adapters.documents.markup import encoding_of, parse_html
+from transformer_cli.adapters.documents.opened import LINES, Languages, Opened, decoded
+from transformer_cli.adapters.documents.subtitles import open_subtitles
+from transformer_cli.adapters.documents.word import open_word
+from transformer_cli.adapters.documents.xliff import open_xliff
+from transformer_cli.errors import DataError
+from transformer_cli.system.terminal import counted
+from transformer_cli.text.forms import HTML, MAY_BE_PLAIN, NO_TEXT, PO, XLIFF, form_named, refuse_no_text
+from transformer_cli.text.lines import unpacked, unpacked_name
+
+TRANSLATED, MISSING = "translated", ("a number", "a term", "the place of a tag")
+LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
+TEXT = "text"
+"""the format of what has none"""
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of files."""
+
+    what: tuple[str, ...]
+    """what a file is called, and what `form_of` calls it"""
+    suffixes: tuple[str, ...]
+    open: Callable[[bytes, Languages], Opened]
+    """raises DataError for what is no such file, without its name"""
+    is_text: bool = True
+    """whether it can be printed"""
+
+
+def content_of(path: Path, form: FileFormat) -> bytes:
+    """Returns the content of a file, unpacked. Raises DataError if it cannot be read, or is of another kind."""
+    with unpacked(path, as_it_is=True) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise DataError(f"{path}: more than {LARGEST >> 20} MiB; translate its parts")
+    if form.is_text:
+        refuse_no_text(content[: 1 << 16], path)
+    return content
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Returns what is in a folder and in the folders below it, in the order of their names, but for hidden files.
+
+    Links to folders, and folders that cannot be read, are what they are.
+    """
+
+    def is_seen(path: Path) -> bool:
+        is_hidden = any(part.startswith((".", "~$")) for part in path.relative_to(folder).parts)  # ~$a.docx is open
+        is_open = os.path.isdir(path) and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK)
+        return not (is_hidden or is_open)
+
+    return sorted(filter(is_seen, folder.rglob("*")))
+
+
+def said(counts: Counter[str]) -> str:
+    """Returns how many texts were translated and kept, and in how many something is missing, as one line says it."""
+    kept = {what: n for what, n in counts.items() if what not in (TRANSLATED, *MISSING)}
+    reasons = ", ".join(f"{what} {n:,}" for what, n in kept.items())
+    missing = "".join(f", {what} is missing in {counts[what]:,}" for what in MISSING if counts[what])
+    of_kept = f", {sum(kept.values()):,} kept ({reasons})" if kept else ""
+    return f"{counted(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
+
+
+def _html(content: bytes, languages: Languages) -> Opened:
+    text, encode = decoded(content, encoding_of(content), "xmlcharrefreplace")
+    return Opened([parse_html(text, languages)], lambda texts: encode(texts[0]))
+
+
+def _lines(content: bytes, languages: Languages) -> Opened:
+    text, encode = decoded(content)
+    build = Builder(escaping(str))
+    for line in LINES.findall(text):
+        inside = line.strip()
+        start = line.index(inside)
+        build.boundary(line[:start])
+        build.text(inside)
+        build.boundary(line[start + len(inside) :])
+    return Opened([build.document], lambda texts: encode(texts[0]))
+
+
+FORMATS = {
+    TEXT: FileFormat(("plain text",), (".txt",), _lines),
+    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
+    "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), open_word, is_text=False),
+    "xliff": FileFormat((XLIFF,), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff),
+    "po": FileFormat((PO,), (".po", ".pot"), open_catalogue),
+    "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), open_subtitles),
+}
+
+
+def is_misnamed(path: Path, form: str, *, as_any: bool = False) -> bool:
+    """Whether a file to be written has the name of another kind.
+
+    form: which of FORMATS it is. as_any: whether it may have the name of any kind of text.
+    """
+    known, other = format_of(path), other_form_of(path)
+    if as_any:
+        return other in NO_TEXT or (known is not None and not FORMATS[known].is_text)
+    if known == TEXT:
+        return not FORMATS[form].is_text
+    return known != form if known else other not in (None, *MAY_BE_PLAIN * (form == TEXT))
+
+
+def format_of(path: Path) -> str | None:
+    """Returns which of FORMATS a file has, as its name says, packed or not."""
+    return next((each for each, form in FORMATS.items() if _suffix(path) in form.suffixes), None)
+
+
+def other_form_of(path: Path) -> str | None:
+    """Returns what a file is that is neither lines of text nor of a format, as its name says; None if it says nothing.
+
+    That is one of the names of `form_named`.
+    """
+    return form_named(_suffix(path))
+
+
+def _suffix(path: Path) -> str:
+    return Path(unpacked_name(path)).suffix.lower()

@@ -1,0 +1,179 @@
+"""Subtitles (.srt, .vtt): sentences are blocks, also across cues; their words are divided among the cues in proportion.
+
+Numbers, times, positions and the dashes of speakers stay where they are.
+"""
+
+import html
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate, chain, pairwise
+from typing import NamedTuple
+
+from transformer_cli.adapters.documents.blocks import Builder, escaping
+from transformer_cli.adapters.documents.opened import LINES, Languages, Opened, decoded
+from transformer_cli.errors import DataError
+from transformer_cli.text.lines import has_letter
+from transformer_cli.text.sentences import sentences
+
+APART_S = 3.0  # between two cues, in which no sentence goes on
+MOST_CUES = 5  # of a sentence; without marks, each cue is translated by itself
+
+_TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
+_TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
+_PART = re.compile(
+    r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
+    re.DOTALL,
+)
+_SPEAKER = re.compile(r"\s*[-\u2013\u2014\u2010\u2011]\s*(?=[^\s\d])")
+_MARKS = re.compile(r"\s|<[^<>]*>|\{\\[^{}]*\}")  # what stands before and behind the words of a line
+_BEGINS, _ENDS = ("♪", "♫", "♬", "[", "("), ("♪", "♫", "♬", "]")  # lines of songs and sounds, also without full stops
+_BREAKS = ("line", "cue", "stop")  # the later ones part more
+_ROUND = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements that go round words
+
+
+class _Part(NamedTuple):
+    kind: str
+    """"text", "open", "close", "point", "line" and "cue", which a sentence goes across, and "stop" """
+    raw: str
+    text: str = ""
+    """what text means, or the name of an element"""
+
+
+def open_subtitles(content: bytes, languages: Languages) -> Opened:
+    """Cut subtitles into sentences. Raises DataError if they have no times."""
+    text, encode = decoded(content)
+    is_vtt = text.startswith("WEBVTT")
+    entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} if is_vtt else {}
+    written = {ord(char): entity for char, entity in entities.items() if char == "<" or entity in text}
+    build = Builder(escaping(lambda words: words.translate(written)))
+    waiting, kept = list[_Part](), Counter[str]()
+    for part in _joined(_parts(text, is_vtt, kept)):
+        if part.kind == "stop":
+            _add(build, waiting, languages[0])
+            build.boundary(part.raw)
+            waiting.clear()
+        else:
+            waiting.append(part)
+    _add(build, waiting, languages[0])
+    if not is_vtt and "-->" not in text and text.strip():
+        raise DataError("no subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
+    return Opened([build.document], lambda texts: encode(texts[0]), kept)
+
+
+def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
+    """Yield what subtitles consist of, and count the cues that are kept since their times are none."""
+    between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # what stands between two cues
+    lines = LINES.findall(text)
+    for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
+        is_name = _TIMES.fullmatch(following) and (line.strip().isdecimal() or not before.strip())  # of a cue
+        is_wrong = begins and not times and "-->" in line
+        if times or not is_in_cue or not line.strip() or is_name or is_wrong:
+            between.append(line)
+            kept["malformed times"] += is_wrong
+            ends_cue = is_wrong or (is_vtt and not line.strip("\r\n"))  # SRT also has cues with blank lines in them
+            is_in_cue = bool(times) or (is_in_cue and not ends_cue)
+            if times:
+                hours, minutes, seconds, parts = (int(each or 0) for each in times.groups()[:4])
+                is_apart |= 3600 * hours + 60 * minutes + seconds + parts / 1000 - last_s > APART_S
+                hours, minutes, seconds, parts = (int(each or 0) for each in times.groups()[4:])
+                last_s = 3600 * hours + 60 * minutes + seconds + parts / 1000
+            continue
+        if not has_letter(line):  # music, or a number
+            between.append(line)
+            is_apart = True
+            continue
+        bare = _MARKS.sub("", line)
+        is_apart |= bare.startswith(_BEGINS)
+        if speaker := _SPEAKER.match(line):
+            between.append(speaker[0])
+            is_apart = True
+        if between:
+            kind = "stop" if is_apart else "cue" if any("-->" in each for each in between) else "line"
+            yield _Part(kind, "".join(between))
+        is_apart = bare.endswith(_ENDS)
+        inside = line[speaker.end() if speaker else 0 :]
+        end = len(inside.rstrip())
+        between = [inside[end:]]
+        for found in _PART.finditer(inside, 0, end):
+            raw, name = found[0], found["name"]
+            if name in _ROUND:
+                yield _Part("close" if found["slash"] else "open", raw, name)
+            elif name == "v" and not found["slash"]:
+                yield _Part("stop", raw)
+            elif name is not None or raw.startswith("{\\"):
+                yield _Part("point", raw)
+            else:
+                yield _Part("text", raw, html.unescape(raw) if is_vtt else raw)
+    if between:
+        yield _Part("stop", "".join(between))
+
+
+def _joined(parts: Iterator[_Part]) -> list[_Part]:
+    """Returns parts in which what ends before a cue and begins again in it goes on, and positions are part of it."""
+    found: list[_Part] = []
+    for part in parts:
+        last = found[-1] if found else _Part("", "")
+        if last.kind in _BREAKS and part.kind in (*_BREAKS, "point"):
+            kind = last.kind if part.kind == "point" else max(last.kind, part.kind, key=_BREAKS.index)
+            found[-1] = _Part(kind, last.raw + part.raw)
+        elif part.kind == "open" and len(found) > 1 and found[-2][::2] == ("close", part.text) and last.kind in _BREAKS:
+            found[-2:] = [_Part(last.kind, found[-2].raw + last.raw + part.raw)]
+        else:
+            found.append(part)
+    return found
+
+
+def _add(build: Builder, parts: list[_Part], language: str) -> None:
+    """Add what stands between two stops, sentence by sentence."""
+    lengths = [len(each.text) if each.kind == "text" else int(each.kind in _BREAKS) for each in parts]
+    places = [0, *accumulate(lengths)]
+    text = "".join(each.text if each.kind == "text" else " " * (each.kind in _BREAKS) for each in parts)
+    spans = sentences(text, language)
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    at_once = {*starts} & {*ends}  # where a sentence follows another one without a space
+    cues = [place for place, each in zip(places, parts, strict=False) if each.kind == "cue"]
+    across = _across_cues(parts)
+    for index, (place, length, each) in enumerate(zip(places, lengths, parts, strict=False)):
+        number = bisect_right(starts, place) - 1
+        is_inside = number >= 0 and place < ends[number]
+        if each.kind == "text":
+            within = (cuts[bisect_right(cuts, place) : bisect_left(cuts, place + length)] for cuts in (starts, ends))
+            edges = sorted({place, *chain.from_iterable(within), place + length})
+            for start, end in pairwise(edges):
+                raw = each.raw[start - place : end - place] if each.raw == each.text else each.raw
+                number = bisect_right(starts, start) - 1
+                if start in at_once:
+                    build.boundary()
+                if number >= 0 and start < ends[number]:
+                    build.text(raw, raw if each.raw == each.text else each.text)
+                else:
+                    build.boundary(raw)
+        elif each.kind in _BREAKS:
+            n_cues = bisect_left(cues, ends[number]) - bisect_left(cues, starts[number]) if is_inside else 0
+            if is_inside and (each.kind == "line" or n_cues < MOST_CUES):
+                build.seam(each.raw, " ")
+            else:
+                build.boundary(each.raw)
+        elif index in across:
+            build.seam(each.raw)
+        elif each.kind == "point" or (each.kind == "open" and build.has_open(each.text)):
+            build.point(each.raw)
+        else:
+            (build.open if each.kind == "open" else build.close)(each.text, each.raw)
+    build.boundary()
+
+
+def _across_cues(parts: list[_Part]) -> set[int]:
+    """Returns where elements begin and end that have cues in them: one that moved would change the order of times."""
+    found, open_, n_cues = set[int](), dict[str, list[tuple[int, int]]](), 0
+    for index, each in enumerate(parts):
+        n_cues += each.kind == "cue"
+        if each.kind == "open":
+            open_.setdefault(each.text, []).append((index, n_cues))
+        elif each.kind == "close" and open_.get(each.text):
+            begun, n_before = open_[each.text].pop()
+            found |= {begun, index} if n_before < n_cues else set()
+    return found | {index for begun in open_.values() for index, n_before in begun if n_before < n_cues}

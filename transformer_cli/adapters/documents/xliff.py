@@ -1,0 +1,220 @@
+"""XLIFF 1.2 (.xlf, .sdlxliff, .mqxliff): the segments without a translation are blocks, which become their targets.
+
+What people have translated, approved or locked stays. The inline elements of a segment come back once each, in an order
+that is allowed; the state of its target says that a machine has written it.
+"""
+
+import html
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from transformer_cli.adapters.corpora.catalogues import is_only_copy
+from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping, nested
+from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
+from transformer_cli.adapters.documents.opened import NO_LETTER, Languages, Opened
+from transformer_cli.adapters.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
+from transformer_cli.errors import DataError
+from transformer_cli.text.reading import main_code
+
+log = logging.getLogger(__name__)
+
+_PREFIXES = {
+    **dict.fromkeys((f"urn:oasis:names:tc:xliff:document:{version}" for version in ("1.1", "1.2")), ""),
+    "http://sdl.com/FileTypes/SdlXliff/1.0": "sdl:",
+    "MQXliff": "mq:",
+    "http://www.memsource.com/mxlf/2.0": "m:",
+    "http://www.w3.org/XML/1998/namespace": "xml:",
+}
+_BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
+
+_PARTS = [  # of a text that may have tags of HTML in it; the second: also of one whose lines are kept
+    re.compile(
+        rf"{tag_pattern('&lt;', '(?:&gt;|>)', '.')}|(?P<line>{line})|(?P<text>.(?:(?!&lt;|{line}).)*)", re.DOTALL
+    )
+    for line in ("(?!)", r"\r\n?|\n|&#(?:10|x0{0,5}[Aa]);")
+]
+
+_Span = tuple[int, int]
+"""Of an element: the indices of its tags"""
+
+
+def open_xliff(content: bytes, languages: Languages) -> Opened:
+    """Cut a file into its segments. Raises DataError if it is no XLIFF 1.2."""
+    text, encode = decoded_xml(content)
+    build, kept = Builder(escaping(escaping_like(text))), Counter[str]()
+    unit: list[Token] = []
+    translates, spaces = [True], [""]  # of the elements that are open
+    others: list[Languages] = []  # of the file, that are not those of the run
+    for token in cut_xml(text, _PREFIXES):
+        if len(translates) == 1 and token.kind == "start" and token.name != "xliff":
+            raise DataError("no XLIFF 1.2; export it as that")
+        if token.kind == "start":
+            translates.append({"yes": True, "no": False}.get(token.attributes.get("translate", ""), translates[-1]))
+            spaces.append(token.attributes.get("xml:space", spaces[-1]))
+            if token.name == "trans-unit":
+                token = token._replace(attributes={**token.attributes, "xml:space": spaces[-1]})
+        if unit or (token.kind == "start" and token.name == "trans-unit"):
+            unit.append(token)
+            if token.kind == "end" and token.name == "trans-unit":
+                _add_unit(build, unit, kept, is_translated=translates[-1])
+                unit = []
+        elif token.kind == "start" and token.name == "file":
+            named = [token.attributes.get(f"{side}-language") for side in ("source", "target")]
+            if any(name and main_code(name) != main_code(own) for name, own in zip(named, languages, strict=True)):
+                others.append((named[0] or languages[0], named[1] or languages[1]))
+            build.boundary(token.raw if named[1] else _with(token.raw, {"target-language": languages[1]}))
+        else:
+            build.boundary(token.raw)
+        if token.kind == "end":
+            translates.pop()
+            spaces.pop()
+    build.boundary()
+    if others:
+        said = "the file says that it is to be translated from %.40r to %.40r; the run translates from %r to %r"
+        log.warning(said, *others[0], *languages)
+    return Opened([build.document], lambda texts: encode(texts[0]), kept)
+
+
+def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_translated: bool) -> None:
+    """Add a unit, with targets for its segments that have none."""
+    about, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
+    reason = (
+        "not to be translated" if not is_translated
+        else "approved" if about.get("approved") == "yes"
+        else "locked" if {about.get("mq:locked"), about.get("m:locked")} & {"locked", "yes", "true"}
+        else ""
+    )  # fmt: skip
+    if reason or not source:
+        kept[reason] += bool(source)
+        build.boundary(*(each.raw for each in unit))
+        return
+    given, cut = unit, _child(unit, "seg-source")
+    if not target:
+        behind = max(source[1], cut[1] if cut else 0) + 1
+        unit, target = [*unit[:behind], *_empty_target(unit, source[0]), *unit[behind:]], (behind + 1, behind + 2)
+    segs = [each for each in unit if each.kind == "start" and each.name == "sdl:seg"]
+    states = {each.attributes.get("id", ""): each.attributes for each in segs}
+    about = {**about, **unit[target[0]].attributes}
+    sources = _segments(unit, cut) if cut else {}
+    if cut and sources and not _segments(unit, target) and _is_open(unit, source, target, about):
+        inside = {index for start, end in sources.values() for index in range(start + 1, end)}
+        empty = [unit[index] for index in range(cut[0] + 1, cut[1]) if index not in inside]
+        unit = [*unit[: target[0] + 1], *empty, *unit[target[1] :]]
+        target = target[0], target[0] + len(empty) + 1
+    targets = _segments(unit, target) if sources else {}
+    if not targets:
+        sources, targets = {"": source}, {"": target}
+    locked = {name for name in targets if states.get(name, {}).get("locked") == "true"}
+    wanted = {
+        name: span for name, span in targets.items()
+        if name in sources and name not in locked
+        and _is_open(unit, sources[name], span, {**about, **states.get(name, {})})
+    }  # fmt: skip
+    kept["locked"] += len(locked)
+    kept["translated already"] += len(targets.keys() - wanted.keys() - locked)
+    if not wanted:
+        build.boundary(*(each.raw for each in given))
+        return
+    raws, is_whole = [each.raw for each in unit], wanted.keys() | locked == targets.keys()
+    for start, end in (*wanted.values(), *[target] * is_whole):
+        raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
+        raws[end] = raws[end] or f"</{name_in(unit[start].raw)}>"
+    if is_whole:
+        raws[target[0]] = _with(raws[target[0]], _BY_MACHINE)
+    for index, each in enumerate(unit):
+        if each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in wanted:
+            raws[index] = _with(each.raw, {"conf": "Draft", "origin": "mt"})
+    place = 0
+    for name, (start, end) in wanted.items():
+        build.boundary(*raws[place : start + 1])
+        kept[NO_LETTER] += not _add_text(build, unit, sources[name])
+        place = end
+    build.boundary(*raws[place:])
+
+
+def _empty_target(unit: Sequence[Token], source: int) -> list[Token]:
+    """Returns the white space before the source, and the tags of a target. source: where the tag of the source is."""
+    space = unit[source - 1].raw if unit[source - 1].kind == "text" else ""
+    tag, about = name_in(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
+    keeps = f' xml:space="{about["xml:space"]}"' if "xml:space" in about else ""
+    return [Token("text", "", space), Token("start", "target", f"<{tag}{keeps}>"), Token("end", "target", f"</{tag}>")]
+
+
+def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
+    """Add what is inside an element to the text. Returns whether that has a letter."""
+    marks = list[Mark]()
+    depth = 0  # in what is kept
+    keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
+    for each in unit[span[0] + 1 : span[1]]:
+        kind, name, about = each.kind, each.name, each.attributes
+        goes_round = name == "g" or (name == "mrk" and about.get("mtype") not in ("protected", "x-sdl-deleted"))
+        if depth or (kind == "start" and not goes_round):
+            if not depth:
+                pair = f"code {about.get('rid') or about.get('id')}"
+                marks.append(Mark("", "", pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))))
+            marks[-1] = marks[-1]._replace(raw=marks[-1].raw + each.raw)
+            depth += {"start": 1, "end": -1}.get(kind, 0)
+        elif kind == "text":
+            marks += _marks_of(each, keeps_lines=keeps_lines)
+        else:
+            marks.append(Mark(each.raw, "", name * (kind == "start"), name * (kind == "end")))
+    pairs = nested([(each.opens, each.closes) for each in marks], ("g", "mrk"))
+    elements = (number for number, each in enumerate(marks) if (each.opens or each.closes)[:1] not in ("", "<"))
+    if not pairs.issuperset(elements):  # they cross: all stay in their order
+        marks = [each if each.text or each.kind else each._replace(kind="seam") for each in marks]
+    return build.marks(marks, ("g", "mrk"))
+
+
+def _marks_of(token: Token, *, keeps_lines: bool) -> Iterator[Mark]:
+    """Yield the tags of HTML that are written in a text, what is between them, and the ends of lines if it keeps them.
+
+    Those of a CDATA section become entities, since what stands between them does.
+    """
+    raw = html.escape(token.text, quote=False) if "<![" in token.raw else token.raw
+    for part in _PARTS[keeps_lines].finditer(raw):
+        if part["text"]:
+            yield Mark(part[0], html.unescape(part[0]).replace("\r\n", "\n"))
+        else:
+            yield mark_of(part) if part["name"] else Mark(part[0], kind="line")
+
+
+def _elements(unit: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
+    """Yield where each element begins and ends, in the order of the ends, and how many elements it is in."""
+    open_: list[int] = []
+    for index, each in enumerate(unit):
+        if each.kind == "start":
+            open_.append(index)
+        elif each.kind == "end":
+            yield open_.pop(), index, len(open_)
+
+
+def _child(unit: Sequence[Token], name: str) -> _Span | None:
+    """Returns where a child of a unit stands, the first of its name."""
+    return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
+
+
+def _segments(unit: Sequence[Token], span: _Span) -> dict[str, _Span]:
+    """Returns where the segments of an element stand, by their names."""
+    inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
+    found = [each for each in inside if unit[each[0]].attributes.get("mtype") == "seg"]
+    return {unit[start].attributes.get("mid", ""): (start, end) for start, end in found if unit[start].name == "mrk"}
+
+
+def _is_open(unit: Sequence[Token], source: _Span, target: _Span, about: Mapping[str, str]) -> bool:
+    """Whether a target is empty, or a copy of its source that nobody has confirmed. about: what is said of it."""
+    one, other = (unit[start + 1 : end] for start, end in (source, target))
+    has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
+    return not has_content or ([each.raw for each in one] == [each.raw for each in other] and is_only_copy(about))
+
+
+def _with(tag: str, attributes: dict[str, str]) -> str:
+    """Returns a tag with other attributes."""
+    for name, value in attributes.items():
+        new = f' {name}="{value}"'
+        tag, n_found = re.subn(rf"\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", new, tag, count=1)
+        if not n_found:
+            end = len(tag) - 1 - tag.endswith("/>")
+            tag = tag[:end] + new + tag[end:]
+    return tag

@@ -1,0 +1,121 @@
+"""What a new run begins with, other than random weights: pretrained word vectors, or the weights of another run.
+
+Knows words, weights and runs, nothing of steps.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer_cli.config.load import differences
+from transformer_cli.config.schema import Config, Decides, keys_that_decide
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import Checkpoint, load_named_best
+from transformer_cli.runs.run import Run, free_name
+from transformer_cli.system.terminal import first_few
+from transformer_cli.text.vectors import Vectors, read_vectors
+from transformer_cli.text.vocabulary import SPECIALS
+
+EMBEDDING = "{}_embedding.tokens.weight"  # the name of a side's token vectors
+
+log = logging.getLogger(__name__)
+
+
+@torch.no_grad()
+def begin_with(start: Checkpoint, vectors: Mapping[str, tuple[Tensor, Tensor]], weights: Transformer | None) -> None:
+    """Copy vectors and weights into a model that has random weights, and freeze the rows of vectors that are to stay.
+
+    vectors: as `read_pretrained` returns them. weights: a model of the same shape, as `read_weights` returns it.
+    """
+    for side, (rows, values) in vectors.items():
+        name = EMBEDDING.format(side)
+        start.model.get_parameter(name)[rows] = values
+        if name in start.frozen_rows:
+            start.frozen_rows[name][rows] = True
+    if weights is not None:
+        others = dict(weights.named_parameters())
+        for name, parameter in start.model.named_parameters():
+            parameter.copy_(others[name])
+
+
+def no_frozen_rows(model: Transformer) -> dict[str, Tensor]:
+    """Returns what `Checkpoint.frozen_rows` is before any vectors have been read."""
+    names = map(EMBEDDING.format, model.config.pretrained if model.config.vectors.freeze else ())
+    return {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
+
+
+def read_pretrained(config: Config, dataset: Dataset) -> dict[str, tuple[Tensor, Tensor]]:
+    """Read the vectors that model.vectors names, for all words that have one; logs how many words these are.
+
+    Returns side (source or target) → rows of its embedding, int64 (n,), and their vectors, float32 (n, d_model). Raises
+    ConfigError if the vectors are not model.d_model wide, DataError if no word has one; otherwise as `read_vectors`
+    does.
+    """
+    codecs = {"source": dataset.codecs.source, "target": dataset.codecs.target}
+    found = {}
+    for side, where in config.model.pretrained.items():
+        all_ids = range(len(SPECIALS), len(codecs[side]))
+        words = codecs[side].tokens(all_ids)
+        vectors = read_vectors(where, words, lowercase=config.data.lowercased)
+        if vectors.dimension != config.model.d_model:
+            raise ConfigError(
+                f"model.vectors.{side}: {where} has {vectors.dimension} numbers per word, but model.d_model is "
+                f"{config.model.d_model}; set model.d_model: {vectors.dimension}, or choose other vectors"
+            )
+        if not vectors.found:
+            raise DataError(
+                f"{where}: not one of the {len(words):,} words of the {side} vocabulary; choose vectors of its "
+                "language, and of its case (data.lowercase)"
+            )
+        log.info("%s vectors: %s", side, _coverage(where, words, vectors))
+        ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.found])
+        found[side] = ids, torch.from_numpy(np.stack(list(vectors.found.values())))
+    return found
+
+
+def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transformer | None:
+    """Returns the best weights of the run that training.initialize_from names, on the CPU; None if it names none.
+
+    Raises CheckpointError if there is no such run, ConfigError if it is this run itself, or its codecs or its
+    model's shape are others.
+    """
+    name = config.training.initialize_from
+    if name is None:
+        return None
+    run = Run.named(name, runs_dir)
+    if run.folder.resolve() == (runs_dir / config.run_name).resolve():  # it would be moved aside, or is not there yet
+        raise ConfigError(
+            f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "
+            f"--set name={free_name(run.folder)}"
+        )
+    shape = keys_that_decide(Config, Decides.MODEL)
+    if not config.model.has_position_table:
+        shape -= {"model.max_length"}  # there is no table of positions
+    if changed := [each for each in differences(run.config, config) if each.partition(":")[0] in shape]:
+        raise ConfigError(
+            f"training.initialize_from: {run.folder} has a model of another shape ({'; '.join(changed)}): give these "
+            "settings the values of that run"
+        )
+    if run.codecs != dataset.codecs:
+        raise ConfigError(
+            f"training.initialize_from: the ids of {dataset.folder} are not those of {run.folder}: prepare the text "
+            f"with data.codec={name}, and train with that setting too"
+        )
+    return load_named_best(run, torch.device("cpu"))[1]
+
+
+def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:
+    missed = [word for word in words if word not in vectors.found]  # most frequent first, as in the vocabulary
+    line = f"{where} ({vectors.dimension} numbers each): {len(vectors.found):,} of {len(words):,} words"
+    line += f" ({len(vectors.found) / len(words):.1%})"
+    if vectors.n_other_case:
+        line += f", {vectors.n_other_case:,} of them in another case"
+    if missed:
+        line += f"; missed: {first_few(missed)}"
+    return line

@@ -1,0 +1,290 @@
+"""An exported model, run by CTranslate2: ids in, hypotheses and log-probabilities out. The owner of that library.
+
+CTranslate2 searches by itself. Its limit holds for a whole batch, so a translation that went beyond its own is cut. It
+gives forced tokens no probability, and divides that of forbidden ones among the others: where a prefix was forced, an
+n-gram forbidden or a translation cut, log-probabilities are computed anew. <pad> and <sos> are always forbidden, which
+changes log-probabilities by the little that a trained model gives the two. What it cannot do is refused before anything
+is translated. Knows no words; it is told their names.
+"""
+
+import logging
+import math
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from transformer_cli.compute.devices import parse_device, room_for, saturates_int8
+from transformer_cli.compute.threads import count_threads
+from transformer_cli.config.schema import DecodingConfig, TranslationSettings
+from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.search.interface import (
+    BATCH_POSITIONS,
+    BeforeStep,
+    Hypothesis,
+    SearchResult,
+    Wanted,
+    longest_first,
+    no_check,
+    score,
+    too_large,
+)
+from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
+
+IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
+FULL_BEAM = 4  # hypotheses of a sentence, beyond which a batch has fewer sentences, so that it takes no longer
+
+Begun = list[list[Any]]  # lists of results that are being computed
+
+
+def import_ctranslate2() -> ModuleType:
+    """Returns the library. Raises ConfigError if it is not installed."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise ConfigError(
+            "CTranslate2, which exported models need, is not installed; run `pip install 'ctranslate2>=4.8.2'`"
+        ) from None
+    module: ModuleType = ctranslate2
+    return module
+
+
+class CTranslate2Engine:
+    """An `interface.Engine` for a folder in CTranslate2's format."""
+
+    def __init__(
+        self, folder: Path, device: str, *, positions: int, source: Sequence[str], target: Sequence[str]
+    ) -> None:
+        """positions: the most that a sentence may take. source, target: the tokens, in the order of their ids.
+
+        device: auto, cpu, cuda or cuda:N. On the CPU each thread computes a batch. Raises CheckpointError for a model
+        that CTranslate2 cannot read, ConfigError if the library is missing, DeviceError.
+        """
+        self._library = import_ctranslate2()
+        self._folder = folder
+        self.max_length = positions
+        self._source, self._target = source, target
+        self._ids = {name: index for index, name in enumerate(target)}
+        self.device, index = parse_device(device, self._library.get_cuda_device_count(), "CTranslate2")
+        self.is_on_cpu = self.device == "cpu"
+        self.writes_terms = False
+        threads = count_threads() if self.is_on_cpu else 1
+        self._at_once = 2 * threads  # batches: one more than is computed waits for each thread
+        self._translator = self._load(index, threads)
+        self.computes_in = str(self._translator.compute_type)
+        """the type in which matrices are multiplied on this machine, such as int8_float32"""
+
+    @property
+    def models(self) -> "Sequence[Transformer]":
+        """See `Engine`: CTranslate2 returns no vectors and no attention of single heads."""
+        raise ConfigError(
+            f"{self._folder}: an exported model cannot be looked into, since CTranslate2 returns no vectors and no "
+            "attention of single heads; name the run that it was made from"
+        )
+
+    def precision(self, settings: DecodingConfig) -> str:
+        return self.computes_in
+
+    def refuse(self, settings: TranslationSettings) -> None:
+        """See `Engine`: what CTranslate2 cannot do as tfm does."""
+        if settings.sample:
+            raise ConfigError(
+                f"{self._folder}: an exported model draws no samples: CTranslate2's random numbers would depend on the "
+                f"lines around each line; set decoding.sample to false, or name the run that it was made from"
+            )
+        if not isinstance(settings.prefix, str) and EOS in settings.prefix[-1:]:
+            raise ConfigError(
+                f"{self._folder}: an exported model goes on after an <eos> in the prefix; leave it out, or name the "
+                "run that it was made from"
+            )
+
+    def translate(
+        self, sentences: Sequence[Wanted], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+    ) -> Iterator[SearchResult]:
+        """See `Engine`; CTranslate2 takes its steps by itself."""
+        ids, limits, prefix = [each.ids for each in sentences], [each.limit for each in sentences], sentences[0].prefix
+        is_greedy = settings.beam_size == 1
+        alpha = 0.0 if is_greedy else settings.length_penalty  # a greedy search has nothing to compare
+        is_constrained = bool(prefix or settings.no_repeat_ngram)
+        is_scored = settings.scores or not is_greedy
+
+        def search(rows: Sequence[int]) -> Begun:
+            """Begin to search for the translations of rows, and for what their first tokens attend to."""
+            before_step()
+            texts = [_names(self._source, ids[row]) for row in rows]
+            results = self._translator.translate_batch(
+                texts,
+                [_names(self._target, prefix)] * len(rows) if prefix else None,
+                beam_size=settings.beam_size,
+                num_hypotheses=settings.beam_size if is_constrained else settings.n_best,  # their order may change
+                length_penalty=alpha,
+                no_repeat_ngram_size=settings.no_repeat_ngram,
+                suppress_sequences=[[self._target[index]] for index in UNWRITTEN],
+                max_input_length=0,
+                max_decoding_length=max(limits[row] for row in rows),
+                min_decoding_length=0,  # 1 would forbid an empty translation
+                return_scores=is_scored,
+                return_attention=settings.attention,
+                asynchronous=True,
+            )
+            is_first_wrong = settings.attention and not is_greedy and len(rows) > 1
+            return [results, self._first_steps(texts) if is_first_wrong else []]
+
+        positions = BATCH_POSITIONS * FULL_BEAM // max(FULL_BEAM, settings.beam_size)
+        batches = longest_first(ids, positions, settings.beam_size)
+        for rows, (results, first_steps) in self._in_turn(search, batches):
+            longest = max(limits[row] for row in rows)
+            found = []
+            with room_for(partial(too_large, [ids[row] for row in rows], settings.beam_size)):
+                for row, result in zip(rows, results, strict=True):
+                    found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
+                first_position = {
+                    row: _most_attended(step.result().attention[0][0])
+                    for row, step in zip(rows, first_steps, strict=False)
+                }
+            unsure = [at for at, (_, each) in enumerate(found) if is_constrained or math.isnan(each.log_prob)]
+            if is_scored and unsure:
+                changed = [found[at] for at in unsure]
+                log_probs = self.log_probs([ids[row] for row, _ in changed], [each.tokens for _, each in changed])
+                for at, values in zip(unsure, log_probs, strict=True):
+                    row, each = found[at]
+                    found[at] = row, replace(each, log_prob=sum(values[: _steps(each.tokens, limits[row])]))
+            several: dict[int, list[Hypothesis]] = {row: [] for row in rows}
+            for row, each in found:
+                attended = each.attended
+                if row in first_position and attended:
+                    attended = [first_position[row], *attended[1:]]
+                value = score(each.log_prob, _steps(each.tokens, limits[row]), settings.length_penalty)
+                several[row].append(replace(each, attended=attended, score=value))
+            best = {row: sorted(several[row], key=lambda each: -each.score)[: settings.n_best] for row in rows}
+            if not settings.attention:  # an unknown word is copied from where it attended to
+                unknown = [row for row, those in best.items() if any(UNK in each.tokens for each in those)]
+                if unknown:
+                    attending = settings.model_copy(update={"attention": True})
+                    again = self.translate([sentences[row] for row in unknown], attending, before_step=before_step)
+                    for places, those in again:
+                        best.update((unknown[place], each) for place, each in zip(places, those, strict=True))
+            yield rows, list(best.values())
+
+    def log_probs(self, sentences: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
+
+        sentences, targets: ids without <sos> and <eos>, perhaps none, and no more than there are positions for. Raises
+        MemoryShortage.
+        """
+        longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
+        found: dict[int, list[float]] = {}
+
+        def score_rows(rows: Sequence[int]) -> Begun:
+            sources = [_names(self._source, sentences[row]) for row in rows]
+            chosen = [_names(self._target, targets[row]) for row in rows]
+            # 0 is no limit: what does not fit is left out before
+            return [self._translator.score_batch(sources, chosen, max_input_length=0, asynchronous=True)]
+
+        for rows, (results,) in self._in_turn(score_rows, longest_first(longest, BATCH_POSITIONS)):
+            with room_for(partial(too_large, [longest[row] for row in rows], 1)):
+                found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
+        return [found[row] for row in range(len(sentences))]
+
+    def _in_turn(
+        self, begin: Callable[[Sequence[int]], Begun], batches: Iterable[Sequence[int]]
+    ) -> Iterator[tuple[Sequence[int], Begun]]:
+        """Yield batches and what has begun for each, in their order; no more than a few at a time have begun.
+
+        What has begun cannot be stopped, and CTranslate2 computes it before anything that is asked for later. So if
+        this ends early, nothing more begins, but what has begun is waited for.
+        """
+        begun: deque[tuple[Sequence[int], Begun]] = deque()
+        try:
+            for rows in batches:
+                if len(begun) == self._at_once:
+                    yield begun.popleft()
+                begun.append((rows, begin(rows)))
+            while begun:
+                yield begun.popleft()
+        finally:
+            for each in chain.from_iterable(chain.from_iterable(results for _, results in begun)):
+                with suppress(RuntimeError):
+                    each.result()
+
+    def _read(self, result: Any, limit: int, longest: int, alpha: float) -> Iterator[Hypothesis]:
+        """Yield CTranslate2's hypotheses, cut to `limit` tokens; of what was cut, the log-probability is NaN.
+
+        longest: the limit of its call. alpha: what its scores were divided by length to.
+        """
+        scores = result.scores or [math.nan]  # of a greedy search, if they were not asked for
+        maps = result.attention or [[]] * len(scores)
+        for tokens, value, attention in zip(result.hypotheses, scores, maps, strict=True):
+            steps = _steps(tokens, longest)
+            log_prob = value * steps**alpha
+            if not log_prob <= IMPOSSIBLE:  # nor NaN
+                ids = [self._ids[token] for token in tokens[:limit]]
+                attended = [_most_attended(weights) for weights in attention[:limit]]
+                yield Hypothesis(ids, attended, log_prob if steps <= limit else math.nan, math.nan)
+
+    def _first_steps(self, texts: Sequence[Sequence[str]]) -> list[Any]:
+        """Begin to find what the first token of each translation attends to.
+
+        In a batch, CTranslate2's beam search (4.8.5, on the CPU) gives sentence b the first attention of sentence
+        b // beam_size: with a beam of 4, that of 1 to 4 … 7. A greedy search's first step, which reads <sos> alone too,
+        attends to the same.
+        """
+        begun: list[Any] = self._translator.translate_batch(
+            texts,
+            beam_size=1,
+            min_decoding_length=1,
+            max_decoding_length=1,
+            max_input_length=0,
+            return_attention=True,
+            asynchronous=True,
+        )
+        return begun
+
+    def _load(self, index: int, threads: int) -> Any:
+        library = self._library
+        level = library.get_log_level()
+        torch_threads = count_threads()
+        library.set_log_level(logging.ERROR)  # who opens the model says in what it computes
+        try:
+            return library.Translator(
+                str(self._folder),
+                device=self.device,
+                device_index=index,
+                compute_type="float32" if self.is_on_cpu and saturates_int8() else "default",  # as the weights are kept
+                inter_threads=threads,
+                intra_threads=1,
+                max_queued_batches=-1,  # `_in_turn` bounds them
+            )
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise CheckpointError(
+                f"{self._folder}: CTranslate2 {library.__version__} cannot open it: {reason}; delete the folder and "
+                "export the run again"
+            ) from None
+        finally:
+            library.set_log_level(level)
+            if torch := sys.modules.get("torch"):
+                torch.set_num_threads(torch_threads)  # both libraries may share OpenMP, which intra_threads has changed
+
+
+def _steps(tokens: Sequence[object], limit: int) -> int:
+    """Returns how many tokens were chosen, <eos> included: a translation below its limit has reached it."""
+    return len(tokens) + (len(tokens) < limit)
+
+
+def _most_attended(weights: Sequence[float]) -> int:
+    """Returns a position; <sos>, whose weight is left out, is position 0."""
+    return 1 + weights.index(max(weights))
+
+
+def _names(tokens: Sequence[str], ids: Sequence[int]) -> list[str]:
+    return [tokens[index] for index in ids]

@@ -1,0 +1,204 @@
+"""import_run(folder): a model that Marian or Hugging Face's transformers wrote → a run, which every command takes.
+
+Three things are put into our order, once and exactly. Ids: <unk>, <pad>, <sos> and <eos> come first. Width: they have
+all sines of a position before all cosines, we have them in turns. Queries, keys and values become one matrix.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from transformer_cli.adapters.interop import foreign
+from transformer_cli.adapters.interop.foreign import Foreign
+from transformer_cli.adapters.interop.hugging_face import read_hugging_face
+from transformer_cli.adapters.interop.marian import read_marian
+from transformer_cli.config.load import validated
+from transformer_cli.config.schema import MOST_OF_A_NAME, Config, ModelConfig
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.model.size import refuse_without_room
+from transformer_cli.model.transformer import Transformer, UninitializedWeights, count_parameters
+from transformer_cli.runs.checkpoints import keep_imported
+from transformer_cli.runs.run import Run, is_new
+from transformer_cli.system.terminal import counted
+from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
+from transformer_cli.text.languages import MANY, TARGET_TOKEN, language_named, short_code, targets_among
+from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
+from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
+
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z")
+BY_COLUMN = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # whose columns are the width
+BY_ROW = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # likewise rows
+OF_SIDE = {
+    "source_embedding.tokens.weight": 0,
+    "target_embedding.tokens.weight": 1,
+    "output.weight": 1,
+    "output.bias": 1,
+}
+
+log = logging.getLogger(__name__)
+
+
+def import_run(
+    folder: Path,
+    *,
+    name: str | None = None,
+    positions: Literal["marian", "sinusoidal"] | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    model: str | None = None,
+    runs_dir: Path = Path("runs"),
+) -> Run:
+    """Make a run of the model in a folder. name: the run's (None: the folder's). model: its file, of several.
+
+    positions: which sines and cosines are computed (None: Marian's for a model as Marian wrote it, those of
+    transformers for one of theirs). source, target: codes of the languages (None: as the files say). Raises DataError
+    for what is damaged or cannot be held, ConfigError for a size that no run has, or if the run is there already,
+    MemoryShortage.
+    """
+    if folder.is_file() and folder.suffix in ARCHIVES:
+        raise DataError(f"{folder}: an archive; unpack it, and name the folder")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        what = "an empty folder" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
+        raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
+    if (folder / "run.json").is_file():
+        raise DataError(f"{folder}: a run of tfm, or its export, which needs no import; name it with --run")
+    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", foreign.called(folder)).lstrip("._-")[:MOST_OF_A_NAME]
+    place = runs_dir / name
+    if not is_new(place):
+        raise ConfigError(f"{place} is there already; give another --name, or delete it first")
+    weights = None if model is None else folder / Path(model).name
+    if weights is not None and not weights.is_file():
+        raise DataError(f"{weights}: no such file; name one of {folder} with --model")
+    is_marians = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
+    found = read_marian(folder, weights, (source, target)) if is_marians else read_hugging_face(folder, weights)
+    said = [short_code(code) if code else None for code in found.languages]
+    codes = foreign.known((source, target), (said[0], said[1]))
+    targets = targets_among(found.sides[0].tokens)
+    languages = [code or (MANY if side and targets else "") for side, code in enumerate(codes)]
+    if unknown := [f"--{side}" for side, code in zip(SIDES, languages, strict=True) if not code]:
+        raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as --source de")
+    for side, code, other in zip(SIDES, (source, target), said, strict=True):
+        if code and other and language_named(code) != language_named(other):
+            log.warning("%s: %s is taken, though %s says %s", side, code, folder, other)
+    vocabularies, rows = zip(*(_arranged(found, side) for side in found.sides), strict=True)
+    tensors = found.tensors
+    if (shared := tensors.pop("tokens.weight", None)) is not None:
+        for each in ("source_embedding.tokens.weight", "target_embedding.tokens.weight"):
+            tensors.setdefault(each, shared)
+    config = _config(found, name, languages, vocabularies, positions)
+    weighed = _model(found, config.model, rows)
+    codecs = (
+        ImportedCodec(side.model, algorithm="imported", language=language, vocabulary=vocabulary)
+        for side, vocabulary, language in zip(found.sides, vocabularies, languages, strict=True)
+    )
+    tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}
+    run = Run.create(place, config, Dataset(folder, {"tokenizer": tokenizer}, Codecs(*codecs)))
+    keep_imported(run, weighed)
+    data = config.data
+    log.info("%s: %s→%s, %s parameters", place, data.source, data.target, f"{count_parameters(weighed):,}")
+    if targets:
+        log.info("%s: it writes %s; name one of them with --to", place, counted(len(targets), "language"))
+    return run
+
+
+def their_width(config: ModelConfig) -> Tensor:
+    """Returns the place that each number of a vector of ours has in theirs, int64 (d_model,)."""
+    width = torch.arange(config.d_model)
+    return width if config.positions == "learned" else width.view(2, -1).T.flatten()  # 0 4 1 5 2 6 3 7 if it is 8
+
+
+def in_width(name: str, value: Tensor, width: Tensor) -> Tensor:
+    """Returns a weight, which has this name of ours, with what belongs to the width in another order."""
+    if BY_COLUMN.search(name):
+        return value[:, width]
+    return value[width] if BY_ROW.search(name) else value
+
+
+def _arranged(found: Foreign, side: foreign.ForeignVocabulary) -> tuple[Vocabulary, list[int]]:
+    """Returns a side's vocabulary in our order, and for each of its tokens the row that it has had (-1: none)."""
+    tokens = side.tokens
+    for token in (foreign.UNK, foreign.EOS):
+        if token not in tokens:
+            raise DataError(f"{found.path}: its vocabulary has no {token}, which every model of Marian has")
+    unk, eos = tokens.index(foreign.UNK), tokens.index(foreign.EOS)
+    others = [row for row in range(len(tokens)) if row not in (unk, eos, found.start, found.pad)]
+    if taken := {tokens[row] for row in others} & set(SPECIALS):
+        raise DataError(f"{found.path}: its vocabulary has {min(taken)}, which tfm keeps for itself")
+    return Vocabulary((*SPECIALS, *(tokens[row] for row in others))), [unk, -1, found.start, eos, *others]
+
+
+def _config(
+    found: Foreign, name: str, codes: Sequence[str], vocabularies: Sequence[Vocabulary], positions: str | None
+) -> Config:
+    """Returns the settings of the run."""
+    tensors = found.tensors
+    source, target, output = (
+        tensors.get(f"{part}.weight") for part in ("source_embedding.tokens", "target_embedding.tokens", "output")
+    )
+    is_joint, tie = vocabularies[0] == vocabularies[1], "none"
+    if target is not None and (output is None or torch.equal(output, target)):
+        tie = "target+output"
+        if is_joint and source is not None and torch.equal(source, target):
+            tie = "all"
+    shape = {**found.shape, "start_token": False, "tie_embeddings": tie}
+    if positions is not None and shape["positions"] == "learned":
+        raise ConfigError("--positions: the model has learned its positions; leave it out")
+    shape["positions"] = positions or shape["positions"]
+    data = {
+        "corpus": "imported",
+        "source": codes[0],
+        "target": codes[1],
+        "tokens": "subwords",
+        "subwords": {
+            "size": max(map(len, vocabularies)),
+            "algorithm": "imported",
+            "symbols": [token for token in found.symbols if not TARGET_TOKEN.fullmatch(token)],
+        },
+        "joint_vocabulary": is_joint,
+    }
+    tree = {"name": name, "data": data, "model": shape, "training": {"epochs": 1}, "decoding": {**found.decoding}}
+    options = ((("name",), "--name"), (("data", "source"), "--source"), (("data", "target"), "--target"))
+    return validated(tree, str(found.path), given=options)
+
+
+def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int]]) -> Transformer:
+    """Returns our model with the weights that were found, all of them."""
+    refuse_without_room(config, (len(rows[0]), len(rows[1])), whose=f"{found.path}: ")
+    with UninitializedWeights():
+        model = Transformer(config, source_vocabulary=len(rows[0]), target_vocabulary=len(rows[1]), pad_id=PAD)
+    width = their_width(config)
+    left = dict(found.tensors)
+
+    def taken(name: str, shape: Sequence[int]) -> Tensor:
+        if (value := left.pop(name, None)) is None:
+            raise DataError(f"{found.path}: {name}, as tfm calls it, is missing")
+        if value.shape != torch.Size(shape) or not value.is_floating_point() or not value.isfinite().all():
+            raise DataError(
+                f"{found.path}: {name}, as tfm calls it, is {value.dtype} {[*value.shape]}, or not finite; settings "
+                f"and vocabulary ask for floats {[*shape]}"
+            )
+        return value.float()
+
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            shape = [*parameter.shape]
+            if (side := OF_SIDE.get(name)) is not None:
+                value = taken(name, [len(found.sides[side].tokens), *shape[1:]])
+                value = torch.cat((value, torch.zeros_like(value[:1])))[[*rows[side]]]
+            elif ".qkv." in name:
+                parts = [name.replace(".qkv.", f".{part}.") for part in "qkv"]
+                value = torch.cat([taken(part, [shape[0] // 3, *shape[1:]]) for part in parts])
+            else:
+                value = taken(name.replace("attention.output.", "attention.o."), shape)
+            parameter.copy_(in_width(name, value, width))
+    for name in model.state_dict():  # the other names of tied matrices
+        left.pop(name, None)
+    if left:
+        raise DataError(f"{found.path}: there is no place for the weight {min(left)}, so the model is another one")
+    return model

@@ -1,0 +1,248 @@
+"""Reads a model as Marian writes it: weights in NumPy's .npz with the settings inside, vocabularies as .spm or .yml.
+
+Sources: marian-dev's src/models/transformer.h, src/common/io.cpp and src/data/*vocab.cpp. No pickle is read, and
+nothing is unpacked before its size is known.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from transformer_cli.adapters.interop import foreign
+from transformer_cli.adapters.interop.foreign import Codes, Foreign, ForeignVocabulary, refuse, refuse_others
+from transformer_cli.config.load import MOST_BYTES
+from transformer_cli.config.yamltext import parse, scalar_pairs
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.system.files import read_text
+from transformer_cli.text.languages import short_code
+
+SETTINGS = "special:model.yml"
+HELD: Mapping[str, tuple[object, ...]] = {
+    "type": ("transformer",),
+    "input-types": ([], ["sequence"], ["sequence", "sequence"]),
+    "right-left": (False,),
+    "factors-dim-emb": (0,),
+    "lemma-dim-emb": (0,),
+    "output-omit-bias": (False,),
+    "ulr": (False,),
+    "transformer-attention-mask": ("default",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-disable-position-embeddings": (False,),
+    "transformer-ffn-activation": ("swish", "relu", "gelu"),
+    "transformer-ffn-depth": (2,),
+    "transformer-no-affine": (False,),
+    "transformer-no-bias": (False,),
+    "transformer-no-projection": (False,),
+    "transformer-pool": (False,),
+    "transformer-postprocess-emb": ("d", ""),
+    "transformer-postprocess-top": ("", "d", "n", "dn", "nd"),
+    "transformer-tied-layers": ([],),
+}
+"""the settings of Marian that change what is computed, with the values that tfm computes"""
+VOCABULARIES = ("*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json", "*vocab*.txt")
+SIDE_WORDS = (("source", "src"), ("target", "trg", "tgt"))
+_IS_CODE = re.compile(f"(?!{'|'.join(('bpe', 'spm', 'src', 'trg', 'tgt', 'npz'))})[a-z]{{2,3}}")
+NAMES: tuple[tuple[str, str], ...] = (
+    (r"^(encoder|decoder)_l(\d+)_", r"\1.layers.\2."),
+    (r"\.self_W([qkvo])$", r".self_attention.\1.weight"),
+    (r"\.self_b([qkvo])$", r".self_attention.\1.bias"),
+    (r"\.context_W([qkvo])$", r".cross_attention.\1.weight"),
+    (r"\.context_b([qkvo])$", r".cross_attention.\1.bias"),
+    (r"\.ffn_([Wb])1$", r".feed_forward.inner.\1"),
+    (r"\.ffn_([Wb])2$", r".feed_forward.outer.\1"),
+    (r"\.self_Wo_ln_", ".residuals.0.norm."),
+    (r"\.context_Wo_ln_", ".residuals.1.norm."),
+    (r"^(encoder.*)\.ffn_ffn_ln_", r"\1.residuals.1.norm."),
+    (r"^(decoder.*)\.ffn_ffn_ln_", r"\1.residuals.2.norm."),
+    (r"^(encoder|decoder)_top_ln_", r"\1.norm."),
+    (r"\.(scale|W)(_pre|_top)?$", ".weight"),
+    (r"\.(bias|b)(_pre|_top)?$", ".bias"),
+    (r"^decoder_ff_logit_out_b$", "output.bias"),
+    (r"^decoder_ff_logit_out_Wt?$", "output.weight"),
+    (r"^Wemb$", "tokens.weight"),
+    (r"^encoder_Wemb$", "source_embedding.tokens.weight"),
+    (r"^decoder_Wemb$", "target_embedding.tokens.weight"),
+    (r"^Wpos$", "positions.weight"),
+)
+"""what Marian's names become, one after the other; its layers count from 1"""
+
+
+def read_marian(folder: Path, weights: Path | None = None, given: Codes = (None, None)) -> Foreign:
+    """Read the model in a folder. Raises DataError.
+
+    weights: its file, where there are several. given: the languages that the user names.
+    """
+    path, searching = _find(folder, weights)
+    decoder = _mapping(foreign.read(searching, read_text), str(searching)) if searching.is_file() else {}
+    arrays = read_npz(path)
+    if SETTINGS not in arrays:
+        raise DataError(f"{path}: {SETTINGS} is missing, so it is not a model that Marian has saved")
+    text = arrays.pop(SETTINGS).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
+    settings = _mapping(text, f"{path}: {SETTINGS}")
+    if settings.get("transformer-decoder-autoreg", "self-attention") != "self-attention":
+        cell = f"{settings['transformer-decoder-autoreg']} (dec-cell: {settings.get('dec-cell')})"
+        why = "its decoder has a recurrence in place of self-attention; import the teacher it was distilled from"
+        raise refuse(path, "transformer-decoder-autoreg", cell, why)
+    width = settings.get("transformer-dim-ffn")
+    refuse_others(path, settings, {**HELD, "transformer-decoder-dim-ffn": (0, width)})
+    refuse_others(searching, decoder, {"word-penalty": (0,)})
+    names, codes = _vocabularies(folder, path, decoder, given)
+    source, target = (_vocabulary(folder, number, names, codes) for number in range(2))
+    tensors = {}
+    for name, array in arrays.items():
+        if array.dtype not in (np.float32, np.float16) or array.ndim != 2:
+            raise DataError(f"{path}: {name} is {array.dtype} of {array.ndim} dimensions, not a matrix of floats")
+        value = torch.from_numpy(array.astype(np.float32, copy=False))
+        is_flat = name.startswith(("Wemb", "encoder_Wemb", "decoder_Wemb", "Wpos")) or name.endswith("_Wt")
+        tensors[_ours(name)] = value if is_flat else value[0] if len(value) == 1 else value.T
+    has_table = "positions.weight" in tensors
+    if has_table:
+        table = tensors.pop("positions.weight")
+        tensors |= {f"{side}_embedding.positions.weight": table for side in ("source", "target")}
+    beam, alpha = decoder.get("beam-size", 1), decoder.get("normalize", 0.0)
+    return Foreign(
+        path,
+        {
+            "d_model": settings.get("dim-emb"),
+            "num_heads": settings.get("transformer-heads"),
+            "num_encoder_layers": settings.get("enc-depth"),
+            "num_decoder_layers": settings.get("dec-depth"),
+            "d_ff": width,
+            "activation": settings.get("transformer-ffn-activation"),
+            "norm": _norm(path, settings),
+            "final_norm": "n" in str(settings.get("transformer-postprocess-top", "")),
+            "positions": "learned" if has_table else "marian",
+            "max_length": len(table) if has_table else None,
+            "scale_embeddings": not has_table,
+        },
+        {"beam_size": beam, "length_penalty": float(alpha) if isinstance(alpha, int) else alpha},
+        (source, target),
+        tensors,
+        languages=codes,
+    )
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns the arrays in a file of NumPy's. Raises DataError for one that is damaged, packed, or has a pickle."""
+    with foreign.refusing_damage(path):
+        foreign.refuse_packed(path)
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+
+
+def _find(folder: Path, weights: Path | None) -> tuple[Path, Path]:
+    """Returns the file with the weights, and that of the settings for decoding, which need not be there."""
+    found = sorted(path for path in folder.glob("*.npz") if ".optimizer." not in path.name)
+    if weights is None and len(found) != 1:
+        names = ", ".join(path.name for path in found)
+        if found:
+            raise DataError(f"{folder}: it has several models; name one with --model: {names}")
+        raise DataError(f"{folder}: neither a .npz file with weights, nor Hugging Face's config.json, is in it")
+    path = weights or found[0]
+    places = (folder / f"{path.name}.decoder.yml", folder / "decoder.yml")
+    return path, next((place for place in places if place.is_file()), places[0])
+
+
+def _vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any], given: Codes) -> tuple[list[str], Codes]:
+    """Returns the names of the files with the vocabularies of source and target, and the codes of their languages.
+
+    The settings for decoding or training name them, else the files' own names say whose they are. Raises DataError.
+    """
+    about = folder / f"{model.name}.yml"
+    trained = _mapping(foreign.read(about, read_text), str(about)) if about.is_file() else {}
+    codes = foreign.known(given, foreign.languages_of(folder))
+    for settings in (decoder, trained):
+        named = settings.get("vocabs")
+        if isinstance(named, list) and len(named) == 2:
+            names = [Path(str(each)).name for each in named]
+            break
+    else:
+        others = {path.name for path in (about, *folder.glob("*decoder.yml"))}
+        found = sorted({path.name for pattern in VOCABULARIES for path in folder.glob(pattern)} - others)
+        lists = [name for name in found if not name.endswith(".spm")] or found
+        if not (names := lists * 2 if len(lists) == 1 else _by_side(lists, codes)):
+            raise DataError(
+                f"{folder}: which of {', '.join(lists) or 'its files'} is the vocabulary of the source cannot be told; "
+                "give --source and --target, if the names have these codes, or name both in decoder.yml, under vocabs"
+            )
+    said = tuple(next((part for part in _parts(name) if _IS_CODE.fullmatch(part)), None) for name in names)
+    both = (said[0], said[1]) if names[0] != names[1] else (None, None)
+    return names, foreign.known(both, foreign.languages_of(folder))
+
+
+def _by_side(names: Sequence[str], codes: Codes) -> list[str]:
+    """Returns two names in the order of source and target, by words or codes in them; [] if that is not sure."""
+    words = [{*SIDE_WORDS[side], code and short_code(code)} for side, code in enumerate(codes)]
+    found = [[name for name in names if each & {*map(short_code, _parts(name))}] for each in words]
+    if len(names) == 2:  # what is not the one is the other
+        found = [one or [name for name in names if name not in other] for one, other in (found, found[::-1])]
+    is_sure = len(found[0]) == len(found[1]) == 1 and found[0] != found[1]
+    return [found[0][0], found[1][0]] if is_sure else []
+
+
+def _parts(name: str) -> list[str]:
+    """Returns the parts of a file's name but for its ending: source, de of source.de.spm."""
+    return re.split(r"[._]", name)[:-1]
+
+
+def _vocabulary(folder: Path, side: int, names: Sequence[str], codes: Codes) -> ForeignVocabulary:
+    """Returns the vocabulary of source (0) or target (1). A list beside it needs the side's SentencePiece model."""
+    path = folder / names[side]
+    if path.suffix == ".spm":
+        return foreign.vocabulary(path)
+    found = sorted(each.name for each in folder.glob("*.spm"))
+    models = found * 2 if len(found) == 1 else _by_side(found, codes) or ["source.spm", "target.spm"]
+    return foreign.vocabulary(folder / models[side], read_tokens(path))
+
+
+def read_tokens(path: Path) -> list[str]:
+    """Returns the tokens of a list in the order of their ids. Raises DataError.
+
+    It is YAML, JSON (an object, or a list of tokens) or, by any other ending, text with one token on each line.
+    """
+    text = foreign.read(path, read_text).removeprefix("\ufeff")
+    try:
+        if path.suffix not in (".yml", ".yaml", ".json"):
+            pairs = [(line.rstrip("\r").split("\t")[0], str(n)) for n, line in enumerate(text.rstrip("\n").split("\n"))]
+        elif text.lstrip().startswith("["):
+            pairs = [(str(token), str(n)) for n, token in enumerate(json.loads(text))]
+        elif path.suffix == ".json" or re.match(r'\s*\{\s*"', text):
+            pairs = [(token, str(number)) for token, number in json.loads(text).items()]
+        else:
+            pairs = scalar_pairs(text)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path}: not a list of tokens with their ids: {error}; download it again") from None
+    return foreign.in_order(path, [(token, int(each) if each.isdecimal() else each) for token, each in pairs])
+
+
+def _norm(path: Path, settings: Mapping[str, Any]) -> str:
+    """Returns where the LayerNorm stands; d, which is dropout, does not matter."""
+    before, after = (str(settings.get(f"transformer-{when}process", "")).replace("d", "") for when in ("pre", "post"))
+    if (norm := {("", "an"): "post", ("n", "a"): "pre"}.get((before, after))) is None:
+        value = f"{settings.get('transformer-preprocess')} and {settings.get('transformer-postprocess')}"
+        raise refuse(path, "transformer-preprocess, transformer-postprocess", value, 'only "" and dan, or n and da')
+    return norm
+
+
+def _ours(name: str) -> str:
+    for pattern, replacement in NAMES:
+        name = re.sub(pattern, replacement, name)
+    return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", name)
+
+
+def _mapping(text: str, where: str) -> dict[str, Any]:
+    if len(text) > MOST_BYTES:
+        raise DataError(f"{where}: too long")
+    try:
+        value = parse(text)
+    except ConfigError as error:
+        raise DataError(f"{where}: {error}") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{where}: no settings in it; download the model again")
+    return value

@@ -1,0 +1,223 @@
+"""export(run): a run's best weights → a folder in CTranslate2's format, with the run's codecs and settings.
+
+`write_model` says which of CTranslate2's layers and weights ours are; the folder's README.md is filled into a page of
+readme_words.md or readme_subwords.md.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import torch
+
+from transformer_cli.adapters.interop.ctranslate2 import import_ctranslate2
+from transformer_cli.compute.devices import in_words
+from transformer_cli.config.schema import Config, ModelConfig
+from transformer_cli.errors import ConfigError
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import load_named_best
+from transformer_cli.runs.run import MAY_CHANGE, Facts, Run, is_exported, write_config, write_identity
+from transformer_cli.system.arguments import checked
+from transformer_cli.system.files import new_folder, write_sums, write_text
+from transformer_cli.text.codec import Codecs, WordCodec
+from transformer_cli.text.lines import LONGEST_LINE
+from transformer_cli.text.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
+
+log = logging.getLogger(__name__)
+
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
+TABLE = LONGEST_LINE + MARKERS  # positions that are written for sinusoids, which have no last one
+WRITTEN = {
+    "activation": ("relu", "gelu", "swish"),
+    "norm": ("post", "pre"),
+    "positions": ("learned", "sinusoidal", "marian"),
+}
+"""the values that the format has a word for, of the keys whose other values it could not follow"""
+NEVER = -1e4  # the logit of a word without a probability; float16 can hold it
+EPSILON = 1e-5  # torch's, in each LayerNorm
+
+
+@checked
+def export(
+    run: str | Path | Run | None = None,
+    output: str | Path | None = None,
+    *,
+    quantization: str = "float32",
+    runs_dir: Path = Path("runs"),
+) -> Run:
+    """Write the best weights of a run (None: the newest) into a new folder, if they are not there yet, and open it.
+
+    output: None for exports/NAME, or exports/NAME-int8 and so on. quantization: how weights are kept: float32, float16,
+    bfloat16, int16 or int8. Raises CheckpointError, ConfigError if CTranslate2 is not installed, something else is
+    there or weights cannot be kept so, OSError.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
+    opened = Run.named(run, runs_dir)
+    library = import_ctranslate2()
+    kept = "" if quantization == "float32" else f"-{quantization}"
+    place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}{kept}"
+    facts = Facts(
+        run=opened.folder.resolve().name,
+        checkpoint=opened.checkpoint("best").name,
+        quantization=quantization,
+        positions=positions_of(opened.config.model),
+        written_by=library.__version__,
+    )
+    if is_exported(place):
+        earlier = Run.open(place)
+        assert earlier.exported, place
+        if earlier.identity.id != opened.identity.id or earlier.exported != facts:
+            of = earlier.exported
+            raise ConfigError(
+                f"{place}: there already, {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
+                f"{of.written_by}; give --output a new name, or delete it first"
+            )
+        log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
+        return earlier
+    if os.path.lexists(place):
+        raise ConfigError(f"{place}: there already, and not an exported model; give --output a new name")
+    checkpoint, model = load_named_best(opened, torch.device("cpu"))
+    facts = replace(facts, checkpoint=checkpoint)  # training may have found better weights meanwhile
+    codecs = opened.codecs
+    with new_folder(place) as folder:
+        codecs.save(folder)
+        write_model(
+            model, folder, source=codecs.source.names(), target=codecs.target.names(), quantization=quantization
+        )
+        write_config(folder, opened.config)
+        write_text(folder / "README.md", readme(opened.config, codecs, facts))
+        write_identity(folder, replace(opened.identity, exported=facts))
+        write_sums(folder, sorted(path.name for path in folder.iterdir() if path.name not in MAY_CHANGE))
+    size = in_words((place / "model.bin").stat().st_size)
+    log.info("%s: %s of %s in %s, %s", place, checkpoint, opened.folder, quantization, size)
+    return Run.open(place)
+
+
+def readme(config: Config, codecs: Codecs, facts: Facts) -> str:
+    """Returns the page of the folder: how to translate with it from Python, without tfm.
+
+    Its code searches as the run's section `decoding` says, but does not sample.
+    """
+    is_of_words = isinstance(codecs.target, WordCodec)
+    is_one_by_one = is_of_words and config.decoding.beam_size > 1  # readme_words.md says why
+    options = {
+        "beam_size": config.decoding.beam_size,
+        "length_penalty": config.decoding.length_penalty,
+        "no_repeat_ngram_size": config.decoding.no_repeat_ngram,
+        "max_decoding_length": facts.positions - MARKERS,
+        "max_input_length": facts.positions,
+        "max_batch_size": 1 if is_one_by_one else 2048,
+        "batch_type": '"examples"' if is_one_by_one else '"tokens"',
+    }
+    page = Path(__file__).with_name("readme_words.md" if is_of_words else "readme_subwords.md")
+    return Template(page.read_text(encoding="utf-8")).substitute(
+        vars(facts),
+        source=config.data.source,
+        target=config.data.target,
+        lowercase=config.data.lowercased,
+        options=",\n        ".join(f"{name}={value}" for name, value in options.items()),
+        longest=facts.positions - MARKERS,
+    )
+
+
+def positions_of(config: ModelConfig) -> int:
+    """Returns how many positions an exported model has, <sos> and <eos> included.
+
+    CTranslate2 needs a table. Its own sinusoids begin at position 1 and put all sines before all cosines.
+    """
+    if config.has_position_table:
+        assert config.max_length is not None  # the config ensures it
+        return config.max_length
+    return min(config.max_length or TABLE, TABLE)
+
+
+def write_model(
+    model: Transformer, folder: Path, *, source: Sequence[str], target: Sequence[str], quantization: str = "float32"
+) -> None:
+    """Write a model into a folder, as CTranslate2 reads it.
+
+    source, target: the tokens in the order of their ids, each a different one. quantization: one of QUANTIZATIONS.
+    Raises ConfigError if the format cannot say what the model computes, OSError.
+    """
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
+    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
+
+    config = model.config
+    for key, known in WRITTEN.items():
+        if (value := getattr(config, key)) not in known:
+            raise ConfigError(f"model.{key}: {value} cannot be exported, only {' or '.join(known)}; use the run itself")
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    left = {name for name in parameters if "_embedding.positions." not in name}  # of those a table is computed
+
+    def weight(name: str) -> Any:
+        left.discard(name)
+        return parameters[name].detach().cpu().numpy()
+
+    def linear(spec: Any, name: str, rows: slice = slice(None)) -> None:
+        spec.weight = weight(f"{name}.weight")[rows]
+        if f"{name}.bias" in parameters:
+            spec.bias = weight(f"{name}.bias")[rows]
+
+    def norm(spec: Any, name: str) -> None:
+        spec.gamma, spec.beta = weight(f"{name}.weight"), weight(f"{name}.bias")
+
+    def stack(spec: Any, name: str, positions: torch.nn.Module) -> None:
+        """What the encoder and the decoder have in common."""
+        spec.scale_embeddings = config.scale_embeddings
+        with torch.no_grad():
+            spec.position_encodings.encodings = positions(torch.arange(positions_of(config))).float().numpy()
+        spec.pre_norm = config.norm == "pre"
+        if config.final_norm:
+            norm(spec.layer_norm, f"{name}.norm")
+        for index, layer in enumerate(spec.layer):
+            ours = f"{name}.layers.{index}"
+            linear(layer.self_attention.linear[0], f"{ours}.self_attention.qkv")
+            linear(layer.self_attention.linear[1], f"{ours}.self_attention.output")
+            norm(layer.self_attention.layer_norm, f"{ours}.residuals.0.norm")
+            linear(layer.ffn.linear_0, f"{ours}.feed_forward.inner")
+            linear(layer.ffn.linear_1, f"{ours}.feed_forward.outer")
+            norm(layer.ffn.layer_norm, f"{ours}.residuals.{2 if name == 'decoder' else 1}.norm")
+
+    shape = {
+        "pre_norm": True,  # until the final norm has its place, which norm: post would not give it
+        "no_final_norm": not config.final_norm,
+        "activation": Activation[config.activation.upper()],
+        "head_dim": config.head_dim,
+    }
+    encoder = TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **shape)
+    encoder.embeddings[0].weight = weight("source_embedding.tokens.weight")
+    stack(encoder, "encoder", model.source_embedding.positions)
+    # attention is returned of the last layer, as the mean of so many heads
+    decoder = TransformerDecoderSpec(
+        config.num_decoder_layers, config.num_heads, alignment_heads=config.num_heads, **shape
+    )
+    decoder.embeddings.weight = weight("target_embedding.tokens.weight")
+    stack(decoder, "decoder", model.target_embedding.positions)
+    linear(decoder.projection, "output")
+    decoder.projection.bias = decoder.projection.bias.copy()
+    decoder.projection.bias[model.output.unwritable_ids] = NEVER
+    for index, layer in enumerate(decoder.layer):
+        ours = f"decoder.layers.{index}"
+        inner = model.decoder.layers[index].cross_attention.inner  # W_Q has so many rows, W_K and W_V follow
+        linear(layer.attention.linear[0], f"{ours}.cross_attention.qkv", slice(inner))
+        linear(layer.attention.linear[1], f"{ours}.cross_attention.qkv", slice(inner, None))
+        linear(layer.attention.linear[2], f"{ours}.cross_attention.output")
+        norm(layer.attention.layer_norm, f"{ours}.residuals.1.norm")
+    if left:
+        raise ConfigError(f"{min(left)}: the format has no place for this weight, so the model cannot be exported")
+    spec = TransformerSpec(encoder, decoder)
+    spec.register_source_vocabulary(list(source))
+    spec.register_target_vocabulary(list(target))
+    spec.config.unk_token, spec.config.eos_token = SPECIALS[UNK], SPECIALS[EOS]
+    spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[SOS]
+    spec.config.add_source_bos, spec.config.add_source_eos = config.start_token, True
+    spec.config.layer_norm_epsilon = EPSILON
+    spec.validate()
+    spec.optimize(quantization)
+    spec.save(str(folder))

@@ -1,0 +1,148 @@
+"""export_to_hugging_face(run): a run's best weights → a folder that transformers' MarianMTModel opens.
+
+It is the import of such a folder, read the other way: names, settings and orders stand in hugging_face.py and
+importing.py. The import in turn reads what is written here, as the same model.
+"""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from transformer_cli.adapters.interop import foreign, hugging_face
+from transformer_cli.adapters.interop.hugging_face import HELD, NAMES, OF_BOTH, POSITIONS, SHAPE, STACKS, renamed
+from transformer_cli.adapters.interop.importing import OF_SIDE, in_width, their_width
+from transformer_cli.compute.devices import in_words
+from transformer_cli.config.load import settings_by_key
+from transformer_cli.config.schema import Config
+from transformer_cli.config.yamltext import as_line
+from transformer_cli.errors import ConfigError
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import load_named_best
+from transformer_cli.runs.run import Run
+from transformer_cli.system.arguments import checked
+from transformer_cli.system.files import new_folder, write_bytes, write_json
+from transformer_cli.text.codec import SIDES, SubwordCodec
+from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK
+
+HOLDS: dict[str, tuple[object, ...]] = {
+    "data.tokens": ("subwords",),
+    "data.lowercase": (False,),
+    "model.norm": ("post",),
+    "model.final_norm": (False,),
+    "model.start_token": (False,),
+    "model.positions": ("sinusoidal", "marian"),
+    "model.qkv_bias": (True,),
+}
+"""our settings that change what is computed, with the values that MarianMTModel computes"""
+PAD = "<pad>"
+FIRST = (foreign.EOS, foreign.UNK, PAD)  # the tokens before all others
+MOST = 512  # positions of a model that has no last one, as OPUS-MT's folders have them
+NEVER = -1e4  # the logit of <pad>, which has no probability; float16 can hold it
+
+log = logging.getLogger(__name__)
+
+
+@checked
+def export_to_hugging_face(
+    run: str | Path | Run | None = None, output: str | Path | None = None, *, runs_dir: Path = Path("runs")
+) -> Path:
+    """Write the best weights of a run (None: the newest) into a new folder, which MarianMTModel of transformers opens.
+
+    output: None for exports/NAME-huggingface; the folder is returned. Raises CheckpointError, ConfigError if something
+    is there already or MarianMTModel does not compute what the run computes, OSError.
+    """
+    opened = Run.named(run, runs_dir)
+    config = opened.config
+    _refuse_others(config)
+    codecs = [codec for codec in vars(opened.codecs).values() if isinstance(codec, SubwordCodec)]
+    assert len(codecs) == len(SIDES), "words are refused"
+    place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}-huggingface"
+    if os.path.lexists(place):
+        raise ConfigError(f"{place}: there already; give --output a new name, or delete it first")
+    checkpoint, model = load_named_best(opened, torch.device("cpu"))
+    lists = [[*FIRST, *codec.names()[len(SPECIALS) :]] for codec in codecs]
+    is_one = config.model.tie_embeddings == "all"
+    n_positions = config.model.max_length or MOST
+    settings: dict[str, Any] = {
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        **{key: values[0] for key, values in HELD.items()},
+        **{theirs: getattr(config.model, ours) for ours, (theirs, _) in SHAPE.items()},
+        "max_position_embeddings": n_positions,
+        "vocab_size": len(lists[0]),
+        "decoder_vocab_size": len(lists[1]),
+        "share_encoder_decoder_embeddings": is_one,
+        "tie_word_embeddings": config.model.tie_embeddings != "none",
+    }
+    settings |= {f"decoder_{key}": settings[f"encoder_{key}"] for key in OF_BOTH}
+    settings |= {
+        key: config.model.dropout for key, value in settings.items() if value is None
+    }  # of its two further kinds
+    end, pad = FIRST.index(foreign.EOS), FIRST.index(PAD)
+    ends = {"decoder_start_token_id": pad, "pad_token_id": pad, "eos_token_id": end, "bos_token_id": end}
+    keys = hugging_face.keys_of_search(is_sample=config.decoding.sample)
+    search = {theirs: getattr(config.decoding, ours) for ours, (theirs, _) in keys.items()}
+    search |= {"max_length": n_positions, "bad_words_ids": [[pad]], "forced_eos_token_id": end}
+    added = {lists[0].index(symbol): {"content": symbol} for symbol in config.data.subwords.symbols}
+    about = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": config.data.source,
+        "target_lang": config.data.into,
+        "separate_vocabs": not is_one,
+        "model_max_length": n_positions,
+        "added_tokens_decoder": added,
+    }
+    with new_folder(place) as folder:
+        save_file(_weights(model, n_positions), folder / "model.safetensors", {"format": "pt"})
+        write_json(folder / "config.json", {**settings, **ends})
+        write_json(folder / "generation_config.json", {**search, **ends})
+        write_json(folder / "tokenizer_config.json", about)
+        for side, codec, name in zip(SIDES, codecs, ("vocab.json", "target_vocab.json"), strict=True):
+            write_bytes(folder / f"{side}.spm", codec.model)
+            if side == "source" or not is_one:
+                write_json(folder / name, {token: row for row, token in enumerate(lists[SIDES.index(side)])})
+    size = in_words((place / "model.safetensors").stat().st_size)
+    log.info("%s: %s of %s, for transformers, %s", place, checkpoint, opened.folder, size)
+    return place
+
+
+def _refuse_others(config: Config) -> None:
+    """Raises ConfigError for the first setting with a value that MarianMTModel does not compute."""
+    found = {**settings_by_key(config), "data.lowercase": config.data.lowercased}
+    for key, values in HOLDS.items():
+        if found[key] not in values:
+            only = " or ".join(map(as_line, values))
+            raise ConfigError(f"{key}: {as_line(found[key])} cannot be exported to huggingface, only {only}")
+    heads = config.model.d_model // config.model.num_heads
+    if config.model.head_dim not in (None, heads):
+        raise ConfigError(f"model.head_dim: {config.model.head_dim} cannot be exported to huggingface, only {heads}")
+
+
+def _weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
+    """Returns the weights under their names, in their order."""
+    back, width = [(ours, theirs) for theirs, ours in reversed(NAMES)], their_width(model.config).argsort()
+    rows = [EOS, UNK, SOS]  # what FIRST are called here; the target begins with the vector of <sos>
+    is_one = model.config.tie_embeddings == "all"
+    weights: dict[str, Tensor] = {}
+    for ours, parameter in model.named_parameters():
+        value = in_width(ours, parameter.detach(), width)
+        if ours in OF_SIDE:
+            value = value[[*rows, *range(len(SPECIALS), len(value))]]
+        if ours == "output.bias":
+            value[FIRST.index(PAD)] = NEVER
+            value = value[None]
+        if ".qkv." in ours:
+            for part, matrix in zip("qkv", value.chunk(3), strict=True):
+                weights[renamed(ours.replace(".qkv.", f".{part}."), back)] = matrix
+            continue
+        name = ours.replace("source_embedding.", "", int(is_one)).replace("attention.output.", "attention.o.")
+        weights[renamed(name, back)] = value
+    if model.config.positions == "marian":  # theirs are computed, where the file has none
+        for stack, embedding in zip(STACKS, (model.source_embedding, model.target_embedding), strict=True):
+            weights[POSITIONS.format(stack)] = embedding.positions(torch.arange(n_positions))[:, width]
+    return {name: value.contiguous() for name, value in weights.items()}

@@ -1,0 +1,349 @@
+"""The server's addresses: LibreTranslate's API, looking inside, health and the page. Knows no sockets and no signals.
+
+What is wrong with a request is an answer {"error": "…"}: 400 for what is asked, 403 for a wrong key or another site's
+page, 408 and 413 for a body that is too slow or too long, 503 if too much is waiting.
+"""
+
+import asyncio
+import gc
+import hmac
+import logging
+import re
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+
+from transformer_cli.adapters.serve.gate import Gate, Metrics
+from transformer_cli.adapters.serve.languages import Directions
+from transformer_cli.adapters.serve.questions import (
+    GONE,
+    AttentionQuestion,
+    BoundedRoute,
+    DetectQuestion,
+    Limits,
+    Question,
+    SentenceQuestion,
+    TranslateQuestion,
+    refuse_beyond,
+    words_for,
+)
+from transformer_cli.adapters.serve.texts import parse, schedule
+from transformer_cli.adapters.serve.waiting import Busy, Call, Workers
+from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
+from transformer_cli.search.interface import BeforeStep
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
+
+PAGE = Path(__file__).with_name("page.html")
+DIGITS = 4  # of weights, scores and vectors: more cannot be seen
+
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+# with 4XX, FastAPI describes no 422 of its own, which never comes
+router = APIRouter(route_class=BoundedRoute, responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
+
+
+@dataclass
+class Service:
+    """What the addresses share; each finds it as `request.app.state.service`."""
+
+    directions: Directions
+    workers: Workers
+    limits: Limits
+    api_key: str | None
+    metrics: Metrics
+    looks: asyncio.Semaphore
+    """places for sentences that are looked into, and for answers about them that have not been read"""
+    n_lost: int = 0
+    """requests without a proper answer, because the server had to end"""
+
+    def reload_when_asked(self, asked: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
+        """Serve with runs that are opened anew, whenever True comes, until False comes.
+
+        Requests that have begun end with the models with which they began. If a run does not open, the models of before
+        go on, and a line says so.
+        """
+        while asked.get():
+            try:
+                self.directions = Directions(open_runs())
+            except Exception as error:
+                why, traced = (error, None) if isinstance(error, TfmError) else (defect(error), error)
+                log.error("not reloaded: %s; what was loaded before goes on serving", why, exc_info=traced)
+                self.metrics.reloads.labels("failed").inc()
+            else:
+                gc.collect()  # what a failed request has left behind may hold earlier models
+                log.info("reloaded")
+                self.metrics.reloads.labels("done").inc()
+
+
+def create_app(
+    translators: Sequence[Translator],
+    *,
+    n_workers: int = 1,
+    api_key: str | None = None,
+    hosts: Collection[str] = (),
+    cors_origins: Sequence[str] = (),
+    limits: Limits = Limits(),
+) -> FastAPI:
+    """Returns the ASGI application. Its workers start and end with it (its lifespan).
+
+    translators: one for each direction. n_workers: how many batches are translated at a time. api_key: what requests
+    that compute have to bring (None: nothing). hosts: names that clients may call the server by, or * for all;
+    localhost and addresses of digits need not be named. cors_origins: the pages of other servers that may ask, such as
+    https://example.org, or * for all. Raises ConfigError.
+    """
+    workers = Workers(n_workers, limits)
+    metrics = Metrics(lambda: workers.n_waiting)
+    service = Service(Directions(translators), workers, limits, api_key, metrics, asyncio.Semaphore(limits.looks))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.workers.start()
+        yield
+        await asyncio.to_thread(service.workers.close)
+
+    handlers: dict[Any, Any] = dict.fromkeys((HTTPException, RequestValidationError, TfmError), _refused)
+    app = FastAPI(
+        title="tfm",
+        lifespan=lifespan,
+        exception_handlers=handlers,
+        docs_url=None,  # that page and the next one load from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    if cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    app.add_middleware(Gate, hosts=hosts, origins=cors_origins)
+    app.routes[:0] = router.routes  # include_router would have each request look for its route twice
+    return app
+
+
+# Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
+@router.post("/translate")
+async def translate(asked: TranslateQuestion, request: Request) -> Response:
+    """Translate a text or a list of texts, line by line; or HTML, block by block."""
+    service = _admitting(request, asked)
+    parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
+    translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
+    service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
+    return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
+
+
+@router.get("/", include_in_schema=False)
+async def page() -> Response:
+    """The page for people. It loads nothing, runs its own script alone, and no other page may show it as its part."""
+    written = PAGE.read_bytes()
+    script, style = (_hashes_of(tag, written) for tag in (b"script", b"style"))
+    headers = {
+        "Content-Security-Policy": f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "Cache-Control": "no-cache",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(written, media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _hashes_of(tag: bytes, written: bytes) -> str:
+    """Returns what a Content-Security-Policy calls the text in the page's <script> or <style>."""
+    texts = re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), written, re.DOTALL)
+    return " ".join(f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in texts)
+
+
+@router.get("/health")
+async def health(request: Request) -> JSONResponse:
+    """Whether the server answers, with which models, and since when."""
+    return JSONResponse({"status": "ok", "models": request.app.state.service.directions.models()})
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    """Counts, for Prometheus."""
+    counts: Metrics = request.app.state.service.metrics
+    return Response(counts.text(), media_type=counts.content_type)
+
+
+@router.get("/languages")
+async def languages(request: Request) -> JSONResponse:
+    """The languages, and into which ones each is translated."""
+    return JSONResponse(request.app.state.service.directions.languages())
+
+
+@router.post("/detect")
+async def detect(asked: DetectQuestion, request: Request) -> Response:
+    """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
+    text = " ".join(asked.q) if isinstance(asked.q, list) else asked.q
+    found = _admitting(request, asked).directions.detect(text)
+    return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
+
+
+@router.post("/inspect/steps")
+async def steps(asked: SentenceQuestion, request: Request) -> Response:
+    """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
+
+    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.adapters.study.inspection import decoder_choices, rounded
+
+        config = translator.model.config
+        choices, weights = decoder_choices(translator, translation)
+        return {
+            "source": translation.source,
+            "translation": translation.text,
+            "source_tokens": ["<sos>", *translation.source_tokens, "<eos>"],
+            "log_prob": translation.log_prob,
+            "alignment": [source + 1 for source in translation.alignment],  # as in source_tokens, after <sos>
+            "steps": list(map(asdict, choices)),
+            "attention": rounded(weights, DIGITS),
+            "layers": {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers},
+            "heads": config.num_heads,
+            "tokens": translator.run.config.data.tokens,
+        }
+
+    return await _looked(request, asked, look)
+
+
+@router.post("/inspect/attention")
+async def attention(asked: AttentionQuestion, request: Request) -> Response:
+    """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
+
+    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.adapters.study.inspection import inspect_translation, rounded
+
+        inspection = inspect_translation(translator, translation)
+        heads = [] if asked.head is None else [asked.head]
+        maps = inspection.maps([asked.kind], layer=asked.layer, heads=heads)
+        return {
+            "kind": asked.kind,
+            "layer": maps[0].layer,
+            "head": asked.head,
+            "target_tokens": maps[0].target_tokens,
+            "source_tokens": maps[0].source_tokens,
+            "weights": rounded(sum((each.weights for each in maps[1:]), maps[0].weights) / len(maps), DIGITS),
+        }
+
+    return await _looked(request, asked, look)
+
+
+@router.post("/inspect/vectors")
+async def vectors(asked: SentenceQuestion, request: Request) -> Response:
+    """Place the vectors of a sentence in the plane, before and after the encoder."""
+
+    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.adapters.study.inspection import directions_in_the_plane, inspect_translation
+
+        inspection = inspect_translation(translator, translation)
+        return {
+            "source_tokens": inspection.source_tokens,
+            "before": directions_in_the_plane(inspection.before, DIGITS),
+            "after": directions_in_the_plane(inspection.after, DIGITS),
+            "repetitions": [
+                {
+                    key: round(value, DIGITS) if isinstance(value, float) else value
+                    for key, value in asdict(each).items()
+                }
+                for each in inspection.repetitions()
+            ],
+        }
+
+    return await _looked(request, asked, look)
+
+
+async def _looked(
+    request: Request, asked: SentenceQuestion, look: Callable[[Translator, Translation], dict[str, Any]]
+) -> Response:
+    """Translate a sentence from its prefix on, and return as JSON what a worker finds when it looks into that."""
+    service = _admitting(request, asked)
+    refuse_beyond(len(asked.q) + asked.n_in_glossary, service.limits.characters, "characters")
+    chosen, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
+    translator = await asyncio.to_thread(chosen.with_terms, asked.glossary)
+    if translator.run.exported:
+        raise DataError("an exported model cannot be looked into; /languages says what can be, under inspectable")
+
+    def compute(check: BeforeStep) -> bytes:
+        from transformer_cli.adapters.study.inspection import translate_from
+
+        translation = translate_from(
+            translator.calling(check), asked.q, asked.prefix, most_tokens=service.limits.inspected
+        )
+        return bytes(JSONResponse(look(translator, translation)).body)
+
+    if service.looks.locked():
+        raise Busy("too many sentences are being looked into; try again later")
+    await service.looks.acquire()
+
+    async def give_back() -> None:
+        service.looks.release()
+
+    try:
+        body = await _computed(request, service.workers.add(Call(compute, service.limits.look_lines)))
+    except BaseException:
+        await give_back()
+        raise
+    # in parts, because the end of the answer waits until all before it has been read
+    return StreamingResponse(iter([body]), media_type="application/json", background=BackgroundTask(give_back))
+
+
+def _admitting(request: Request, asked: Question) -> Service:
+    """Returns what the addresses share, if a request has the key. Raises HTTPException.
+
+    One right key is enough: a wrong one in the header may be a proxy's.
+    """
+    service: Service = request.app.state.service
+    if service.api_key is not None:
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        in_header = token.encode("latin-1").strip() if kind.lower() == "bearer" else b""
+        keys = [key for key in (in_header, (asked.api_key or "").encode()) if key]
+        if not keys:
+            raise HTTPException(400, "Please contact the server operator to get an API key")
+        if not any(hmac.compare_digest(key, service.api_key.encode()) for key in keys):
+            raise HTTPException(403, "Invalid API key")
+    return service
+
+
+async def _computed(request: Request, future: "Future[Result]") -> Result:
+    """Returns what workers find. If the client goes before that, the future is cancelled: nobody would read it."""
+    result = asyncio.wrap_future(future)
+    leaving = asyncio.ensure_future(_client_has_gone(request))
+    both: set[asyncio.Future[Any]] = {result, leaving}
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not result.done():
+            raise HTTPException(GONE, "gone")
+        return result.result()
+    finally:
+        leaving.cancel()
+        result.cancel()
+
+
+async def _client_has_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _refused(_: Request, error: Any) -> Response:
+    """What is wrong with a request → an answer."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    if isinstance(error, Busy | MemoryShortage):
+        return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
+    return JSONResponse({"error": words_for(error) if isinstance(error, RequestValidationError) else str(error)}, 400)

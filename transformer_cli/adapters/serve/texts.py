@@ -1,0 +1,137 @@
+"""The texts of a request: what they are split into, and the answer that is made of the translations. Knows no HTTP."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from transformer_cli.adapters.documents.blocks import Document
+from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.serve.languages import AUTO, Directions
+from transformer_cli.adapters.serve.questions import Limits, TranslateQuestion, refuse_beyond
+from transformer_cli.adapters.serve.waiting import SPLIT, Lines, Workers
+from transformer_cli.adapters.terminology.placeholders import Holder, Span
+from transformer_cli.errors import DataError
+from transformer_cli.text.lines import TOO_LONG, is_too_long
+from transformer_cli.text.long_lines import readable
+from transformer_cli.text.sentences import join
+from transformer_cli.translation import Translation, whole
+from transformer_cli.translator import PARTS, Translator
+
+_Line = tuple[str, Sequence[Span], Sequence[Translation]]
+"""A line, where its sentences are, and their translations"""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A request to translate, whose texts are lines, or blocks of HTML, which have sentences."""
+
+    asked: TranslateQuestion
+    documents: Sequence[Document]
+    """of HTML; otherwise empty"""
+    lines_of: Sequence[Sequence[str]]
+    """the lines of each text"""
+    spans_of: Sequence[Sequence[Span]]
+    """where the sentences of each line are, of all texts together"""
+    translator: Translator
+    source: str
+    """the code of the language of all texts"""
+    confidence: float
+    """how sure that is, in percent"""
+
+    @property
+    def sentences(self) -> list[str]:
+        """All that is to be translated."""
+        lines = chain.from_iterable(self.lines_of)
+        return [line[start:end] for line, spans in zip(lines, self.spans_of, strict=True) for start, end in spans]
+
+    def answer(self, translations: Sequence[Translation]) -> dict[str, Any]:
+        """Returns LibreTranslate's answer. translations: one of each sentence."""
+        spans_of, found = iter(self.spans_of), iter(translations)
+        texts = [
+            [(line, spans, [next(found) for _ in spans]) for line, spans in zip(lines, spans_of, strict=False)]
+            for lines in self.lines_of
+        ]
+        answer: dict[str, list[Any]] = {"translatedText": [self._render(n, text) for n, text in enumerate(texts)]}
+        if (most := self.asked.alternatives) is not None:
+            n_found = [max((len(one.alternatives) for _, _, of in text for one in of), default=0) for text in texts]
+            answer["alternatives"] = [
+                [self._render(n, text, k) for k in range(min(most, n_found[n]))] for n, text in enumerate(texts)
+            ]
+        if self.asked.source == AUTO:
+            answer["detectedLanguage"] = [{"confidence": self.confidence, "language": self.source}] * len(texts)
+        if self.asked.sentences:
+            answer["sentences"] = [
+                [each for n, line in enumerate(text) for each in _sentences(n, line)] for text in texts
+            ]
+        return answer if isinstance(self.asked.q, list) else {key: values[0] for key, values in answer.items()}
+
+    def _render(self, number: int, lines: Sequence[_Line], alternative: int | None = None) -> str:
+        """Returns the translation of a text, or a further one, where a sentence that has fewer of them stays."""
+        which = slice(0) if alternative is None else slice(alternative, alternative + 1)
+        chosen = [
+            (line, spans, [(one.alternatives[which] or [one])[0] for one in found]) for line, spans, found in lines
+        ]
+        if self.documents:
+            return self.documents[number].render([whole(*each) for each in chosen])
+        return "\n".join(join(line, spans, [one.text for one in found]) for line, spans, found in chosen)
+
+
+def _sentences(number: int, line: _Line) -> Iterator[dict[str, Any]]:
+    """Yields each sentence of a line as JSON. number: that of the line in its text."""
+    for (start, end), one in zip(*line[1:], strict=True):
+        place = {"line": number, "start": start, "end": end}
+        yield {**place, "source": one.source, "translation": one.text, **one.marks}
+
+
+def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> Parsed:
+    """Returns what is to be translated. Raises DataError, where it can in LibreTranslate's words and order."""
+    texts = asked.q if isinstance(asked.q, list) else [asked.q]
+    most = asked.alternatives or 0
+    if not 0 <= most <= limits.alternatives:
+        bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
+        raise DataError(f"Invalid request: alternatives parameter must be {bound}")
+    refuse_beyond(sum(map(len, texts)) + asked.n_in_glossary, limits.characters, "characters")
+    is_html = asked.format == "html"
+    if is_html and asked.source == AUTO:  # the languages that a page is marked with are changed where it is parsed
+        looked_at = [block.text for text in texts for block in parse_html(text).blocks]
+    else:
+        looked_at = texts
+    translator, source, confidence = directions.choose(asked.source, asked.target, " ".join(looked_at))
+    documents = [parse_html(text, (source, translator.run.config.data.into)) for text in texts] if is_html else []
+    lines_of = [[block.text for block in each.blocks] for each in documents] or [text.split("\n") for text in texts]
+    lines = list(chain.from_iterable(lines_of))
+    refuse_beyond(len(lines), limits.lines, "lines")
+    if asked.format not in (None, "", "text", "html"):
+        raise DataError(f"{asked.format[:50]} format is not supported")
+    if asked.split:
+        spans_of = _split(lines, source, translator.wording.holder, are_blocks=bool(documents))
+        refuse_beyond(sum(map(len, spans_of)), limits.sentences, "sentences")
+    else:
+        spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
+    return Parsed(asked, documents, lines_of, spans_of, translator.with_terms(asked.glossary), source, confidence)
+
+
+def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
+    """Have the sentences of a request translated, of which there is at least one. Raises Busy."""
+    settings, n_best = parsed.translator.settings, 1 + (parsed.asked.alternatives or 0)
+    translator = parsed.translator.with_options(
+        scores=False,
+        attention=bool(parsed.documents),
+        n_best=n_best,
+        beam_size=settings.beam_size if settings.sample else max(settings.beam_size, n_best),
+    )
+    keys = [row + n * PARTS for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
+    return workers.add(Lines(translator, parsed.sentences, keys, parsed.asked.split, parsed.asked.n_in_glossary))
+
+
+def _split(lines: Sequence[str], language: str, holder: Holder, *, are_blocks: bool) -> list[list[Span]]:
+    """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
+    spans_of = []
+    for number, line in enumerate(lines, start=1):
+        spans = readable(line, language, holder) if are_blocks or not is_too_long(line) else [(0, len(line))]
+        if any(is_too_long(line[start:end]) for start, end in spans):
+            raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
+        spans_of.append(spans)
+    return spans_of

@@ -1,0 +1,413 @@
+"""compare(systems): which of several translations of the same text is better, and whether that is more than chance.
+
+`compare` judges single runs or files: sets of weights. `compare_recipes` judges several runs of each recipe. All
+systems are judged on the same text.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, Generic, Literal
+
+from transformer_cli.adapters.study.statistics import (
+    ByMetric,
+    Difference,
+    PairedScore,
+    RecipeDifference,
+    RecipeScore,
+    Score,
+    paired_tests,
+    recipe_tests,
+    split,
+    verdicts,
+)
+from transformer_cli.config.load import settings_by_key
+from transformer_cli.errors import ArgumentError, CheckpointError, DataError
+from transformer_cli.runs.listing import MOST_TOLD, differing_settings
+from transformer_cli.runs.run import Run
+from transformer_cli.scoring.evaluate import Keeper, ParallelText, keeper, read_splits, read_text, say_other_code
+from transformer_cli.scoring.metrics import METRICS, further_metrics, rows_with_text, sentence_chrf, warn_of_form
+from transformer_cli.system.arguments import as_list, check, checked
+from transformer_cli.system.terminal import counted, first_few, note, shortened
+from transformer_cli.text.lines import read_lines
+from transformer_cli.translator import AnyRun, Translator
+
+log = logging.getLogger(__name__)
+
+Opened = Run | Translator | Path
+"""a system: one that translates, or the file of its translations"""
+
+BY_CHANCE = ("training.seed", "training.device", "training.lanes")  # in which the runs of a recipe may differ
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """On what text systems are compared, and how it is scored."""
+
+    splits: str | Iterable[str] = ()
+    """splits of the first run's dataset; by default every test set"""
+    sources: str | Path | None = None
+    """a file of sentences; runs need it if `references` is set"""
+    references: str | Path | Iterable[str | Path] = ()
+    """their reference translations, one file or several; with them, `splits` are not read"""
+    lowercase: bool = False
+    """score without case; this happens by itself if a run is lower-cased"""
+    language: str | None = None
+    """the language of the translations, for sacreBLEU's tokeniser; by default the runs', or en"""
+    metrics: str | Iterable[str] = ()
+    """which of "chrf++" and "ter" to find, too; the verdicts are by BLEU and chrF alone"""
+    beam_size: int | None = None
+    """how all runs search (None: each as its own config says)"""
+    device: str = "auto"
+    data_dir: Path = Path("data")
+    runs_dir: Path = Path("runs")
+
+    def __post_init__(self) -> None:
+        vars(self).update(check(Conditions, vars(self)))
+
+    @property
+    def reference_files(self) -> list[Path]:
+        """`references` as paths."""
+        return [*map(Path, as_list(self.references))]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a system wrote, and how."""
+
+    texts: list[list[str]]
+    """for each text its lines"""
+    search: str | None = None
+    """in words; None for a file, like `keep`"""
+    keep: Keeper | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence that two systems translate differently."""
+
+    line: int
+    """from 1"""
+    source: str | None
+    reference: str
+    translations: tuple[str, str]
+    """the first system's and the other's"""
+    chrf: tuple[float, float]
+    """of these translations"""
+
+
+@dataclass(frozen=True)
+class System(Generic[Score]):
+    """How a system or a recipe did, alone and beside the first one."""
+
+    name: str
+    """the run, or the file; of a recipe its runs, with commas between them; or what the caller calls it"""
+    bleu: Score
+    chrf: Score
+    further: dict[str, Score] = field(default_factory=dict)
+    """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
+    verdict: str | None = None
+    """None for the first one"""
+    examples: list[Example] = field(default_factory=list)
+    """the sentences whose chrF differs most from the first system's, the largest difference first"""
+    search: str | None = None
+    """how it searched, such as "beam 6, length penalty 1"; None for files"""
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """All of its scores, by the names of the metrics."""
+        return dict(zip(METRICS, (self.bleu, self.chrf), strict=True)) | self.further
+
+
+@dataclass(frozen=True)
+class Comparison(Generic[Score]):
+    """Systems or recipes on the same text. Its fields are the keys of `tfm compare --json`."""
+
+    split: str
+    sentences: int
+    judges: Literal["weights", "recipes"]
+    """weights are one run each of some recipes, which are not judged"""
+    signatures: dict[str, list[str]]
+    """sacreBLEU's, by metric; of systems those of the bootstrap and of approximate randomisation"""
+    systems: list[System[Score]]
+    """`recipes` in JSON, if these are judged"""
+
+
+@checked
+def compare(
+    systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun],
+    conditions: Conditions = Conditions(),
+    *,
+    examples: int = 3,
+) -> list[Comparison[PairedScore]]:
+    """Compare the first of these runs or files of translations with each other one; returns one result per text.
+
+    systems: a mapping gives each a name. examples: how many sentences are shown of each pair. The scores of runs are
+    appended to their evaluations.jsonl. Raises CheckpointError or DataError.
+    """
+    if examples < 0:
+        raise ArgumentError(f"compare: examples: {examples}, where 0 or more is wanted")
+    names, given = _named(systems)
+    groups = [([name], [each]) for name, each in zip(names, given, strict=True)]
+    return _comparisons(names, groups, conditions, paired_tests, examples)
+
+
+@checked
+def compare_recipes(
+    recipes: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
+    conditions: Conditions = Conditions(),
+) -> list[Comparison[RecipeScore]]:
+    """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
+
+    recipes: at least two runs of each, all different; a mapping gives each recipe a name. The scores of runs are
+    appended to their evaluations.jsonl. Raises CheckpointError or DataError.
+    """
+    of_recipes = [_named(runs) for runs in (recipes.values() if isinstance(recipes, Mapping) else recipes)]
+    joined = [*recipes] if isinstance(recipes, Mapping) else [",".join(runs) for runs, _ in of_recipes]
+    if few := [runs for runs, _ in of_recipes if len(runs) < 2]:
+        what = "one run has no spread; name at least two runs of each recipe, or one of each"
+        raise DataError(f"{''.join(few[0]) or 'a recipe without a run'}: {what}")
+    tests = partial(recipe_tests, sizes=[len(runs) for runs, _ in of_recipes])
+    return _comparisons(joined, of_recipes, conditions, tests)
+
+
+def _comparisons(
+    names: Sequence[str],
+    groups: Sequence[tuple[Sequence[str], Sequence[AnyRun]]],
+    conditions: Conditions,
+    tests: Callable[..., Mapping[str, ByMetric[Score]]],
+    examples: int | None = None,
+) -> list[Comparison[Score]]:
+    """Returns for each text what tests by all metrics say of systems, or of recipes, which have no examples (None).
+
+    names: of what is compared. groups: of each its runs or files, and what these are called. tests: `paired_tests` or
+    `recipe_tests`, which are given the lines of all runs.
+    """
+    members, sizes = [name for called, _ in groups for name in called], [len(called) for called, _ in groups]
+    if not groups:
+        raise DataError("nothing to compare; name at least two runs or files")
+    further = further_metrics(conditions.metrics)
+    systems = _open_all(members, [each for _, given in groups for each in given], conditions.runs_dir)
+    if examples is None:
+        _check_recipes([called for called, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
+    texts, written, language, lowercase = _translate_all(members, systems, conditions)
+    searches = [dict.fromkeys(each.search for each in group if each.search) for group in split(written, sizes)]
+    comparisons: list[Comparison[Score]] = []
+    for text, lines in zip(texts, zip(*(each.texts for each in written), strict=True), strict=True):
+        references = text.references
+        rows = rows_with_text(text.sources or references[0], references[0], *lines)
+        if not rows:
+            raise DataError(f"{text.name}: every line is blank; name text with sentences")
+        n_sentences = len(rows)
+        note(f"{text.name}: testing whether chance explains the differences")
+        of_systems, of_references = ([[one[row] for row in rows] for one in each] for each in (lines, references))
+        found = tests(of_systems, *of_references, language=language, lowercase=lowercase, further=further)
+        for row, of_run in enumerate(written):
+            result: dict[str, Any] = {"split": text.name, "sentences": n_sentences}
+            for metric in METRICS:
+                of_runs = [score for of_group in found[metric].scores for score in of_group.scores]
+                result |= {metric.lower(): of_runs[row], f"{metric.lower()}_signature": found[metric].signatures[0]}
+            if of_run.keep:
+                of_run.keep(result, text)
+        differences: list[list[Difference | RecipeDifference]] = [
+            [each.difference for each in found[metric].scores if each.difference] for metric in METRICS
+        ]
+        sentences = None if examples is None else counted(n_sentences, "sentence")
+        judges: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
+        # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
+        # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
+        least_p: float = 2.0 ** (1 - n_sentences) if sentences else 0.0
+        said = [None, *verdicts(names, *differences, judges=judges, least_p=least_p)]
+        single = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
+        compared = []
+        for row, name in enumerate(names):
+            scores = {metric: of.scores[row] for metric, of in found.items()}
+            bleu, chrf = (scores.pop(metric) for metric in METRICS)
+            shown = _examples(text, (lines[0], lines[row]), (single[0], single[row]))[:examples] if single else []
+            compared.append(System(name, bleu, chrf, scores, said[row], shown, " / ".join(searches[row]) or None))
+        signatures = {metric: of.signatures for metric, of in found.items()}
+        judged: Literal["weights", "recipes"] = "recipes" if examples is None else "weights"
+        comparisons.append(Comparison(text.name, n_sentences, judged, signatures, compared))
+    return comparisons
+
+
+def _examples(
+    text: ParallelText, systems: tuple[Sequence[str], Sequence[str]], chrf: tuple[Sequence[float], Sequence[float]]
+) -> list[Example]:
+    """Returns the sentences whose chrF differs between two systems, the largest difference first.
+
+    chrf: that of each sentence of each system.
+    """
+    pairs = enumerate(zip(zip(*systems, strict=True), zip(*chrf, strict=True), strict=True))
+    found = [
+        Example(row + 1, text.sources[row] if text.sources else None, text.references[0][row], *pair)
+        for row, pair in pairs
+        if len({*pair[1]}) > 1
+    ]
+    return sorted(found, key=lambda each: -abs(each.chrf[1] - each.chrf[0]))
+
+
+def _named(systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun]) -> tuple[list[str], list[AnyRun]]:
+    """Returns what systems are called, and the systems."""
+    if isinstance(systems, Mapping):
+        return [*systems], [*systems.values()]
+    given = as_list(systems)
+    runs = [each.run if isinstance(each, Translator) else each for each in given]
+    return [str(each.folder if isinstance(each, Run) else each) for each in runs], given
+
+
+def _run_of(system: Opened) -> Run | None:
+    return system.run if isinstance(system, Translator) else system if isinstance(system, Run) else None
+
+
+def _translate_all(
+    names: Sequence[str], systems: Sequence[Opened], conditions: Conditions
+) -> tuple[list[ParallelText], list[Written], str, bool]:
+    """Returns texts, what the systems of these names write for them, its language, and whether case is ignored.
+
+    systems: runs, each with its own decoding settings, or files of translations. Raises CheckpointError or DataError.
+    """
+    runs = [(name, run) for name, run in zip(names, map(_run_of, systems), strict=True) if run]
+    pairs = {name: f"{run.config.data.source}→{run.config.data.into}" for name, run in runs}
+    if len(set(pairs.values())) > 1:
+        found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
+        raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
+    about_runs = {"--beam-size": conditions.beam_size is not None, "--device": conditions.device != "auto"}
+    for option, is_given in about_runs.items():
+        if is_given and not runs:
+            raise DataError(f"{option} is about runs, and all of these are files; leave it out")
+    lowered = [name for name, run in runs if run.config.data.lowercased]
+    if lowered and len(lowered) < len(names):
+        log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowered)))
+    beam = _beam(conditions)
+    searches = {
+        name: (each.settings if isinstance(each, Translator) else each.config.decoding).model_copy(update=beam).in_words
+        for name, each in zip(names, systems, strict=True)
+        if not isinstance(each, Path)
+    }
+    if len(set(searches.values())) > 1:
+        found = "; ".join(f"{name}: {search}" for name, search in searches.items())
+        log.warning("the runs search in different ways, which are compared too (%s); give all one beam size", found)
+    texts = _texts([run for _, run in runs], conditions)
+    if len(texts) > 1 and len(runs) < len(names):
+        among = ", ".join(text.name for text in texts)
+        raise DataError(f"files hold the translations of one text, but there are {among}; choose one with --split")
+    files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
+    of = {number: _write(systems[number], texts, conditions) for number in files_first}  # what is wrong is told soon
+    written = [of[number] for number in range(len(systems))]
+    language = conditions.language or next((run.config.data.into for _, run in runs), "en")
+    for name, of_system in zip(names, written, strict=True):
+        for each, lines in zip(texts, of_system.texts, strict=True):
+            warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
+    return texts, written, language, conditions.lowercase or bool(lowered)
+
+
+def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run | None]) -> None:
+    """Say what makes the spread of a recipe's runs mean less. Raises DataError for the same weights under two names.
+
+    Runs of a recipe differ by chance, which is another seed. A copy of a run adds none, and another setting adds more.
+    """
+    weights: dict[str, str] = {}
+    for name, run in systems.items():
+        if run:
+            other = weights.setdefault(run.sum_of_weights, name)
+            if other != name:
+                raise DataError(f"{name}: has the weights of {other}, so they are one run; name runs of other seeds")
+    for names in recipes:
+        settings = {name: settings_by_key(run.config) for name in names if (run := systems[name])}
+        of_seed: dict[int, list[str]] = {}
+        for name, values in settings.items():
+            of_seed.setdefault(values["training.seed"], []).append(name)
+        for seed, alike in of_seed.items():
+            if len(alike) > 1:
+                what = "%s: the same training.seed, %d; their spread says little of what another seed does"
+                log.warning(what, ", ".join(alike), seed)
+        keys = [key for key in differing_settings(list(settings.values())) if key not in BY_CHANCE]
+        if keys:
+            told = first_few(keys, MOST_TOLD)
+            what = "%s: runs of one recipe that differ in %s; so their spread is not of chance alone"
+            log.warning(what, ", ".join(settings), told)
+
+
+def _open_all(names: Sequence[str], systems: Sequence[AnyRun], runs_dir: Path) -> list[Opened]:
+    """Returns runs, and the paths of files. Raises DataError for what is named twice, by one name or by two."""
+    named = [each for each in systems if isinstance(each, str | Path)]
+    places = [_place(each, runs_dir) for each in named]
+    twice = [str(each) for each, place in zip(named, places, strict=True) if places.count(place) > 1]
+    if twice := twice or [name for name in names if names.count(name) > 1]:
+        raise DataError(f"{twice[0]}: named twice; name different runs or files")
+    return [_open(each, runs_dir) for each in systems]
+
+
+def _place(name: str | Path, runs_dir: Path) -> Path:
+    """Returns where a run or a file is. Raises DataError for what no file can be called, such as a long sentence."""
+    try:
+        return (runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve()
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{shortened(str(name), 40)!r}: not a run or a file: {error.args[-1]}; name what is there"
+        ) from None
+
+
+def _open(system: AnyRun, runs_dir: Path) -> Opened:
+    if isinstance(system, Translator | Run):
+        return system
+    path = Path(system)
+    if path.exists() and not path.is_dir() and not (runs_dir / system).is_dir():
+        return path  # a file, or a pipe
+    try:
+        return Run.named(system, runs_dir)
+    except CheckpointError as error:
+        if path.exists() or (runs_dir / system).exists():
+            raise
+        raise CheckpointError(f"{error}; and there is no file {system}") from None
+
+
+def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
+    """Returns what is translated.
+
+    A warning names a run whose own dataset has other text under the same name: it may have learned from what judges it.
+    """
+    if conditions.sources or conditions.reference_files:
+        if runs and not conditions.sources:
+            raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")
+        return [read_text(Path(conditions.sources) if conditions.sources else None, *conditions.reference_files)]
+    if not runs:
+        raise DataError("files of translations need a reference: name it with --reference")
+    texts = read_splits(runs[0].config.data, as_list(conditions.splits), conditions.data_dir)
+    for run, text in product(runs[1:], texts):
+        with suppress(DataError):  # its dataset is not here, or has no such split
+            (own,) = read_splits(run.config.data, [text.name], conditions.data_dir)
+            if (own.sources, own.references) != (text.sources, text.references):
+                what = "%s: in its own dataset, %s is another text; make sure that it was not trained on this one"
+                log.warning(what, run.folder, text.name)
+    return texts
+
+
+def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions) -> Written:
+    """Returns the lines that a system has for each text, and how it wrote them."""
+    if isinstance(system, Path):
+        lines, n_references = list(read_lines(system)), len(texts[0].references[0])
+        if len(lines) != n_references:
+            where = next(iter(conditions.reference_files), texts[0].name)
+            found = f"{system} has {counted(len(lines), 'line')}, {where} has {n_references}"
+            raise DataError(f"{found}; line n must translate line n")
+        return Written([lines])
+    translator = Translator.of(system, conditions.device).with_options(on_error="truncate", **_beam(conditions))
+    say_other_code(translator)
+    written = []
+    for text in texts:
+        translations = translator.translations(text.sources)
+        if n_long := sum(each.was_too_long for each in translations):
+            log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, counted(n_long, "sentence"))
+        written.append([each.text for each in translations])
+    given = [conditions.sources, *conditions.reference_files] if conditions.sources else []
+    return Written(written, translator.settings.in_words, keeper(translator, given))
+
+
+def _beam(conditions: Conditions) -> dict[str, Any]:
+    return {} if conditions.beam_size is None else {"beam_size": conditions.beam_size}

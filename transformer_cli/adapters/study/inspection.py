@@ -1,0 +1,434 @@
+"""What a model does with a sentence, as numbers: attention weights, token vectors, and the decoder's choices.
+
+`inspect_sentence` looks into a translation. `translate_from` and `decoder_choices` say what was written at each step,
+what could have been, and what follows from another choice. `attend_over_words` needs word vectors alone. Positions
+count from 0, which is <sos> in a model; layers and heads count from 1, as users do. Knows no pictures and no HTTP.
+"""
+
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from transformer_cli.compute.devices import room_for
+from transformer_cli.errors import DataError
+from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
+from transformer_cli.model.layers import FeedForward, Residual
+from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
+from transformer_cli.scoring.losses import say_other_losses
+from transformer_cli.search.decoder import mean_log_probs
+from transformer_cli.search.interface import longest_translation
+from transformer_cli.system.arguments import as_list, checked
+from transformer_cli.system.terminal import table
+from transformer_cli.text.vectors import read_vectors
+from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
+from transformer_cli.translation import Translation
+from transformer_cli.translator import AnyRun, Translator
+
+Kind = Literal["encoder", "decoder", "cross"]
+KINDS: dict[Kind, str] = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "encoder–decoder attention",
+}
+"""each kind, and what people call it"""
+Floats = NDArray[np.floating[Any]]
+
+STAGES = (Embedding, MultiHeadAttention, FeedForward, Residual, Encoder, Decoder, Output)  # the boxes of figure 1
+SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
+TOKENS = ("source_tokens", "source_ids", "target_tokens", "target_ids")
+VECTORS = ("without_positions", "before", "after")
+N_CANDIDATES = 10  # of a choice
+TINY = 1e-30  # stands in for the variance if all vectors are the same
+BLANK = "the sentence has no letter, so there is nothing to inspect; give it a word"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, repr=False)
+class AttentionMap:
+    """The attention of one head. Its repr has a shade for each weight, as `tfm inspect --text` prints them."""
+
+    kind: Kind
+    layer: int
+    head: int
+    target_tokens: list[str]
+    """the tokens that attend: the rows"""
+    source_tokens: list[str]
+    """the tokens that are attended to: the columns"""
+    scores: Tensor
+    """the scores before softmax, (target, source)"""
+    weights: Tensor
+    """softmax of the scores, (target, source)"""
+
+    @property
+    def title(self) -> str:
+        """What its layer is called: "encoder self-attention, layer 3"."""
+        return f"{KINDS[self.kind]}, layer {self.layer}"
+
+    def __repr__(self) -> str:
+        return f"{self.title}\n{shaded(f'head {self.head}', self.target_tokens, self.source_tokens, self.weights)}"
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """A word that occurs twice, and the cosine of its two vectors."""
+
+    token: str
+    positions: tuple[int, int]
+    without_positions: float
+    """cosine of the two embeddings, which are the same vector, so 1"""
+    before: float
+    """cosine of the encoder's inputs: embeddings with position vectors"""
+    after: float
+    """cosine of the encoder's outputs, to which the words around have contributed"""
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection:
+    """What the model does with a sentence. All tensors are on the CPU. Its repr lists the stages with their shapes."""
+
+    sentence: str
+    translation: str
+    """plain text, as `tfm translate` writes it"""
+    source_tokens: list[str]
+    """from <sos> to <eos>; the sentence's own words, also words that are not in the vocabulary"""
+    source_ids: list[int]
+    """the ids of the source tokens; 0 for a word that is not in the vocabulary"""
+    target_tokens: list[str]
+    """what the decoder reads: <sos> and the translation; after each token it writes the next one"""
+    target_ids: list[int]
+    attention: dict[Kind, list[RecordedAttention]]
+    """one per layer: source × source (encoder), target × target (decoder), target × source (cross)"""
+    without_positions: Tensor
+    """the source embeddings as the model scales them (× √d_model by default): (source, d_model)"""
+    stages: dict[str, Tensor]
+    """what each box of the paper's figure 1 returned, (positions, d_model), in the order in which they ran; the logits,
+    `output`, are (target, vocabulary)
+
+    The keys are the names of the model's modules, which count layers from 0, as in `decoder.layers.1.cross_attention`.
+    """
+
+    @property
+    def before(self) -> Tensor:
+        """The encoder's input, embeddings and position vectors: (source, d_model)."""
+        return self.stages["source_embedding"]
+
+    @property
+    def after(self) -> Tensor:
+        """The encoder's output: (source, d_model)."""
+        return self.stages["encoder"]
+
+    def __repr__(self) -> str:
+        rows = [(name, " × ".join(map(str, found.shape))) for name, found in self.stages.items()]
+        return f"{self.sentence} → {self.translation}\n{table([('stage', 'shape'), *rows])}"
+
+    @checked
+    def maps(
+        self, kinds: Kind | Iterable[Kind] = tuple(KINDS), *, layer: int | None = None, heads: int | Sequence[int] = ()
+    ) -> list[AttentionMap]:
+        """Returns a map for each of these kinds and heads (by default all heads), in one layer (None: the last).
+
+        Raises DataError for a layer or head that the model does not have.
+        """
+        maps = []
+        heads = as_list(heads)
+        for kind in dict.fromkeys(as_list(kinds)):
+            layers = self.attention[kind]
+            target_tokens = self.source_tokens if kind == "encoder" else self.target_tokens
+            source_tokens = self.target_tokens if kind == "decoder" else self.source_tokens
+            chosen = len(layers) if layer is None else layer
+            stack = "encoder" if kind == "encoder" else "decoder"
+            if not 1 <= chosen <= len(layers):
+                raise DataError(f"layer {chosen}: the {stack} has layers 1 to {len(layers)}; choose one of them")
+            attention = layers[chosen - 1]
+            n_heads = len(attention.weights)
+            for head in dict.fromkeys(heads or range(1, n_heads + 1)):
+                if not 1 <= head <= n_heads:
+                    raise DataError(f"head {head}: a layer has heads 1 to {n_heads}; choose one of them")
+                scores, weights = attention.scores[head - 1], attention.weights[head - 1]
+                maps.append(AttentionMap(kind, chosen, head, target_tokens, source_tokens, scores, weights))
+        return maps
+
+    def as_record(self, maps: Sequence[AttentionMap]) -> dict[str, Any]:
+        """Returns an inspection and its maps as JSON has them: tensors as nested lists, and null for -inf."""
+        return {
+            "source": self.sentence,
+            **{name: getattr(self, name) for name in ("translation", *TOKENS)},
+            "attention": [
+                {
+                    "kind": each.kind,
+                    "layer": each.layer,
+                    "head": each.head,
+                    "scores": [
+                        [None if score == -math.inf else score for score in row] for row in each.scores.tolist()
+                    ],
+                    "weights": each.weights.tolist(),
+                }
+                for each in maps
+            ],
+            "vectors": {name: getattr(self, name).tolist() for name in VECTORS},
+            "repetitions": [asdict(each) for each in self.repetitions()],
+        }
+
+    def repetitions(self) -> list[Repetition]:
+        """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
+        tokens = self.source_tokens
+        directions = [nn.functional.normalize(getattr(self, name).double(), dim=1) for name in VECTORS]
+        cosines = [(each @ each.T).tolist() for each in directions]
+        return [
+            Repetition(tokens[first], (first, second), *(of_stage[first][second] for of_stage in cosines))
+            for first, second in combinations(range(len(tokens)), 2)
+            if tokens[first] == tokens[second]
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class WordAttention:
+    """Word vectors that attend to each other without a model: they are queries, keys and values at once. float64.
+
+    Its repr is the table of weights.
+    """
+
+    words: list[str]
+    """the words of the sentence that have a vector"""
+    without_vector: list[str]
+    """the words that have no vector, in the sentence's order"""
+    positions: list[int]
+    """the indices in `words` of the words that attend"""
+    is_scaled: bool
+    """whether scores are divided by √dimension"""
+    vectors: Tensor
+    """(words, dimension)"""
+    scores: Tensor
+    """the scores before softmax: (positions, words)"""
+    weights: Tensor
+    """softmax of the scores: (positions, words)"""
+    context: Tensor
+    """weights · vectors, the output of attention: (positions, dimension)"""
+
+    @property
+    def queries(self) -> list[str]:
+        """The words that attend: the rows of scores and weights."""
+        return [self.words[position] for position in self.positions]
+
+    def __repr__(self) -> str:
+        rows = zip(self.queries, self.weights.tolist(), strict=True)
+        return table([["", *self.words], *([word, *(f"{weight:.2f}" for weight in row)] for word, row in rows)])
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token that may be written next."""
+
+    id: int
+    token: str
+    """as the vocabulary has it: `<unk>` for unknown words, `<eos>` for the end"""
+    probability: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One step of the decoder."""
+
+    written: Candidate
+    candidates: list[Candidate]
+    """the likeliest first; what was written need not be among them"""
+
+
+@checked
+def inspect_sentence(run: AnyRun | None, sentence: str) -> Inspection:
+    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
+
+    run: a run's name or folder, or None for the newest; or what is open already.
+    """
+    translator = Translator.of(run)
+    say_other_losses(translator.model, translator.run.folder / "checkpoints" / translator.checkpoints[0])
+    (translation,) = translator.translations([sentence])
+    return inspect_translation(translator, translation)
+
+
+@torch.inference_mode()
+def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
+    """Run the model on a sentence and its translation once more, and record all attention and every stage.
+
+    Raises DataError if the sentence is blank, or several.
+    """
+    _refuse_several(translation)
+    words = translation.source_tokens
+    if not words:
+        raise DataError(BLANK)
+    model, stages = _watched(translator.model)
+    source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
+    source_ids = [SOS, *translation.source_ids, EOS]
+    target_ids = [SOS, *translation.ids]
+    device = next(model.parameters()).device
+    source = torch.tensor([source_ids], device=device)
+    record = AttentionRecord()
+    model(source, torch.tensor([target_ids], device=device), record)
+    embedding = model.source_embedding
+    recorded = zip(KINDS, (record.encoder_self, record.decoder_self, record.cross), strict=True)
+    return Inspection(
+        translation.source,
+        translation.text,
+        source_tokens,
+        source_ids,
+        [SPECIALS[SOS], *translation.tokens],
+        target_ids,
+        # of each layer, the one sentence in the batch
+        {kind: [RecordedAttention(*(part[0].cpu() for part in each)) for each in layers] for kind, layers in recorded},
+        (embedding.tokens(source) * embedding.scale)[0].cpu(),
+        stages,
+    )
+
+
+def _refuse_several(translation: Translation) -> None:
+    """Raises DataError for a text of which each line or sentence was translated by itself."""
+    if translation.sentences is not None:
+        raise DataError("the text has several lines, or is split into sentences; look into one sentence at a time")
+
+
+def _watched(model: Transformer) -> tuple[Transformer, dict[str, Tensor]]:
+    """Returns the model, and a dict to which its stages come as it runs. Its weights are the same, its modules copies:
+    other threads may be translating with the model."""
+    model = deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
+    stages: dict[str, Tensor] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, STAGES):
+            module.register_forward_hook(lambda module, given, found, name=name: stages.update({name: found[0].cpu()}))
+    return model, stages
+
+
+def translate_from(
+    translator: Translator,
+    sentence: str,
+    forced: Sequence[int] = (),
+    *,
+    most_tokens: int | None = None,
+) -> Translation:
+    """Translate a sentence, beginning with forced ids.
+
+    forced: ids of the target, without <sos>; <eos> may only be the last one, and then nothing else is written.
+    most_tokens: of a sentence that may be looked into.
+    Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
+    """
+    line = translator.wording.long_lines("split the sentence").line(sentence)
+    read, wanted = line.read, translator.wording.sentence(line, 0).wanted
+    if most_tokens is not None and len(read) > most_tokens:
+        raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
+    if not wanted:
+        raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
+    n_words, limit = len(forced) - (EOS in forced[-1:]), wanted.limit
+    if n_words > limit:
+        raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
+    (translation,) = translator.with_options(prefix=tuple(forced[:limit])).translate_encoded([sentence], [read])
+    return translation
+
+
+@torch.inference_mode()
+def decoder_choices(
+    translator: Translator, translation: Translation, *, n: int = N_CANDIDATES
+) -> tuple[list[Choice], Tensor]:
+    """Returns each step of a translation with its n likeliest candidates, and what it attended to.
+
+    There is one step more than tokens if the end was written. The probabilities are the models' own, before any
+    constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
+    (steps, source), the mean of its heads. translation: of one sentence with a letter. Raises MemoryShortage.
+    """
+    _refuse_several(translation)
+    source_tokens = len(translation.source_ids)
+    limit = longest_translation(translator.settings, source_tokens, translator.max_length)  # terms may take more
+    written = [*translation.ids, EOS][: max(limit, len(translation.ids))]
+    models = translator.engine.models
+    device = next(models[0].parameters()).device
+    source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=device)
+    read = torch.tensor([[SOS, *written[:-1]]], device=device)
+    records = [AttentionRecord() for _ in models]
+    with room_for(
+        lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
+    ):
+        logits = [model(source, read, record)[0] for model, record in zip(models, records, strict=True)]
+        probabilities = mean_log_probs(logits).exp().cpu()
+    of_written = probabilities[range(len(written)), written].tolist()
+    probabilities[:, UNWRITTEN] = -1.0
+    values, ids = probabilities.topk(min(n, probabilities.shape[1] - len(UNWRITTEN)), dim=1)
+
+    def candidate(index: int, probability: float) -> Candidate:
+        token = SPECIALS[index] if index < len(SPECIALS) else translator.run.codecs.target.tokens([index])[0]
+        return Candidate(index, token, probability)
+
+    steps = [
+        Choice(candidate(index, probability), list(map(candidate, *likeliest)))
+        for index, probability, *likeliest in zip(written, of_written, ids.tolist(), values.tolist(), strict=True)
+    ]
+    return steps, torch.stack([record.cross[-1].weights[0].mean(dim=0) for record in records]).mean(dim=0).cpu()
+
+
+def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, query: str | None = None) -> WordAttention:
+    """Compute softmax(QKᵀ/√d)·V, or softmax(QKᵀ)·V; the vectors of a sentence's words are Q, K and V.
+
+    Words are separated by white space. A word gets the vector of its own spelling, else of its lower-case form, else of
+    any spelling that differs only in case; a word without a vector is left out with a warning.
+
+    where: a file or a name, as in `read_vectors`. query: a word, in upper or lower case, to return only its rows.
+    Raises DataError if there is no word, no word with a vector, or no vector for the
+    query; otherwise as `read_vectors` does.
+    """
+    words = sentence.split()
+    if not words:
+        raise DataError(BLANK)
+    found = read_vectors(where, [*words, *map(str.lower, words)], lowercase=True).found
+    found = {word.lower(): row for word, row in found.items()} | found
+    rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
+    missing = [word for word in words if word not in rows]
+    if not rows:
+        raise DataError(
+            f"{where}: no vector for any word of the sentence; give words of its language, separated by spaces"
+        )
+    if missing:
+        log.warning("%s: no vector for %s; left out", where, ", ".join(dict.fromkeys(missing)))
+    words = [word for word in words if word in rows]
+    positions = [at for at, word in enumerate(words) if query is None or word.lower() == query.lower()]
+    if not positions:
+        raise DataError(f"query {query}: not among the words that have a vector; choose one of {', '.join(words)}")
+    vectors = torch.from_numpy(np.stack([rows[word] for word in words])).double()
+    queries = vectors[positions]
+    scores = queries @ vectors.T / (math.sqrt(vectors.shape[1]) if is_scaled else 1.0)
+    weights = scores.softmax(dim=-1)
+    return WordAttention(words, missing, positions, is_scaled, vectors, scores, weights, weights @ vectors)
+
+
+def in_the_plane(vectors: Floats) -> tuple[Floats, Floats]:
+    """Project vectors, (n, dimension), on their two principal components: (n, 2).
+
+    Also returns the part of the variance that each component explains: (2,).
+    """
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
+    centred = np.pad(centred, ((0, 0), (0, 2)))  # at least two components, even for a single number
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), TINY)
+
+
+def directions_in_the_plane(vectors: Tensor, digits: int) -> dict[str, Any]:
+    """Returns `in_the_plane` of the vectors' directions, since their lengths differ too much, as JSON has it."""
+    places, explained = in_the_plane(nn.functional.normalize(vectors.double(), dim=1).numpy())
+    return {"places": rounded(torch.from_numpy(places), digits), "explained": explained.tolist()}
+
+
+def rounded(numbers: Tensor, digits: int) -> list[list[float]]:
+    """Returns a matrix as nested lists, rounded to so many decimal places."""
+    return torch.round(numbers.double(), decimals=digits).tolist()
+
+
+def shaded(corner: str, targets: Sequence[str], sources: Sequence[str], weights: Tensor) -> str:
+    """Returns a table with a shade for each weight, (target, source). corner: what stands over the targets."""
+    shades = ([next(shade for least, shade in SHADES if each >= least) for each in row] for row in weights.tolist())
+    return table([[corner, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])

@@ -1,0 +1,407 @@
+"""Numbers → figures, which `save` writes: learning curves, attention and token vectors. The one owner of matplotlib.
+
+First what all pictures share, then learning curves, heat maps, vectors, and the pictures of a sentence. matplotlib lays
+them out; only the size of a page is computed here, in inches. Knows nothing of models or of how a run is stored.
+"""
+
+import io
+import logging
+import math
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.font_manager import fontManager
+from matplotlib.ft2font import FT2Font
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Annotation, Text
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from transformer_cli.adapters.study.picture_files import picture_format
+from transformer_cli.system.files import write_bytes
+from transformer_cli.system.terminal import on_one_line, shortened, width
+
+if TYPE_CHECKING:
+    from transformer_cli.adapters.study.inspection import AttentionMap, Inspection, WordAttention
+
+Floats = NDArray[np.floating[Any]]
+
+log = logging.getLogger(__name__)
+
+DPI = 110
+SHARP = 300  # dots per inch of a heat map's squares in a picture without pixels
+MOST_PIXELS = 8_000  # of the longer side: a picture that needs more gets coarser instead of larger
+# Okabe and Ito (2008), without yellow, which is too faint on white: told apart by the colour-blind too
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+FONT = "DejaVu Sans"  # comes with matplotlib
+FONT_SIZE = 9  # points
+LINE, LETTER = 0.22, 0.08  # inches: the height of a line of text, the width of most letters
+LONGEST_LABEL = 50  # characters of a token that are shown
+STYLE: dict[Any, Any] = {
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), FONT_SIZE),
+    **dict.fromkeys(("legend.fontsize", "figure.titlesize", "figure.labelsize"), FONT_SIZE),
+    "grid.alpha": 0.3,
+    "text.parse_math": False,  # a token may be "$"
+    "pdf.fonttype": 42,  # whole letters, which can be searched for and edited
+    "svg.hashsalt": "tfm",  # else the same picture would be another file each time
+}
+LACKING = r"Glyph \d+ .*missing|Matplotlib currently does not support"  # two of matplotlib's warnings
+
+
+@contextmanager
+def drawing(texts: Iterable[str] = ()) -> Iterator[None]:
+    """A block that draws in our style; afterwards one line names the characters that no font has.
+
+    texts: what is written in the picture, besides our own words.
+    """
+    families, lacking = families_for(texts)
+    with rc_context({**STYLE, "font.family": families}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=LACKING)
+        yield
+    if lacking:
+        log.warning("no font here has %s: drawn as boxes", " ".join(lacking))
+
+
+def families_for(texts: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Returns the families to draw texts with, the preferred one first, and the characters that none of them has.
+
+    matplotlib takes each character from the first of these families that has it, but does not look for families itself.
+    """
+    fonts = {
+        font.name: font.fname
+        for font in fontManager.ttflist
+        if font.style == "normal" and str(font.weight) in ("400", "normal", "regular")
+    }
+    lacking = {character for text in texts for character in text if character.isprintable()} - _characters(fonts[FONT])
+    families = [FONT]
+    for name, path in sorted(fonts.items()):
+        # Last Resort has a box for every character
+        if lacking and "Last Resort" not in name and lacking & _characters(path):
+            families.append(name)
+            lacking -= _characters(path)
+    return families, sorted(lacking)
+
+
+@lru_cache(256)
+def _characters(path: str) -> frozenset[str]:
+    """Returns what a font can draw; nothing if it cannot be read, or has pictures of one size instead of outlines."""
+    try:
+        font = FT2Font(path)
+        return frozenset(map(chr, font.get_charmap())) if font.scalable else frozenset()
+    except (OSError, RuntimeError, AttributeError):
+        return frozenset()
+
+
+def shown(token: str) -> str:
+    """Returns how a token is written in a picture: a long one is cut, and control characters are visible."""
+    return on_one_line(shortened(token, LONGEST_LABEL))
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Replace `path` by an SVG, a PDF or a PNG, as its name says, whole or not at all. Raises DataError for others."""
+    picture = io.BytesIO()
+    kind = picture_format(path)
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with drawing():
+        figure.savefig(picture, format=kind, dpi="figure" if kind == "png" else SHARP, metadata=undated.get(kind))
+    write_bytes(path, picture.getvalue())
+
+
+History = Sequence[Mapping[str, Any]]
+
+MARKERS = "os^DvPX<>"  # another number than of colours, so that 63 runs differ in one or the other
+PLOTS_WIDTH, CURVES_HEIGHT = 12.0, 3.6  # inches
+RING: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "linestyle": ""}
+
+
+def draw_curves(histories: Mapping[str, History]) -> Figure:
+    """Draw loss, perplexity and learning rate by epoch, for one run or for several laid over each other.
+
+    They are drawn by step if an epoch had several validations.
+    histories: what a run is called → its validations, as in history.jsonl, at least one per run.
+    """
+    by = "epoch"
+    if any(len({entry["epoch"] for entry in history}) < len(history) for history in histories.values()):
+        by = "step"
+    with drawing(histories):
+        legend, has_watched = [], False
+        figure = Figure(dpi=DPI, layout="constrained")
+        loss, perplexity, rate = figure.subplots(1, 3)
+        for index, (run, history) in enumerate(histories.items()):
+            look: dict[str, Any] = {
+                "color": COLOURS[index % len(COLOURS)],
+                "marker": MARKERS[index % len(MARKERS)],
+                "markersize": 4.5,
+            }
+            places = [entry[by] for entry in history]
+            losses = ((loss, key) for key in ("train_loss", "valid_loss", "watch_loss"))
+            curves = (*losses, (perplexity, "valid_ppl"), (rate, "learning_rate"))
+            for axes, key in curves:
+                # a line of training has hollow markers, since of a single epoch there is no line
+                form: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if key == "train_loss" else {}
+                values = np.array([entry.get(key) for entry in history], dtype=float)  # NaN where there is none
+                if key == "watch_loss":
+                    if np.isnan(values).all():
+                        continue
+                    form, has_watched = {"linestyle": "--", "fillstyle": "none"}, True
+                axes.plot(places, values, **look, **form, markevery=-(-len(places) // 12))
+            best = min(history, key=lambda entry: float(entry["valid_loss"]))
+            loss.plot(best[by], best["valid_loss"], color=look["color"], **RING)
+            perplexity.plot(best[by], best["valid_ppl"], color=look["color"], **RING)
+            label = f"{on_one_line(run)}: {best['valid_loss']:.3g} {'in' if by == 'epoch' else 'at'} {by} {best[by]:,}"
+            legend.append(Line2D([], [], label=label, **look))
+        legend += [Line2D([], [], linestyle=":", label="training", color="0.4")]
+        legend += [Line2D([], [], label="validation", color="0.4")]
+        legend += [Line2D([], [], linestyle="--", label="watched", color="0.4")] * has_watched
+        legend += [Line2D([], [], label="best validation loss", color="0.4", **RING)]
+        for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
+            axes.set_title(title, loc="left", weight="bold")
+            axes.set_xlabel(by)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+            _open(axes)
+        rate.set_ylim(bottom=0.0)
+        rate.yaxis.set_major_formatter("{x:g}")
+        perplexity.set_yscale("log")
+        low, high = perplexity.get_ylim()
+        if high / low < 5:
+            perplexity.yaxis.set_major_locator(MaxNLocator(5))
+        else:  # a decade has room for 1, 2 and 5 where there are at most four
+            perplexity.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e4 else (1,), numticks=9))
+        perplexity.yaxis.set_minor_locator(NullLocator())
+        perplexity.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.4g}")
+        beside = LETTER * max(width(str(line.get_label())) for line in legend) + 0.7
+        figure.set_size_inches(PLOTS_WIDTH + beside, max(CURVES_HEIGHT, LINE * (len(legend) + 2)))
+        figure.legend(handles=legend, loc="outside right upper", frameon=False)
+    return figure
+
+
+def _open(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid()
+
+
+CELL, GAP = 0.16, 0.15  # inches: a token's row or column at least; the space between maps
+SMALLEST_MAP = 1.1  # inches: room for the names of the axes, however short the sentence
+PAGE_WIDTH, WIDEST_PAGE = 9.0, 16.0  # inches: of a picture at least; of maps in several rows, a single map may be wider
+BAR = 0.9  # inches: the bar that says what the colours mean, with its numbers
+VECTORS_HEIGHT = 6.5  # inches
+
+
+@dataclass(frozen=True)
+class Block:
+    """Maps of the same tokens in a grid: each row of the grid names the targets once, each column the sources once."""
+
+    title: str
+    beside: str
+    """the name of the rows"""
+    below: str
+    """the name of the columns"""
+    targets: list[str]
+    sources: list[str]
+    maps: list[tuple[str, Floats]]
+    """each map's title and weights (target, source)"""
+
+
+def draw_blocks(blocks: Sequence[Block], *, n_more: int = 0) -> tuple[Figure, list[SubFigure]]:
+    """Returns a figure of blocks, one below the other, and as many empty parts below them, VECTORS_HEIGHT high.
+
+    All blocks are as wide as four maps of the longest sentence, if the page's limit allows. A block's maps stand in as
+    few columns as make its rows as few as they can be: of 8 maps, where there is room for 7, 4 stand in each of 2 rows.
+    """
+    margin = max(_longest(block.targets) for block in blocks) + 2 * LINE
+    narrowest = [max(CELL * len(block.sources), SMALLEST_MAP) for block in blocks]
+    of_four = max(min(4, len(block.maps)) * (least + GAP) - GAP for block, least in zip(blocks, narrowest, strict=True))
+    room = max(PAGE_WIDTH - margin - BAR, min(of_four, WIDEST_PAGE), *narrowest)
+    shapes, heights = [], []
+    for block, least in zip(blocks, narrowest, strict=True):
+        rows = math.ceil(len(block.maps) / max(1, int((room + GAP) / (least + GAP))))
+        columns = math.ceil(len(block.maps) / rows)
+        column = ((room + GAP) / columns - GAP) / len(block.sources)
+        row = max(min(column, 2 * CELL), CELL)  # as high as wide, but not more than twice as high as it needs to be
+        is_upright = _longest(block.sources) > column  # names that are wider than their columns are turned
+        below = _longest(block.sources) if is_upright else LINE
+        map_height = max(row * len(block.targets), SMALLEST_MAP)
+        heights.append(rows * (map_height + LINE + GAP) + below + 3 * LINE)
+        shapes.append((rows, columns, is_upright))
+    heights += [VECTORS_HEIGHT] * n_more
+    size = (margin + room + BAR, sum(heights))
+    figure = Figure(size, dpi=min(DPI, MOST_PIXELS / max(size)), layout="constrained")
+    parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0].tolist()
+    for part, block, shape in zip(parts, blocks, shapes, strict=False):
+        _draw_block(part, block, *shape)
+    return figure, parts[len(blocks) :]
+
+
+def _draw_block(part: SubFigure, block: Block, rows: int, columns: int, is_upright: bool) -> None:
+    part.suptitle(block.title, x=0.01, ha="left", weight="bold")
+    part.supylabel(block.beside)
+    part.supxlabel(block.below)
+    grid = part.subplots(rows, columns, squeeze=False).ravel().tolist()
+    maps = grid[: len(block.maps)]
+    for axes in grid[len(maps) :]:
+        axes.remove()
+    for index, (axes, (title, weights)) in enumerate(zip(maps, block.maps, strict=True)):
+        image = axes.imshow(weights, vmin=0.0, vmax=1.0, cmap="Blues", aspect="auto")
+        axes.set_title(title, pad=3)
+        axes.set(xticks=[], yticks=[])
+        if index % columns == 0:
+            axes.set_yticks(range(len(block.targets)), block.targets)
+        if index + columns >= len(maps):  # the last of its column
+            axes.set_xticks(range(len(block.sources)), block.sources, rotation=90 if is_upright else 0)
+    thin = 5 * part.bbox.height / part.dpi  # a fifth of an inch, or less
+    part.colorbar(image, ax=maps, label="attention weight", fraction=0.02, pad=0.01, aspect=thin)
+
+
+def _longest(tokens: Sequence[str]) -> float:
+    """Returns about the width of the widest token, with a little space, in inches."""
+    return LETTER * max(map(width, tokens)) + 0.1
+
+
+HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on an arrow
+
+
+def draw_vectors(
+    blocks: Sequence[Block], *, title: str, tokens: Sequence[str], before: Floats, moved: Sequence[int], after: Floats
+) -> Figure:
+    """Draw blocks, and below them a dot for each token, and an arrow from each token that moved to its new place.
+
+    before (tokens, dimension). moved: the positions of the tokens that have a row in after (moved, dimension).
+    """
+    from transformer_cli.adapters.study.inspection import in_the_plane  # imports torch, which curves need not wait for
+
+    figure, (part,) = draw_blocks(blocks, n_more=1)
+    axes = part.subplots()
+    ends = before.copy()
+    ends[list(moved)] = after
+    flat, explained = in_the_plane(np.concatenate((before, ends)))
+    before, ends = flat[: len(before)], flat[len(before) :]
+    repeated = [token for token, count in Counter(tokens).items() if count > 1]
+    labels = []
+    for position, (token, start, end) in enumerate(zip(tokens, before, ends, strict=True)):
+        is_repeated = token in repeated
+        colour = COLOURS[repeated.index(token) % len(COLOURS)] if is_repeated else "0.4"
+        axes.plot(*start, ".", color=colour)
+        if position in moved:
+            arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.7, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", end, start, arrowprops=arrow)
+        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
+        look: dict[str, Any] = {"color": colour, "path_effects": HALO, "arrowprops": leader, "in_layout": False}
+        name = f"{token} ({position})" if is_repeated else token
+        labels.append(axes.annotate(name, end, (4, 4), textcoords="offset points", **look))
+    axes.update_datalim(ends)
+    axes.margins(0.08)
+    axes.autoscale_view()
+    axes.set_title(f"{title}; words that occur twice have a colour")
+    axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
+    axes.set_ylabel(f"second principal component ({explained[1]:.0%})")
+    _open(axes)
+    figure.draw_without_rendering()  # so that places and sizes are known
+    _place(axes, labels, ends)
+    return figure
+
+
+def _place(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
+    """Move each label to the nearest place on ellipses around its arrow's head where it can be read.
+
+    There it covers no label before it and no head, and stays within the axes; if there is no such place, it goes to
+    where it covers least. All is in points of 1/72 inch, boxes are (left, bottom, right, top).
+    """
+    inch = 72 / axes.figure.dpi
+    points = axes.transData.transform(ends) * inch
+    frame = np.asarray(axes.bbox.extents) * inch
+    taken = np.concatenate((points - 2.0, points + 2.0), axis=1)
+    distance, angle = np.meshgrid(np.arange(0.0, 9.0, 0.5), np.linspace(0.0, 2 * np.pi, 24, endpoint=False))
+    distance, along, up = distance.T.ravel(), np.cos(angle).T.ravel(), np.sin(angle).T.ravel()  # the nearest first
+    for label, point in zip(labels, points, strict=True):
+        extent = Text.get_window_extent(label)  # without the line
+        size = np.array((extent.width, extent.height)) * inch
+        left = along * (4.0 + distance * size[1]) + (along - 1.0) * size[0] / 2
+        moves = np.stack((left, (up * distance - 0.4) * size[1]), axis=1)
+        boxes = np.concatenate((point + moves, point + moves + size), axis=1)
+        overlap = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
+        covered = np.prod(np.maximum(overlap, 0.0), axis=2).sum(axis=1)
+        outside = np.maximum(frame[:2] - boxes[:, :2], 0.0) + np.maximum(boxes[:, 2:] - frame[2:], 0.0)
+        best = int(np.argmin(covered + 1000.0 * outside.sum(axis=1)))  # the first of the best: the nearest
+        taken = np.concatenate((taken, boxes[best : best + 1]))
+        label.xyann = tuple(moves[best])
+
+
+def draw_attention(maps: Sequence["AttentionMap"]) -> Figure:
+    """Draw attention weights as heat maps.
+
+    maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
+    """
+    with drawing([text for each in maps for text in (*each.target_tokens, *each.source_tokens)]):
+        return draw_blocks(_blocks(maps))[0]
+
+
+def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> Figure:
+    """Draw attention weights, and below them the source's vectors in the plane."""
+    with drawing([*inspection.source_tokens, *inspection.target_tokens]):
+        return draw_vectors(
+            _blocks(maps),
+            title="source vectors, from before the encoder (dot) to after it (arrow head)",
+            tokens=_labels(inspection.source_tokens),
+            before=inspection.before.numpy(),
+            moved=range(len(inspection.source_tokens)),
+            after=inspection.after.numpy(),
+        )
+
+
+def draw_words(words: "WordAttention") -> Figure:
+    """Draw the attention of word vectors over themselves, and the vectors below it."""
+    labels = _labels(words.words)
+    block = Block(
+        title="word vectors, no model: they are Q, K and V",
+        beside="word …",
+        below="… attends to word",
+        targets=[labels[position] for position in words.positions],
+        sources=labels,
+        maps=[
+            (f"softmax(QKᵀ/√{words.vectors.shape[1]})" if words.is_scaled else "softmax(QKᵀ)", words.weights.numpy())
+        ],
+    )
+    with drawing(words.words):
+        return draw_vectors(
+            [block],
+            title="word vectors (dot) and what attention makes of them (arrow head)",
+            tokens=labels,
+            before=words.vectors.numpy(),
+            moved=words.positions,
+            after=words.context.numpy(),
+        )
+
+
+def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:
+    """Returns one block for each kind of attention."""
+    blocks = []
+    for kind, group in groupby(maps, key=lambda each: each.kind):
+        heads = list(group)
+        beside, below = ("source" if kind == "encoder" else "target"), ("target" if kind == "decoder" else "source")
+        blocks.append(
+            Block(
+                title=heads[0].title,
+                beside=f"{beside} position …",
+                below=f"… attends to {below} position",
+                targets=_labels(heads[0].target_tokens),
+                sources=_labels(heads[0].source_tokens),
+                maps=[(f"head {each.head}", each.weights.numpy()) for each in heads],
+            )
+        )
+    return blocks
+
+
+def _labels(tokens: Sequence[str]) -> list[str]:
+    return [shown(token) for token in tokens]

@@ -1,0 +1,252 @@
+"""Whether a difference between scores is more than chance, and the words for it.
+
+`paired_tests` judges texts: sacreBLEU's two paired tests, with the figures of its own command line and its seed
+(12345, or SACREBLEU_SEED). `welch` judges recipes: the t-test on the scores of several runs of each. Knows texts and
+scores, not where they come from.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import mean, stdev, variance
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.scoring.metrics import METRICS, MOST_FOR_INTERVALS, RESAMPLES, Interval, text_metrics
+
+log = logging.getLogger(__name__)
+
+LEVEL = 0.05  # chance that a difference is called one where there is none, for both metrics and all systems together
+SHUFFLES = 10_000  # of approximate randomisation, as sacreBLEU does it
+STEPS = 100_000  # of the numerical integral
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a system's score differs from the first system's."""
+
+    points: float
+    """its score minus the first system's"""
+    p_bootstrap: float | None
+    """how often chance alone makes such a difference, by paired bootstrap resampling (Koehn 2004), 1,000 resamples;
+    None if the scores are equal: sacreBLEU finds p = 0.001 for a system beside itself"""
+    p_randomization: float | None
+    """the same by approximate randomisation (Riezler and Maxwell 2005), 10,000 shuffles"""
+
+    @property
+    def p(self) -> float | None:
+        """The larger of the two."""
+        return max((p for p in (self.p_bootstrap, self.p_randomization) if p is not None), default=None)
+
+
+@dataclass(frozen=True)
+class PairedScore:
+    """A system's score by one metric, from 0 to 100."""
+
+    score: float
+    interval: Interval
+    difference: Difference | None
+    """None for the first system"""
+
+    @property
+    def scores(self) -> list[float]:
+        """The score, as a recipe has several."""
+        return [self.score]
+
+
+@dataclass(frozen=True)
+class RecipeDifference:
+    """How the mean score of a recipe's runs differs from that of the first recipe's."""
+
+    points: float
+    """its mean minus the first one's"""
+    half_width: float | None
+    """the 95 % interval of the difference is points ± half_width; None if the runs of neither recipe differ"""
+    p: float | None
+    """how often recipes that are equally good differ by so much (Welch 1947); None as for half_width"""
+
+
+@dataclass(frozen=True)
+class RecipeScore:
+    """The scores of a recipe's runs by one metric, from 0 to 100."""
+
+    scores: list[float]
+    mean: float
+    standard_deviation: float
+    difference: RecipeDifference | None
+    """None for the first recipe"""
+
+
+Item = TypeVar("Item")
+Score = TypeVar("Score", PairedScore, RecipeScore)
+
+
+@dataclass(frozen=True)
+class ByMetric(Generic[Score]):
+    """What was found by one metric."""
+
+    signatures: list[str]
+    """sacreBLEU's; of paired tests those of the bootstrap and of approximate randomisation"""
+    scores: list[Score]
+    """one for each system or recipe"""
+
+
+def paired_tests(
+    systems: Sequence[Sequence[str]],
+    *references: Sequence[str],
+    language: str,
+    lowercase: bool,
+    further: Sequence[str] = (),
+) -> dict[str, ByMetric[PairedScore]]:
+    """Compare the first system's text with each other's, by both tests. Returns what they find by each metric.
+
+    systems: for each system its lines. references, language, lowercase, further: as in `score_text`.
+    """
+    from sacrebleu.significance import PairedTest
+
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells of each step, and calls systems by numbers
+
+    if len(references[0]) > MOST_FOR_INTERVALS:
+        n_sentences = len(references[0])
+        log.warning("%d sentences: the tests take about %.1f GB of memory", n_sentences, n_sentences * 1e-4)
+    named = [(str(index), lines) for index, lines in enumerate(systems)]
+    metrics = text_metrics(language=language, lowercase=lowercase, references=references, further=further)
+    signatures, results = zip(
+        *(
+            PairedTest(named, metrics, None, test_type=kind, n_samples=samples)()
+            for kind, samples in (("bs", RESAMPLES), ("ar", SHUFFLES))
+        ),
+        strict=True,
+    )
+    found = {}
+    for name, theirs in zip(metrics, signatures[0], strict=True):  # sacreBLEU's own names: BLEU, chrF2, chrF2++, TER
+        baseline, scores = results[0][theirs][0], []
+        for resampled, shuffled in zip(*(each[theirs] for each in results), strict=True):
+            difference = None
+            if resampled is not baseline:
+                points = resampled.score - baseline.score
+                difference = Difference(points, *((resampled.p_value, shuffled.p_value) if points else (None, None)))
+            interval = Interval(float(resampled.mean), float(resampled.ci))
+            scores.append(PairedScore(resampled.score, interval, difference))
+        found[name] = ByMetric([str(each[theirs]) for each in signatures], scores)
+    return found
+
+
+def recipe_tests(
+    systems: Sequence[Sequence[str]],
+    *references: Sequence[str],
+    sizes: Sequence[int],
+    language: str,
+    lowercase: bool,
+    further: Sequence[str] = (),
+) -> dict[str, ByMetric[RecipeScore]]:
+    """Compare the first recipe's runs with each other's. Returns what is found by each metric.
+
+    systems: for each run of each recipe its lines. sizes: how many runs each has, at least two. Other arguments are as
+    in `paired_tests`.
+    """
+    found = {}
+    metrics = text_metrics(language=language, lowercase=lowercase, references=references, further=further)
+    for name, metric in metrics.items():
+        scores = split([float(metric.corpus_score(lines, None).score) for lines in systems], sizes)
+        differences = (None, *(welch(each, scores[0]) for each in scores[1:]))
+        means = [RecipeScore(each, mean(each), stdev(each), of) for each, of in zip(scores, differences, strict=True)]
+        found[name] = ByMetric([str(metric.get_signature())], means)
+    return found
+
+
+def split(values: Sequence[Item], sizes: Sequence[int]) -> list[list[Item]]:
+    """Returns the values of each recipe. For example, a, b, c of sizes 2 and 1 are [a, b] and [c]."""
+    left = iter(values)
+    return [[*islice(left, size)] for size in sizes]
+
+
+def welch(scores: Sequence[float], others: Sequence[float]) -> RecipeDifference:
+    """Compare the mean of `scores` with that of `others`, without assuming equal variances. At least two of each."""
+    points = mean(scores) - mean(others)
+    parts = [variance(each) / len(each) for each in (scores, others)]
+    error = math.sqrt(sum(parts))
+    if not error:
+        return RecipeDifference(points, None, None)
+    sizes = (len(scores), len(others))
+    freedom = error**4 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    angles, share = _student(freedom)
+    half_width = error * math.sqrt(freedom) * math.tan(angles[np.searchsorted(share, 0.95)])
+    return RecipeDifference(points, half_width, p_of_t(points / error, freedom))
+
+
+def p_of_t(t: float, freedom: float) -> float:
+    """Returns the probability that Student's t with `freedom` ≥ 1 degrees of freedom is at least |t| from 0."""
+    angles, share = _student(freedom)
+    return float(1.0 - np.interp(math.atan(abs(t) / math.sqrt(freedom)), angles, share))
+
+
+def _student(freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns angles θ from 0 to π/2, and the probability that Student's |t| is at most √freedom · tan θ.
+
+    In θ, the density of t is cos^(freedom-1) θ, up to a factor. For example, freedom = 1 has the same density at all
+    angles: |t| ≤ 1 is half of the way to π/2, so its probability is 0.5.
+    """
+    angles = np.linspace(0.0, math.pi / 2, STEPS + 1)
+    middles = np.concatenate(([0.0], np.cos((angles[1:] + angles[:-1]) / 2) ** (freedom - 1)))
+    share = np.cumsum(middles)
+    return angles, share / share[-1]
+
+
+def verdicts(
+    names: Sequence[str],
+    *differences: Sequence[Difference | RecipeDifference],
+    judges: Sequence[str],
+    least_p: float = 0.0,
+) -> list[str]:
+    """Returns one sentence about each system but the first, beside the first one.
+
+    names: of all systems. differences: by each of METRICS, those of each system but the first; which of them are real
+    is decided for all together (`significant`). judges: what the figures of each come from, such as "1,000 sentences".
+    least_p: the smallest p that these can show, whatever a test says.
+    """
+    of_systems = list(zip(*differences, strict=True))
+    p_values = [None if each.p is None else max(each.p, least_p) for found in of_systems for each in found]
+    first, facts, said = names[0], iter(zip(p_values, significant(p_values), strict=True)), []
+    for name, found, judge in zip(names[1:], of_systems, judges, strict=True):
+        won, unsure = list[tuple[str, str]](), list[tuple[float, str]]()
+        for metric, each in zip(METRICS, found, strict=True):
+            p, is_sure = next(facts)
+            by = f"{metric} ({'no p-value' if p is None else 'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})"
+            if is_sure:
+                won.append((name if each.points > 0 else first, f"{abs(each.points):.2f} {by}"))
+            else:
+                unsure.append((each.points, by))
+        if not any(each.points for each in found):
+            said.append(f"{name} and {first} have equal scores: {judge} show no difference at all")
+        elif not won:
+            points = ", ".join(f"{points:+.2f} {by}" for points, by in unsure)
+            said.append(f"{judge} cannot tell {name} and {first} apart: {points}")
+        elif len(dict(won)) > 1:
+            (winner, by), *others = won
+            said.append(f"the scores disagree: {winner} is better by {by}, {', '.join(map(' by '.join, others))}")
+        else:
+            (winner,), loser = dict(won), first if won[0][0] == name else name
+            unknown = "".join(f"; {judge} cannot tell them apart by {by}" for _, by in unsure)
+            said.append(f"{winner} is better than {loser} by {' and '.join(by for _, by in won)}{unknown}")
+    return said
+
+
+def significant(p_values: Sequence[float | None]) -> list[bool]:
+    """Which of several differences are more than chance, so that LEVEL is the risk of even one mistake (Holm 1979).
+
+    The smallest p is held to LEVEL divided by the number of differences, the next one to LEVEL divided by one less,
+    and so on, until one is too large. For example, [0.03, 0.001, None, 0.02] are four differences: 0.001 is below
+    0.05 / 4, but 0.02 is not below 0.05 / 3, so only the second one is sure.
+    """
+    found = [False] * len(p_values)
+    known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
+    for rank, (p, index) in enumerate(known):
+        if p >= LEVEL / (len(p_values) - rank):
+            break
+        found[index] = True
+    return found

@@ -1,0 +1,178 @@
+"""How a beam search writes given terms: the model says where, and what stands around them.
+
+Constrained decoding with dynamic beam allocation (Post and Vilar 2018; vectorised: Hu et al. 2019). To the likeliest
+continuations of each hypothesis come those with the next token of a term that it lacks. The places of a sentence are
+dealt out in turns: to the best of those to which least is missing, to the best of those to which one token more is
+missing, and so on, then to the second best of each. None ends before it has all of its terms, unless it is as long as
+it may be. All else is as in beam.py, whose search this is; only the places are dealt out in another way. Knows ids.
+Knows no words and no model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from transformer_cli.search.beam import Live, Places, ending, places_of, scored
+from transformer_cli.search.interface import NEG_INF, Ids, RequiredTerms, Rules, Step
+
+BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
+
+
+class WithTerms:
+    """What `beam.beam_search` ranks by where each sentence has terms. One whose limit is too short lacks some."""
+
+    def __init__(self, terms: Sequence[RequiredTerms]) -> None:
+        """terms: those of each sentence."""
+        self._of_rows = [_States(each) for each in terms]
+        self._now = [0] * len(terms)  # the state of each row
+
+    def __call__(self, step: Step, live: Live, of_finished: Tensor, rules: Rules) -> Places:
+        """Give the places of a step: a `beam.Ranking`."""
+        if live.tokens.shape[1]:
+            rows = live.chosen_by[:, -1].tolist()
+            self._of_rows = [self._of_rows[row] for row in rows]
+            states = zip(self._of_rows, rows, live.newest.tolist(), strict=True)
+            self._now = [of.after(self._now[row], token) for of, row, token in states]
+        log_probs, tokens = self._continuations(step, live, rules, of_finished.shape[1])
+        left = [
+            [of.left[of.after(state, token)] for token in row]
+            for of, state, row in zip(self._of_rows, self._now, tokens.tolist(), strict=True)
+        ]
+        missing = torch.tensor(left, device=tokens.device)
+        log_probs, scores = scored(log_probs, live, of_finished, rules)
+        order, missing = _dealt_out(scores, live.by_sentence(missing, 0), of_finished.shape[1])
+        places = places_of(order, scores, log_probs, tokens, live)
+        # at the limit, what lacks terms counts only if nothing lacks fewer
+        is_end = ending(places, live, rules)
+        fewest = missing.masked_fill(~(places.is_new & is_end), int(missing.max()) + 1).amin(dim=1)
+        fewest = fewest.masked_fill(of_finished[:, 0] > NEG_INF, 0)
+        return replace(places, is_new=places.is_new & ~(is_end & (missing > fewest[:, None])))
+
+    def _continuations(self, step: Step, live: Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
+        """Returns log-probabilities and tokens, (rows, n): the likeliest tokens, then those that terms go on with."""
+        log_probs = step.logits.float().log_softmax(dim=1)
+        device = log_probs.device
+        rules.restrict(log_probs, live.tokens)
+        is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
+        lacks = [of.left[state] > 0 for of, state in zip(self._of_rows, self._now, strict=True)]
+        log_probs[torch.tensor(lacks, device=device), rules.eos] = NEG_INF
+        best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
+        wanted = [
+            of.wanted_at(state, None if ends else position)
+            for of, state, position, ends in zip(self._of_rows, self._now, step.attended.tolist(), is_end, strict=True)
+        ]
+        width = max(map(len, wanted))
+        padded = [[*each, *[rules.eos] * (width - len(each))] for each in wanted]
+        further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(wanted), width)
+        values = log_probs.gather(1, further).masked_fill(further == rules.eos, NEG_INF)
+        values = values.masked_fill((further[:, :, None] == ids[:, None]).any(dim=2), NEG_INF)
+        return torch.cat((best, values), dim=1) + live.log_probs[:, None], torch.cat((ids, further), dim=1)
+
+
+def _dealt_out(scores: Tensor, missing: Tensor, beam_size: int) -> tuple[Tensor, Tensor]:
+    """Returns which of all that is ranked get the places of each sentence, and how many tokens are missing to each.
+
+    scores (sentences, beam_size + continuations): of what is finished, and of the continuations. missing int64
+    (sentences, continuations). Both results are int64 (sentences, beam_size). For example, with scores and missing
+    tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three places go to -3, -4, -1, and five to -3, -4, -1, -5, -2.
+    """
+    worst = int(missing.max()) + 1
+    lacking = torch.cat((torch.zeros_like(missing[:, :1]).expand(-1, beam_size), missing), dim=1)
+    lacking = lacking.masked_fill(scores == NEG_INF, worst)  # what is impossible comes last
+    best = scores.argsort(dim=1, descending=True, stable=True)
+    order = best.gather(1, lacking.gather(1, best).argsort(dim=1, stable=True))  # by what is missing, then by score
+    ranked = lacking.gather(1, order)
+    place = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    is_first = torch.cat((torch.ones_like(ranked[:, :1], dtype=torch.bool), ranked[:, 1:] != ranked[:, :-1]), dim=1)
+    turn = place - (place * is_first).cummax(dim=1).values  # how many better ones miss as much
+    turn = turn.masked_fill(scores.gather(1, order) == NEG_INF, order.shape[1])
+    order = order.gather(1, turn.argsort(dim=1, stable=True))[:, :beam_size]
+    return order, lacking.gather(1, order)
+
+
+class _State(NamedTuple):
+    """How far a hypothesis is."""
+
+    written: int = 0
+    """the terms that it has, as bits"""
+    path: Ids = ()
+    """its last tokens, as far as a phrase begins with them"""
+    newest: int = -1
+    """the term that `path` is a phrase of; it is taken back if the word, or a longer phrase, goes on"""
+
+
+class _States:
+    """The states of the hypotheses of one sentence, by numbers; they are found as they are needed."""
+
+    def __init__(self, terms: RequiredTerms) -> None:
+        self._terms = terms
+        self._ids = {id_ for each in terms.phrases for phrase in each for id_ in phrase}
+        self._numbers: dict[_State, int] = {}
+        self._states: list[_State] = []
+        self._after: dict[tuple[int, int], int] = {}
+        self.left: list[int] = []
+        """how many tokens are missing in each state"""
+        self._going: list[list[int]] = []  # the ids that go on with a phrase that has begun
+        self._number(_State())
+
+    def after(self, number: int, token: int) -> int:
+        """Returns the number of the state after a further token."""
+        if token not in self._ids:
+            token = INSIDE if token in self._terms.continuing else BOUNDARY
+        found = self._after.get((number, token))
+        if found is None:
+            found = self._after[number, token] = self._number(self._moved(self._states[number], token))
+        return found
+
+    def wanted_at(self, number: int, position: int | None) -> list[int]:
+        """Returns the ids that lead towards a term where a position is attended to (None: where all would end)."""
+        if self._going[number]:
+            return self._going[number]
+        positions = self._terms.positions
+        return sorted(
+            {
+                phrase[0]
+                for phrase, term in self._open(self._states[number].written)
+                if position is None or not positions or position in positions[term]
+            }
+        )
+
+    def _open(self, written: int) -> list[tuple[Ids, int]]:
+        """Returns the phrases of all terms that are not written, each with its term."""
+        terms = enumerate(self._terms.phrases)
+        return [(phrase, term) for term, phrases in terms if not written >> term & 1 for phrase in phrases]
+
+    def _moved(self, state: _State, token: int) -> _State:
+        written, path, newest = state
+        own = self._terms.phrases[newest] if newest >= 0 else ()
+        if path in own and (token == INSIDE or token in self._terms.continuing):
+            written, newest, own = written & ~(1 << newest), -1, ()  # dog was the beginning of dogs
+        phrases = self._open(written)
+        shortest = max((len(phrase) for phrase in own if path[: len(phrase)] == phrase), default=1)
+        longer, path = (*path, token), ()
+        for first in (0, *range(shortest, len(longer))):  # no token belongs to two terms
+            if any(phrase[: len(longer) - first] == longer[first:] for phrase, _ in phrases):
+                path = longer[first:]
+                break
+        newest = newest if path == longer else -1
+        complete = next((term for phrase, term in phrases if phrase == path), -1)
+        if complete >= 0:
+            if newest >= 0:  # hot was the beginning of hot dog
+                written &= ~(1 << newest)
+            written, newest = written | 1 << complete, complete
+        return _State(written, path, newest)
+
+    def _number(self, state: _State) -> int:
+        if state not in self._numbers:
+            self._numbers[state] = len(self._states)
+            self._states.append(state)
+            phrases, n = self._open(state.written), len(state.path)
+            fewest = {term: min(map(len, self._terms.phrases[term])) for _, term in phrases}
+            going = [(phrase, term) for phrase, term in phrases if n and len(phrase) > n and phrase[:n] == state.path]
+            gained = max((fewest[term] - (len(phrase) - n) for phrase, term in going), default=0)
+            self.left.append(sum(fewest.values()) - max(gained, 0))
+            self._going.append(sorted({phrase[n] for phrase, _ in going}))
+        return self._numbers[state]

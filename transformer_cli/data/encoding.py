@@ -1,0 +1,288 @@
+"""Encodes a corpus: makes the codecs, and writes the ids of every split, by words or by subwords.
+
+By words, the training split is read once. Its tokens get provisional ids in the order in which they first appear; when
+all are counted, one pass over the ids on disk turns them into the final ones. Memory holds word forms, not sentences.
+Text is cut chunk by chunk, in order: in this process, or in worker processes. By subwords, the training split is read
+twice. Memory holds the sample from which the pieces are learned, whose size is bounded.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.adapters.corpora.corpora import gathered
+from transformer_cli.compute.threads import SideBySide, available_cores
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.data.dataset import Pair, blocks, writing
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.system import progress
+from transformer_cli.system.workers import workers_of
+from transformer_cli.text.codec import SIDES, Codecs, SubwordCodec, WordCodec
+from transformer_cli.text.lines import Pairs
+from transformer_cli.text.reading import lower, normalized
+from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, learn_pieces
+from transformer_cli.text.vocabulary import SPECIALS, Vocabulary, import_torchtext
+from transformer_cli.text.words import SPACY_VERSION, CutSettings, Joins, learn_joins, open_cutter
+
+log = logging.getLogger(__name__)
+
+CHUNK = 1_000  # pairs that are encoded at once; a worker tokenises them in a tenth of a second
+FEW = 5_000  # one process has tokenised this many pairs before workers would have started
+MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
+MANY_WORDS = 50_000  # above which a warning speaks of subwords
+JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
+MOST_PAIRS = 500_000  # that pieces are learned from
+MOST_CHARACTERS = 50_000_000  # the same, both sides together
+
+ChunkTexts = tuple[tuple[str, ...], ...]
+"""(source texts, target texts) of a chunk"""
+
+
+@dataclass(frozen=True)
+class CutSide:
+    """One side of some sentences, cut into words.
+
+    "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
+
+        forms    ein  hund  ,  mann  .
+        ids      0  1  2  0  3  4    0  1
+        lengths  6                   2
+        glued    -  x  -  -  x  x    -  x
+    """
+
+    ids: NDArray[np.int32]
+    """(tokens,): all sentences end to end; word i is forms[ids[i]]"""
+    lengths: NDArray[np.int64]
+    """(sentences,): how many tokens each sentence has"""
+    forms: list[str]
+    """the distinct words, in the order in which they first appear"""
+    glued: NDArray[np.bool_]
+    """(tokens,): True if no space follows the word in the text: glued to the next one, or at the end of the text"""
+
+    def sentences(self) -> Iterator[list[str]]:
+        """Yield the words of each sentence."""
+        words = [self.forms[index] for index in self.ids.tolist()]
+        start = 0
+        for length in self.lengths.tolist():
+            yield words[start : start + length]
+            start += length
+
+
+Chunk = tuple[ChunkTexts, list[CutSide]]
+"""The texts of some sentence pairs, and their words: [source, target]"""
+
+
+def encode_by_words(
+    folder: Path, data: DataConfig, splits: Mapping[str, int], given: Codecs | None = None
+) -> tuple[Codecs, dict[str, Any]]:
+    """Make both codecs from the training split, unless they are given, and write the ids of every split.
+
+    splits: how many pairs each has, whose text `gather` has written into the folder. Returns the codecs, and what the
+    manifest keeps of the tokenising.
+    """
+    processes = min(available_cores(), MOST_WORKERS) if splits["train"] > FEW else 1
+    n_restored = 0
+    with cutting((data.source, data.target, data.lowercased), processes) as cut:
+        left = dict(splits)
+        if given is None:
+            import_torchtext()  # while the workers start
+            pairs = ((normalized(one), normalized(other)) for one, other in gathered(folder, "train"))
+            source, target = _learn_words(folder, data, cut(pairs), left.pop("train"))
+        else:
+            source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
+        for name, size in left.items():
+            pairs = (
+                (source.reader.read(one).text, target.reader.read(other).text) for one, other in gathered(folder, name)
+            )
+            with writing(folder, name, size) as add:
+                for texts, sides in cut(pairs):
+                    ids = [
+                        np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
+                        for codec, side in zip((source, target), sides, strict=True)
+                    ]
+                    add(ids, [side.lengths for side in sides])
+                    if name == "valid":
+                        for text, words in zip(texts[1], sides[1].sentences(), strict=True):
+                            text = lower(text, target.language) if target.lowercase else text
+                            n_restored += target.joins.join(words) == " ".join(text.split())
+    return Codecs(source, target), {
+        "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
+        "joins": {"valid_restored": n_restored / splits["valid"]},
+    }
+
+
+def _learn_words(folder: Path, data: DataConfig, found: Iterable[Chunk], size: int) -> tuple[WordCodec, WordCodec]:
+    """Write the training split; returns the codecs learned from it, of the source and of the target."""
+    known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
+    if data.joint_vocabulary:
+        known[1] = known[0]
+    neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
+    with writing(folder, "train", size) as add:
+        for _, sides in found:
+            ids = [
+                np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
+                for forms, side in zip(known, sides, strict=True)
+            ]
+            add(ids, [side.lengths for side in sides])
+            ends = np.cumsum(sides[1].lengths[: JOIN_SENTENCES - n_sentences])
+            if len(ends):
+                left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence
+                neighbours.append((ids[1][left], ids[1][left + 1], sides[1].glued[left]))
+                n_sentences += len(ends)
+    left_ids, right_ids, glued = map(np.concatenate, zip(*neighbours, strict=True))
+    joins = learn_joins(list(known[1]), left_ids, right_ids, glued)
+    paths = [folder / f"train.{side}.ids.npy" for side in SIDES]
+    if data.joint_vocabulary:
+        source = target = _vocabulary("joint", data, known[0], paths)
+    else:
+        source, target = (
+            _vocabulary(side, data, forms, [path]) for side, forms, path in zip(SIDES, known, paths, strict=True)
+        )
+    return (
+        WordCodec(data.source, data.lowercased, source, Joins()),
+        WordCodec(data.target, data.lowercased, target, joins),
+    )
+
+
+def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequence[Path]) -> Vocabulary:
+    """Build a vocabulary from the provisional ids in these files, and write its own ids in their place.
+
+    forms: the word form of each provisional id.
+    """
+    n_times = np.zeros(len(forms), np.int64)
+    for path in paths:
+        for block in blocks(path):
+            n_times += np.bincount(block, minlength=len(forms))
+    counts = dict(zip(forms, n_times.tolist(), strict=True))
+    vocabulary = Vocabulary.build(counts, min_freq=data.min_freq, max_words=data.max_words)
+    n_words = len(vocabulary) - len(SPECIALS)
+    if not n_words:
+        log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", name, data.min_freq)
+    if n_words > MANY_WORDS:
+        log.warning(
+            "the %s vocabulary has %s words, each with rows of its own in the model: data.max_words keeps the most "
+            "frequent, and data.tokens: subwords writes any text with far fewer",
+            name,
+            f"{n_words:,}",
+        )
+    final_ids = np.array(vocabulary.encode(forms), np.int32)
+    for path in paths:
+        for block in blocks(path, "r+"):
+            block[:] = final_ids[block]
+    return vocabulary
+
+
+@contextmanager
+def cutting(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
+    """Yields a function from pairs to chunks of them, in order, with their words: the same for any `processes`.
+
+    If `processes` is 1, this process does the work; otherwise that many workers do, each with a thread that waits for
+    it, and none of them is left at the end of the block.
+
+    Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
+    """
+    cutter: AbstractContextManager[Callable[[Any], Any]] = (
+        nullcontext(open_cutter(settings)) if processes == 1 else workers_of(open_cutter, settings, processes)
+    )
+    with cutter as cut, SideBySide(processes) as threads:
+        yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), _chunks(pairs))
+
+
+def _sides(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list[CutSide]:
+    """Returns the words of a chunk. Raises DataError if the worker that cuts them is dead or dies."""
+    try:
+        found = cut(texts)
+    except EOFError as how:
+        raise DataError(
+            f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, for example with "
+            "`taskset --cpu-list 0 tfm prepare`"
+        ) from None
+    return [
+        CutSide(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_))
+        for ids, lengths, forms, glued in found
+    ]
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[ChunkTexts]:
+    """Yield the source texts and the target texts of CHUNK pairs at a time."""
+    pairs = iter(pairs)
+    while chunk := list(islice(pairs, CHUNK)):
+        yield tuple(zip(*chunk, strict=True))
+
+
+def encode_by_subwords(
+    folder: Path, data: DataConfig, splits: Mapping[str, int], given: Codecs | None = None
+) -> tuple[Codecs, dict[str, Any]]:
+    """Learn both codecs from the training split, unless they are given, and write the ids of every split.
+
+    splits: how many pairs each has, whose text `gather` has written into the folder. Returns the codecs, and what the
+    manifest keeps of the tokenising. Raises ConfigError if SentencePiece cannot learn so many pieces from the text, or
+    so few.
+    """
+    if given is None:
+        source, target = _learn_subwords(sample(gathered(folder, "train"), data, size=splits["train"]), data)
+    else:
+        source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
+    for name, size in splits.items():
+        with writing(folder, name, size) as add:
+            for texts in _chunks(gathered(folder, name)):
+                sides = [codec.encode_all(lines) for codec, lines in zip((source, target), texts, strict=True)]
+                ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
+                add(ids, [np.array([len(line) for line in side], np.int64) for side in sides])
+    tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION, "algorithm": data.subwords.algorithm}
+    return Codecs(source, target), {"tokenizer": tokenizer}
+
+
+def sample(pairs: Pairs, data: DataConfig, *, size: int) -> list[Pair]:
+    """Returns all pairs of a text as they are read, or if these are too many, every second one, every fourth one, …
+
+    size: how many pairs there are.
+    """
+    kept: list[Pair] = []
+    every, n_characters = 1, 0
+    with progress.bar("learn subwords", size, " sentences") as bar:
+        for number, pair in enumerate(pairs):
+            bar.update(1)
+            if number % every:
+                continue
+            source, target = map(normalized, pair)
+            if data.lowercased:
+                source, target = lower(source, data.source), lower(target, data.target)
+            kept.append((source, target))
+            n_characters += len(source) + len(target)
+            while len(kept) > MOST_PAIRS or (n_characters > MOST_CHARACTERS and len(kept) > 1):
+                kept = kept[::2]  # 0, 4, 8, … of 0, 2, 4, 6, 8, …
+                every *= 2
+                n_characters = sum(len(source) + len(target) for source, target in kept)
+    return kept
+
+
+def _learn_subwords(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCodec]:
+    """Returns the codecs of the source and the target; with a joint vocabulary they have the same model."""
+    languages = [data.source, data.target]
+    texts: list[Iterable[str]] = [(source for source, _ in pairs), (target for _, target in pairs)]
+    if data.joint_vocabulary:
+        languages, texts = [" and ".join(languages)], [chain(*texts)]
+    settings, models = data.subwords, []
+    if settings.algorithm == "imported":
+        raise ConfigError(
+            "data.subwords.algorithm: imported pieces are not learned; let data.codec name a run with them"
+        )
+    for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
+        symbols = () if side else settings.symbols
+        try:
+            models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm, symbols=symbols))
+        except ConfigError as error:
+            raise ConfigError(f"{error} ({language})") from None
+    source, target = (
+        SubwordCodec(model, data.lowercased, settings.algorithm, language)
+        for model, language in ((models[0], data.source), (models[-1], data.target))
+    )
+    return source, target

@@ -1,0 +1,440 @@
+"""How good a run is: loss, perplexity, BLEU and chrF on splits of its dataset or on files; log-probabilities of lines.
+
+References are scored as they were written: they never pass through the vocabulary.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine
+from transformer_cli.config.schema import DataConfig, DecodingConfig, TranslationSettings
+from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, Side, find_dataset
+from transformer_cli.errors import ArgumentError, ConfigError, DataError
+from transformer_cli.runs.provenance import append_result, text_sum
+from transformer_cli.runs.run import Run
+from transformer_cli.scoring.losses import (
+    Losses,
+    SentenceLosses,
+    corpus_losses_of,
+    perplexity,
+    perplexity_text,
+    say_other_losses,
+    sentence_losses,
+)
+from transformer_cli.scoring.metrics import (
+    METRICS,
+    BleuScore,
+    Interval,
+    TextScore,
+    bleu_of_tokens,
+    further_metrics,
+    rows_with_text,
+    score_text,
+    text_metrics,
+    warn_of_form,
+)
+from transformer_cli.system.arguments import as_list, check, checked
+from transformer_cli.system.terminal import counted, note
+from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
+from transformer_cli.text.vocabulary import MARKERS, UNK
+from transformer_cli.text.words import nearest_tokenizer
+from transformer_cli.translation import Translation
+from transformer_cli.translator import AnyRun, Translator
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
+
+log = logging.getLogger(__name__)
+
+CHUNK = 1000  # lines to be scored that are in memory at a time
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run did on one split. Its fields are the keys of `tfm evaluate --json`; scores go from 0 to 100."""
+
+    split: str
+    sentences: int
+    tokens: int
+    """target tokens, <eos> included"""
+    loss: float
+    """mean over target tokens, in nats"""
+    loss_batch_mean: float
+    """see Losses"""
+    ppl: float
+    """exp(loss)"""
+    bleu: float
+    """BLEU of plain text against raw references"""
+    bleu_interval: Interval | None
+    """sacreBLEU's bootstrap interval; None for more than 10,000 sentences"""
+    bleu_signature: str
+    bleu_tokens: float
+    """BLEU of tokens against tokenised references, as tutorials report it. The tokens are the decoder's own words,
+    `<unk>` kept, or where it writes subwords, spaCy's tokens of its text"""
+    chrf: float
+    """chrF of plain text against raw references"""
+    chrf_interval: Interval | None
+    """like bleu_interval"""
+    chrf_signature: str
+    seconds: float
+    brevity_penalty: float
+    """this and the next two are parts of bleu: see BleuScore"""
+    length_ratio: float
+    precisions: list[float]
+    further: dict[str, TextScore] = field(default_factory=dict)
+    """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
+    terms: int = 0
+    """how many terms of the glossary the sources have"""
+    terms_kept: int = 0
+    """how many of them have their translations in ours"""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A result, and the translations that were scored for it."""
+
+    result: Result
+    translations: list[Translation]
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Sentences and their reference translations, line by line."""
+
+    name: str
+    sources: Sequence[str]
+    """empty if there are only references, beside which translations are put"""
+    references: Sequence[Sequence[str]]
+    """one or several, each with a line for each sentence"""
+
+
+@dataclass(frozen=True)
+class LineScore:
+    """A line and its translation under a model. Its fields are the keys of `tfm score --json`."""
+
+    source: str
+    target: str
+    log_prob: float
+    """of the target's tokens and <eos>, given the source, in nats; what translations let pass has no tokens"""
+    tokens: int
+    """the target's tokens, <eos> included; 0 if both sides are blank, because a blank line is never translated"""
+    ppl: float
+    """exp(-log_prob / tokens)"""
+
+
+Keeper = Callable[[Mapping[str, Any], ParallelText], None]
+"""Keeps a result on a text."""
+
+
+@checked
+def evaluate(
+    run: AnyRun | None = None,
+    *,
+    others: str | Path | Run | Iterable[str | Path | Run] = (),
+    splits: str | Iterable[str] = (),
+    files: Sequence[str | Path] | None = None,
+    lists: Sequence[Sequence[str]] | None = None,
+    device: str = "auto",
+    settings: TranslationSettings | None = None,
+    lowercase: bool = False,
+    metrics: str | Iterable[str] = (),
+    is_kept: bool = True,
+    data_dir: Path = Path("data"),
+    runs_dir: Path = Path("runs"),
+) -> list[Judged]:
+    """Judge a run's best checkpoint on splits of its dataset (by default every test set), on files or on lists.
+
+    run: a name under runs_dir, a folder (an exported run's too), an opened run or a Translator, or None for the newest
+    run. others: further runs, which make an ensemble with it. files: sentences, and one or several files of their
+    references; losses are those of the first. lists: the same, as lists of str. settings: how to translate (None: as
+    the run's config, or the Translator, says); too long lines are cut. lowercase: score without case; a lower-cased run
+    is scored so anyway. metrics: which of "chrf++" and "ter" to find, too.
+    is_kept: append each result to the run's evaluations.jsonl, if that can be written.
+    Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
+    """
+    metrics = further_metrics(metrics)
+    if isinstance(run, Translator) and others:
+        raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
+    splits = as_list(splits)
+    if [files is None, lists is None, not splits].count(False) > 1:
+        raise ConfigError("files, lists, splits: each names texts; give one of them")
+    opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
+    if files is not None or lists is not None:
+        if files is not None and not len(files):
+            raise DataError("files: empty; name sentences and their references, or leave it out")
+        texts = [text_of(lists) if lists is not None else read_text(*map(Path, files or ()))]
+        _warn_of_training_text(opened.config.data, texts[0], data_dir)
+    else:
+        texts = read_splits(opened.config.data, splits, data_dir)
+    translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
+    if settings:
+        translator = translator.with_options(**dict(settings))
+    say_other_code(translator)
+    found, keep = [], keeper(translator, files or (() if lists is None else ["lists"]))
+    for text in texts:
+        found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
+        if is_kept:
+            keep(asdict(found[-1].result), text)
+    return found
+
+
+def say_other_code(translator: Translator) -> None:
+    """Warn of each of its runs whose code computes something else than when it was saved; see `say_other_losses`."""
+    if not isinstance(translator.engine, CTranslate2Engine):
+        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
+            say_other_losses(model, run.folder / "checkpoints" / name)
+
+
+def score_files(translator: Translator, source: Path, target: Path) -> Iterator[LineScore]:
+    """Yield the score of each line of two files, as `score_pairs` does.
+
+    Raises DataError also for files that differ in their number of lines.
+    """
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        for one, other in zip_longest(read_lines(source), read_lines(target)):
+            if one is None or other is None:
+                raise out_of_step(source, target)
+            yield one, other
+
+    return score_pairs(translator, pairs(), names=(str(source), str(target)))
+
+
+@checked
+def score_pairs(
+    run: AnyRun | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
+) -> Iterator[LineScore]:
+    """Yield the score of each sentence and its translation, and log the perplexity of them all.
+
+    run: a run's name or folder, or None for the newest; or what is open already. pairs: (sentence, translation), which
+    are read as the scores are. Words that the vocabulary lacks are scored as <unk>; a warning counts them. names: what
+    is said of the two sides. Raises DataError for a line that is longer than the model's positions.
+    """
+    translator = Translator.of(run)
+    say_other_code(translator)
+    codecs, limit = translator.run.codecs, translator.max_length
+    pairs = iter(pairs)
+    n_lines = n_tokens = n_words = n_unknown = 0
+    total = 0.0
+    while chunk := list(islice(pairs, CHUNK)):
+        sides = []
+        check(score_pairs, {"pairs": chunk}, first=n_lines)
+        for number, pair in enumerate(chunk, start=n_lines):
+            if len(pair) != 2:
+                raise ArgumentError(f"score_pairs: pairs, item {number}: {pair!r}, where two texts are wanted")
+        for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
+            for number, text in enumerate(texts, start=n_lines + 1):
+                refuse_halves(text, f"{name}: line {number}: ")
+            encoded = [translator.wording.encode(text, codec) for text in texts]
+            for number, line in enumerate(encoded, start=n_lines + 1):
+                if limit is not None and len(line) + MARKERS > limit:
+                    raise DataError(
+                        f"{name}: line {number}: {len(line)} tokens, but the model takes at most {limit - MARKERS} "
+                        f"(its {limit} positions minus <sos> and <eos>); a part of a line would get a false score: "
+                        "take the line out"
+                    )
+            sides.append([line.ids for line in encoded])
+        split = EncodedSplit(*map(Side.of, sides))
+        rows = np.flatnonzero(is_judged(split))
+        losses = losses_by(translator, split, rows)
+        log_probs, tokens = np.zeros(len(chunk)), np.zeros(len(chunk), dtype=np.int64)
+        log_probs[rows], tokens[rows] = -losses.nll, losses.tokens
+        for pair, log_prob, count in zip(chunk, log_probs.tolist(), tokens.tolist(), strict=True):
+            total += log_prob
+            yield LineScore(pair[0], pair[1], log_prob, count, perplexity(-log_prob / max(count, 1)))
+        n_lines += len(chunk)
+        n_tokens += int(tokens.sum())
+        n_words += len(split.target.ids)
+        n_unknown += sum(ids.count(UNK) for ids in sides[1])
+    if n_unknown:
+        log.warning("%s: %d of %d tokens are unknown: scored as <unk>", names[1], n_unknown, n_words)
+    if n_tokens:
+        counts = f"{counted(n_lines, 'line')}, {counted(n_tokens, 'token')}"
+        log.info("%s: %s, perplexity %s", names[1], counts, perplexity_text(perplexity(-total / n_tokens)))
+
+
+def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> float:
+    """Returns BLEU or chrF of a model in training, from 0 to 100, on the whole validation split. by: "bleu" or "chrf".
+
+    It is what `tfm evaluate --split valid` finds by greedy search in float32. The model is left in evaluation mode.
+    """
+    from transformer_cli.search.decoder import TransformerEngine  # an exported run is evaluated without torch
+
+    translator = Translator.of_engine(run, TransformerEngine([model.eval()])).with_options(on_error="truncate")
+    greedy = translator.with_options(beam_size=1, sample=False, no_repeat_ngram=0, precision="float32")
+    data, texts = run.config.data, greedy.translate(dataset.text("valid", "source"))
+    metrics = text_metrics(language=data.into, lowercase=data.lowercased)
+    metric = metrics[next(name for name in METRICS if name.lower() == by)]
+    return float(metric.corpus_score(texts, [dataset.text("valid", "target")]).score)
+
+
+def keeper(translator: Translator, files: Iterable[str | Path] = ()) -> Keeper:
+    """Returns what appends a result, and what led to it, to the run's evaluations.jsonl. files: which were translated.
+
+    It does not hold the models.
+    """
+    run, device = translator.run, translator.engine.device
+    how = {
+        "checkpoint": translator.checkpoints[0],
+        "others": [str(each.folder) for each in translator.runs[1:]],
+        "decoding": translator.settings.model_dump(mode="json", include=set(DecodingConfig.model_fields)),
+        "precision": translator.engine.precision(translator.settings),
+        "files": [*map(str, files)] or None,
+    }
+
+    def keep(result: Mapping[str, Any], text: ParallelText) -> None:
+        names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
+        sums = dict(zip(names, map(text_sum, (text.sources, *text.references)), strict=True))
+        append_result(run.folder, {**how, **result}, device=device, lanes=run.config.training.lanes, sums=sums)
+
+    return keep
+
+
+def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
+    """Warn of lines of a file that stood in a run's training text, if its dataset is there, in any case or spacing."""
+    try:
+        trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
+    except DataError:
+        return
+    lines = ["".join(line.split()).casefold() for line in text.sources if line.strip()]
+    seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
+    if n_seen := sum(line in seen for line in lines):
+        what = "stood in the training text; a model can learn them by heart, so scores here say less about new text"
+        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", counted(len(lines), "line"), what)
+
+
+def judge(
+    translator: Translator,
+    text: ParallelText,
+    *,
+    lowercase: bool = False,
+    metrics: Iterable[str] = (),
+) -> Judged:
+    """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
+
+    lowercase, metrics: as in `evaluate`.
+    """
+    started = time.monotonic()
+    wording, codecs, data = translator.wording, translator.run.codecs, translator.run.config.data
+    if lowercase:
+        data = data.model_copy(update={"lowercase": True})
+    sources = [wording.encode(line, codecs.source) for line in text.sources]
+    references = [wording.encode(line, codecs.target) for line in text.references[0]]
+    split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
+    translations = translator.with_options(on_error="truncate").translate_encoded(text.sources, sources)
+    losses = _losses(translator, text.name, split)
+    scored = rows_with_text(text.sources, text.references[0])
+    texts = [translations[row].text for row in scored]
+    wanted = [[lines[row] for row in scored] for lines in text.references]
+    if data.tokens == "words":
+        tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
+        tokens += [[wording.encode(line, codecs.target).tokens for line in lines] for lines in wanted[1:]]
+    else:
+        tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
+        tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
+    warn_of_form(texts, wanted[0], text.name, data.into)
+    further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
+    bleu, chrf = (further.pop(name) for name in METRICS)
+    assert isinstance(bleu, BleuScore)
+    result = Result(
+        split=text.name,
+        sentences=len(scored),
+        **vars(losses),
+        ppl=losses.ppl,
+        bleu=bleu.score,
+        bleu_interval=bleu.interval,
+        bleu_signature=bleu.signature,
+        bleu_tokens=bleu_of_tokens(*tokens, lowercase=data.lowercased),
+        chrf=chrf.score,
+        chrf_interval=chrf.interval,
+        chrf_signature=chrf.signature,
+        seconds=round(time.monotonic() - started, 3),
+        brevity_penalty=bleu.brevity_penalty,
+        length_ratio=bleu.length_ratio,
+        precisions=bleu.precisions,
+        further=further,
+        terms=sum(len(each.terms) for each in translations),
+        terms_kept=sum(place is not None for each in translations for _, place in each.terms),
+    )
+    return Judged(result, translations)
+
+
+def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
+    """Returns the losses of the sentences that fit and are not blank; a warning counts those that do not fit."""
+    rows = split.rows_within(translator.max_length)
+    if len(rows) < len(split):
+        long = counted(len(split) - len(rows), "sentence")
+        log.warning("%s: %s too long: left out of the loss; of a long source, the beginning is translated", name, long)
+    rows = rows[is_judged(split)[rows]]
+    if not len(rows):
+        raise DataError(f"{name}: every line is blank, or too long for the model; name files with sentences")
+    note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
+    return corpus_losses_of(losses_by(translator, split, rows), split, rows)
+
+
+def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:
+    """Read splits of the dataset that has these settings; without names, every test set. Raises DataError."""
+    dataset = Dataset.open(find_dataset(data, data_dir))
+    names = list(dict.fromkeys(names)) or dataset.test_splits
+    if not names:
+        raise DataError(f"{dataset.folder} has no test set; name a split with --split, such as valid")
+    return [ParallelText(name, dataset.text(name, "source"), [dataset.text(name, "target")]) for name in names]
+
+
+def read_text(source: Path | None, *references: Path) -> ParallelText:
+    """Read sentences, if any, and one or more files of references line by line; empty lines are kept.
+
+    Raises DataError.
+    """
+    first, *others = (source, *references) if source else references
+    lines, *more = (list(read_lines(path)) for path in (first, *others))
+    if source and not references:
+        raise DataError(f"{source}: sentences to translate need their references; name their file, too")
+    if not lines:
+        raise DataError(f"{first}: empty; name a file with one sentence per line")
+    for path, each in zip(others, more, strict=True):
+        if len(lines) != len(each):
+            raise out_of_step(first, target=path)
+    return ParallelText(first.name, lines, more) if source else ParallelText(first.name, [], [lines, *more])
+
+
+def text_of(lists: Sequence[Sequence[str]]) -> ParallelText:
+    """Returns sentences and their references. Raises DataError if their numbers differ, or for half a character."""
+    sources, *references = [*lists] or [[]]
+    if not references or not len(sources) or {len(each) for each in references} != {len(sources)}:
+        lengths = ", ".join(f"{len(each):,}" for each in (sources, *references))
+        raise DataError(f"lists: {lengths} lines; give sentences, and as many references in each further list")
+    for place, texts in enumerate(lists):
+        for row, text in enumerate(texts):
+            refuse_halves(text, f"lists, item {place}, item {row}: ")
+    return ParallelText("lists", sources, references)
+
+
+def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:
+    """Which pairs are judged, (sentences,): all but those of two blank lines, which are never translated."""
+    return (split.source.lengths > 0) | (split.target.lengths > 0)
+
+
+def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> SentenceLosses:
+    """Returns the losses of the sentences in `rows`, in that order; see `sentence_losses`. Raises MemoryShortage.
+
+    Of an exported model they are those of its weights as they are kept, such as in int8.
+    """
+    engine = translator.engine
+    if not isinstance(engine, CTranslate2Engine):
+        first, *others = engine.models
+        return sentence_losses(first, split, rows, others=others)
+    sources, targets = ([side[row].tolist() for row in rows] for side in (split.source, split.target))
+    found = engine.log_probs(sources, targets)
+    return SentenceLosses(
+        np.array([-sum(each) for each in found], dtype=np.float64),
+        np.array([len(each) for each in found], dtype=np.int64),
+    )

@@ -1,0 +1,170 @@
+"""Losses of encoded sentences under a model, one by one, and of a whole split. Knows ids, not text.
+
+Training validates with these functions, so this module imports nothing that translates, and torch only where it
+computes: an export is evaluated without it.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.compute.devices import room_for
+from transformer_cli.compute.threads import IN_CALLER, SideBySide
+from transformer_cli.compute.world import ALONE, World
+from transformer_cli.data.dataset import EncodedSplit, Rows, Side
+from transformer_cli.runs.state import load_witnesses
+from transformer_cli.search.interface import groups_by_length
+from transformer_cli.system.terminal import counted
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
+
+log = logging.getLogger(__name__)
+
+N_WITNESSES = 3
+ROUNDING = 1e-3  # between devices, and between versions of their libraries
+TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches; the tutorials use this size
+LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
+MOST_GROUPS = 4  # so many times that many positions at a time, to bound memory
+
+
+@dataclass(frozen=True)
+class SentenceLosses:
+    """The losses of some sentences, one by one."""
+
+    nll: NDArray[np.float64]
+    """(sentences,): -log p of each sentence's target, in nats, summed over its tokens"""
+    tokens: NDArray[np.int64]
+    """(sentences,): the number of target tokens, <eos> included"""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses of a whole split, in nats."""
+
+    tokens: int
+    """the number of target tokens, <eos> included"""
+    loss: float
+    """mean over target tokens"""
+    loss_batch_mean: float
+    """mean of the batches' mean losses, in batches of 128 in torchtext's order: the figure that tutorials report"""
+
+    @property
+    def ppl(self) -> float:
+        """Perplexity: exp of the loss per token."""
+        return perplexity(self.loss)
+
+
+def sentence_losses(
+    model: "Transformer",
+    split: EncodedSplit,
+    rows: Rows,
+    world: World = ALONE,
+    *,
+    others: Sequence["Transformer"] = (),
+) -> SentenceLosses:
+    """Returns the losses of the sentences in `rows`, in that order, without dropout or label smoothing, in float32.
+
+    others: the other models of an ensemble, which gives each token the mean of their probabilities. Several processes
+    that hold the same models share the work, and all of them return the same losses. On the CPU one thread computes a
+    group of sentences, so the number of threads changes nothing. Raises MemoryShortage.
+    """
+    import torch
+
+    from transformer_cli.data.batching import collate
+    from transformer_cli.model.loss import sum_by_row, token_losses
+
+    device = next(model.parameters()).device
+    nll, tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
+    longest = np.maximum(split.source.lengths[rows], split.target.lengths[rows])
+    models = [each.eval() for each in (model, *others)]
+
+    @torch.inference_mode()
+    def losses_of(group: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        batch = collate(split, rows[group])
+        (count, n_source), n_target = batch.source.shape, batch.target.shape[1]
+        with room_for(
+            lambda: (
+                f"the losses of {count} sentences with up to {n_source} source and {n_target} target positions do not "
+                f"fit in the memory of {device}; free memory, or split the longest sentences"
+            )
+        ):
+            losses = torch.stack([token_losses(each, batch.source, batch.target).nll for each in models])
+            # -log of the mean of the probabilities: 0.2 and 0.4, whose losses are 1.61 and 0.92, give -log 0.3 = 1.20
+            of_mean = math.log(len(models)) - (-losses).logsumexp(dim=0)
+        sums, counts = sum_by_row(of_mean.cpu(), batch.target, model.pad_id)
+        return sums.numpy(), counts.numpy()
+
+    groups = groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
+    n_workers = min(torch.get_num_threads(), MOST_GROUPS, len(groups)) or 1
+    with SideBySide(n_workers, threads=1) if device.type == "cpu" else IN_CALLER as workers:
+        for group, (sums, counts) in zip(groups, workers.run(losses_of, groups), strict=True):
+            nll[group], tokens[group] = sums, counts
+    for each in (nll, tokens):  # of each sentence, all processes but one have 0
+        world.all_reduce([torch.from_numpy(each)])
+    return SentenceLosses(nll, tokens)
+
+
+def witnesses_of(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[str, Any]:
+    """Returns the first few pairs, as ids, and their losses, which a checkpoint keeps (`say_other_losses`)."""
+    chosen = rows[:N_WITNESSES]
+    pairs = {side: [getattr(split, side)[row].tolist() for row in chosen] for side in ("source", "target")}
+    return {**pairs, "nll": sentence_losses(model, split, chosen).nll.tolist()}
+
+
+def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
+    """Warn if a model with the weights of a checkpoint finds other losses than it did when these were saved.
+
+    Then its code computes something else, although the weights fit: a variant has none of its own.
+    """
+    if kept := load_witnesses(checkpoint):
+        split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
+        found = sentence_losses(model, split, np.arange(len(kept["nll"])))
+        if not np.allclose(found.nll, kept["nll"], rtol=ROUNDING):
+            now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, kept["nll"]))
+            what = (
+                "%s: the model computes something else than when it was saved: the loss of %s was %.3f, and is %.3f; "
+                "use the code that it was trained with"
+            )
+            log.warning(what, checkpoint, counted(len(found.nll), "pair"), before, now)
+
+
+def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
+    """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
+    return corpus_losses_of(sentence_losses(model, split, rows, world), split, rows)
+
+
+def corpus_losses_of(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
+    """Returns what the losses of the sentences in `rows` are taken together."""
+    lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
+    order = np.argsort([interleaved(source, target) for source, target in lengths], kind="stable")
+    batches = [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]
+    means = [each.nll[batch].sum() / each.tokens[batch].sum() for batch in batches]
+    return Losses(int(each.tokens.sum()), float(each.nll.sum() / each.tokens.sum()), float(np.mean(means)))
+
+
+def interleaved(source_length: int, target_length: int) -> int:
+    """Returns torchtext's sort key for test sets: the bits of both lengths in turns, the source's first.
+
+    For example, 5 = 0b101 and 3 = 0b011 give 0b10_01_11 = 39.
+    """
+    key = 0
+    for bit in reversed(range(max(source_length, target_length).bit_length())):
+        key = key << 2 | (source_length >> bit & 1) << 1 | (target_length >> bit & 1)
+    return key
+
+
+def perplexity(loss: float) -> float:
+    """Returns exp(loss); a loss above 700 nats counts as 700, because a float, and JSON, cannot hold more."""
+    return math.exp(min(loss, 700.0))
+
+
+def perplexity_text(ppl: float, decimals: int = 3) -> str:
+    """Returns a perplexity as it is printed: 6.750, and 1.01e+304 rather than three hundred digits."""
+    return f"{ppl:.{decimals}f}" if ppl < 1e6 else f"{ppl:.3g}"
