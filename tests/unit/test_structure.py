@@ -55,7 +55,6 @@ SEAMS = {  # imports that are still to be cut
     ("search.decoder", "adapters.terminology.constraints"),
     ("text.long_lines", "adapters.terminology.placeholders"),
     ("text.sentences", "adapters.terminology.placeholders"),
-    ("training.opening", "adapters.corpora.prepare"),
     ("training.opening", "adapters.finetuning.beside"),
     ("training.opening", "adapters.finetuning.pretrained"),
     ("training.record", "adapters.study.plots"),

@@ -168,7 +168,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     Raises DataError if there is no such folder.
     """
     wanted = without_places(shaping_settings(data))
-    assert data.fingerprint or bool(codec_dir) == bool(data.codec), "runs.prepare finds the run"
+    assert data.fingerprint or bool(codec_dir) == bool(data.codec), "`find_codec` finds the run"
     given = codec_sums(codec_dir, data) if codec_dir and not data.fingerprint else {}
 
     def is_wanted(manifest: Mapping[str, Any]) -> bool:

@@ -65,11 +65,11 @@ def make_dataset(
     what else looks wrong.
 
     source_dir: a folder with Multi30k's files, instead of the download. codec_dir: with data.codec, the folder of the
-    run that it names, as `adapters.corpora.prepare.find_codec` finds it. Raises DataError or ConfigError; DataError
+    run that it names, as `runs.run.find_codec` finds it. Raises DataError or ConfigError; DataError
     also if the config pins the fingerprint of another dataset. The fingerprint is a hash of all that shapes the files.
     """
     data = config.data
-    assert bool(codec_dir) == bool(data.codec), "runs.prepare finds the run"
+    assert bool(codec_dir) == bool(data.codec), "`find_codec` finds the run"
     corpus = open_corpus(data, source_dir=source_dir)
     given = {"codec": codec_sums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
     library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)

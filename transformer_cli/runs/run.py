@@ -45,7 +45,7 @@ from transformer_cli.config.load import MOST_BYTES, dump_config, parse_config, s
 from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
+from transformer_cli.errors import CheckpointError, ConfigError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.arguments import checked
@@ -392,6 +392,22 @@ def differing_codecs(one: DataConfig, other: DataConfig) -> str:
     ours, theirs = one.of_codecs, other.of_codecs
     differing = [key for key in ours if key in theirs and ours[key] != theirs[key]]  # each kind of tokens has own keys
     return "; ".join(f"{key}: {as_line(ours[key])} and {as_line(theirs[key])}" for key in differing)
+
+
+def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
+    """Returns the folder of the run whose codecs `data.codec` wants, or None if it wants none.
+
+    Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.
+    """
+    if data.codec is None:
+        return None
+    run = Run.named(data.codec, runs_dir)
+    if differing := differing_codecs(run.config.data, data):
+        raise ConfigError(
+            f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
+        )
+    run.say_other_tokenizer()
+    return run.folder
 
 
 def training_lock(folder: Path) -> Path:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.adapters.corpora.prepare import find_codec
 from transformer_cli.adapters.finetuning.beside import encoded, keep_beside, read_beside
 from transformer_cli.adapters.finetuning.pretrained import begin_with, no_frozen_rows, read_pretrained, read_weights
 from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
@@ -21,7 +20,7 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.provenance import changes, provenance
-from transformer_cli.runs.run import Run, follow_latest, free_name, is_new, training_lock, write_config
+from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, is_new, training_lock, write_config
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive

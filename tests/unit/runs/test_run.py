@@ -9,10 +9,9 @@ import torch
 
 from sealed import edit_sealed
 from small_run import make_run
-from transformer_cli.adapters.corpora.prepare import find_codec
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import Run, find_run, write_latest
+from transformer_cli.runs.run import Run, find_codec, find_run, write_latest
 from transformer_cli.text.vocabulary import PAD
 
 

@@ -11,7 +11,7 @@ from transformer_cli.config.load import as_commented_yaml, load_config, with_pat
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
 from transformer_cli.data.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.run import Run, differing_codecs
+from transformer_cli.runs.run import Run, find_codec
 from transformer_cli.system.arguments import checked
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import unpacked_name
@@ -44,22 +44,6 @@ def prepare(
 def survey(config: Config, *, source_dir: Path | None = None) -> dict[str, Any]:
     """Returns what `gather` would read and leave out, and writes nothing. Raises as `open_corpus` and `gather`."""
     return gather(open_corpus(config.data, source_dir=source_dir).splits, config.data, None)
-
-
-def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
-    """Returns the folder of the run whose codecs `data.codec` wants, or None if it wants none.
-
-    Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.
-    """
-    if data.codec is None:
-        return None
-    run = Run.named(data.codec, runs_dir)
-    if differing := differing_codecs(run.config.data, data):
-        raise ConfigError(
-            f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
-        )
-    run.say_other_tokenizer()
-    return run.folder
 
 
 def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
