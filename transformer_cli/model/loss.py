@@ -6,11 +6,10 @@ and the model; does not know the batches of an epoch or the optimiser.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer_cli.model.layout import Packed, moved
 from transformer_cli.model.transformer import Output, Transformer
@@ -50,47 +49,22 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
 
 def cross_entropy(
     logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0, unwritable_ids: Sequence[int] = ()
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the objective, -log p of each label, and the objective's gradient for the logits, which it overwrites.
+) -> tuple[Tensor, Tensor]:
+    """Returns the objective, a scalar, and -log p of each label, (tokens,).
 
     The objective is (1-ε)·(-log p of the label) + ε·(the mean of -log p over all words), summed, where p is the softmax
     of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,).
     unwritable_ids: words with the logit -inf, which are no part of that mean.
     """
-    n_words, labels = logits.shape[1] - len(unwritable_ids), labels[:, None]
-    log_p = torch.log_softmax(logits, dim=1, out=logits)
-    nll = -log_p.gather(1, labels)[:, 0]
+    log_p = torch.log_softmax(logits, dim=1)
+    nll = -log_p.gather(1, labels[:, None])[:, 0]
     objective = nll.sum()
     if label_smoothing:
-        log_p[:, unwritable_ids] = 0.0  # instead of -inf
+        if unwritable_ids:
+            log_p = log_p.index_fill(1, labels.new_tensor(unwritable_ids), 0.0)  # instead of -inf
+        n_words = logits.shape[1] - len(unwritable_ids)
         objective = (1 - label_smoothing) * objective - label_smoothing / n_words * log_p.sum()
-    # The derivative of the objective, by hand: p - (1-ε) at the label - ε/n. Who changes one has to change the other.
-    gradient = log_p.exp_()
-    gradient.scatter_add_(1, labels, torch.full_like(labels, label_smoothing - 1, dtype=logits.dtype))
-    if label_smoothing:
-        gradient -= label_smoothing / n_words
-        gradient[:, unwritable_ids] = 0.0
-    return objective, nll, gradient
-
-
-@cache
-def check_gradient(label_smoothing: float) -> None:
-    """Raises AssertionError if the gradient that `cross_entropy` returns is not that of its objective.
-
-    It is compared with quotients of differences, once in a process: an edit of one alone would change nothing that is
-    learned, and nobody would be told.
-    """
-    logits, labels, little = torch.arange(12.0, dtype=torch.float64).sin().view(2, 6), torch.tensor([1, 4]), 1e-6
-
-    def objective(logits: Tensor) -> float:
-        return float(cross_entropy(logits, labels, label_smoothing=label_smoothing)[0])
-
-    gradient = cross_entropy(logits.clone(), labels, label_smoothing=label_smoothing)[2].flatten()
-    steps = little * torch.eye(12, dtype=torch.float64).view(12, 2, 6)
-    quotients = [(objective(logits + step) - objective(logits - step)) / (2 * little) for step in steps]
-    assert torch.allclose(gradient, gradient.new_tensor(quotients), atol=1e-6), (
-        "model/loss.py: the gradient that cross_entropy returns is not that of its objective; change both"
-    )
+    return objective, nll
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:
@@ -113,14 +87,11 @@ def losses_in_chunks(
     loss, and the gradient 0. Under autocast, products are computed in its type; sums, losses and the gradients of the
     weights are float32.
     """
-    needs_gradient = torch.is_grad_enabled()
-    if needs_gradient:
-        check_gradient(label_smoothing)
-    return _InChunks.apply(hidden, labels, output, label_smoothing, needs_gradient, *output.parameters())
+    return _InChunks.apply(hidden, labels, output, label_smoothing, torch.is_grad_enabled(), *output.parameters())
 
 
 class _InChunks(torch.autograd.Function):
-    """The gradients are computed in the forward pass, while a chunk's logits are at hand."""
+    """Computes the gradients in the forward pass, chunk by chunk, while the logits of a chunk are in memory."""
 
     @staticmethod
     def forward(
@@ -141,20 +112,19 @@ class _InChunks(torch.autograd.Function):
             with torch.set_grad_enabled(needs_gradient):
                 x = hidden[chunk].detach().requires_grad_(needs_gradient)  # a graph of its own, freed with the chunk
                 logits = output(x)  # (chunk, vocabulary)
-            of_chunk = labels[chunk]
-            objective, nll, gradient = cross_entropy(
-                logits.detach()[: len(of_chunk)].float(),
-                of_chunk,
-                label_smoothing=label_smoothing,
-                unwritable_ids=output.unwritable_ids,
-            )
-            objectives.append(objective)
-            nlls.append(nll)
+                if len(x) > len(labels[chunk]):  # rows without a label; a slice costs a copy in the backward pass
+                    logits = logits[: len(labels[chunk])]
+                objective, nll = cross_entropy(
+                    logits.float(),
+                    labels[chunk],
+                    label_smoothing=label_smoothing,
+                    unwritable_ids=output.unwritable_ids,
+                )
+            objectives.append(objective.detach())
+            nlls.append(nll.detach())
             if needs_gradient:
-                if len(x) > len(of_chunk):  # `pad` copies also where there is nothing to add
-                    gradient = nn.functional.pad(gradient, (0, 0, 0, len(x) - len(of_chunk)))
                 wanted = [x, *(weight for weight in weights if weight.requires_grad)]
-                of_hidden[chunk], *found = torch.autograd.grad(logits, wanted, gradient.to(logits.dtype))
+                of_hidden[chunk], *found = torch.autograd.grad(objective, wanted)
                 for so_far, weight in zip(of_weights, weights, strict=True):
                     if weight.requires_grad:
                         so_far += found.pop(0)
