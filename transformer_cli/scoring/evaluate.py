@@ -38,7 +38,6 @@ from transformer_cli.scoring.metrics import (
     further_metrics,
     rows_with_text,
     score_text,
-    text_metrics,
     warn_of_form,
 )
 from transformer_cli.system.arguments import as_list, check, checked
@@ -50,7 +49,7 @@ from transformer_cli.translation import Translation
 from transformer_cli.translator import AnyRun, Translator
 
 if TYPE_CHECKING:
-    from transformer_cli.model.transformer import Transformer
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -259,21 +258,6 @@ def score_pairs(
     if n_tokens:
         counts = f"{counted(n_lines, 'line')}, {counted(n_tokens, 'token')}"
         log.info("%s: %s, perplexity %s", names[1], counts, perplexity_text(perplexity(-total / n_tokens)))
-
-
-def greedy_score(run: Run, model: "Transformer", dataset: Dataset, by: str) -> float:
-    """Returns BLEU or chrF of a model in training, from 0 to 100, on the whole validation split. by: "bleu" or "chrf".
-
-    It is what `tfm evaluate --split valid` finds by greedy search in float32. The model is left in evaluation mode.
-    """
-    from transformer_cli.search.decoder import TransformerEngine  # an exported run is evaluated without torch
-
-    translator = Translator.of_engine(run, TransformerEngine([model.eval()])).with_options(on_error="truncate")
-    greedy = translator.with_options(beam_size=1, sample=False, no_repeat_ngram=0, precision="float32")
-    data, texts = run.config.data, greedy.translate(dataset.text("valid", "source"))
-    metrics = text_metrics(language=data.into, lowercase=data.lowercased)
-    metric = metrics[next(name for name in METRICS if name.lower() == by)]
-    return float(metric.corpus_score(texts, [dataset.text("valid", "target")]).score)
 
 
 def keeper(translator: Translator, files: Iterable[str | Path] = ()) -> Keeper:

@@ -43,11 +43,12 @@ from transformer_cli.runs.checkpoints import (
 )
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, best_of, error_of, is_averaged
-from transformer_cli.scoring.evaluate import greedy_score
 from transformer_cli.scoring.losses import Losses, corpus_losses, say_other_losses, witnesses_of
+from transformer_cli.scoring.validation import greedy_score
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
+from transformer_cli.text.codec import SIDES
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, fitting_rows, join_run, open_run
 from transformer_cli.training.optimisers import learning_rate
@@ -408,7 +409,11 @@ class Trainer:
         """Returns the score that training.validate_by asks for, which the first process finds; None for the loss."""
         if self.training.validate_by == "loss":
             return None
-        score = greedy_score(self.run, model, self.dataset, self.training.validate_by) if self.world.is_first else 0.0
+        score = 0.0
+        if self.world.is_first:
+            source, target = (self.dataset.text("valid", side) for side in SIDES)
+            data, by = self.run.config.data, self.training.validate_by
+            score = greedy_score(model, self.run.codecs, source, target, data=data, by=by)
         return self.world.all_gather(score)[0][0]
 
     def _losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:

@@ -44,7 +44,7 @@ def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
 ) -> None:
     caplog.set_level("INFO")
     scores = iter([30.0, 10.0, 20.0, 25.0])
-    monkeypatch.setattr(trainer, "greedy_score", lambda *given: next(scores))
+    monkeypatch.setattr(trainer, "greedy_score", lambda *given, **named: next(scores))
     run = train_tiny(tmp_path, f"training.validate_by={by}", "training.epochs=3", "training.average=2")
     history = run.history()
     assert run.best_name in (f"step-{history[best - 1]['step']:07d}", *(["average-0000078"] if by == "loss" else []))

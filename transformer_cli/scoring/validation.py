@@ -1,0 +1,47 @@
+"""BLEU or chrF of a model in training, by greedy translations of its validation text.
+
+Needs a model and codecs alone. What a Translator does besides, such as copying placeholders unchanged, is left out.
+"""
+
+from collections.abc import Sequence
+
+from transformer_cli.config.schema import DataConfig, TranslationSettings
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.scoring.metrics import METRICS, text_metrics
+from transformer_cli.search.decoder import TransformerEngine
+from transformer_cli.search.interface import Wanted, longest_translation
+from transformer_cli.text.codec import Codecs
+from transformer_cli.text.vocabulary import MARKERS
+
+GREEDY = TranslationSettings(precision="float32")
+
+
+def greedy_score(
+    model: Transformer, codecs: Codecs, sources: Sequence[str], references: Sequence[str], *, data: DataConfig, by: str
+) -> float:
+    """Returns BLEU or chrF, from 0 to 100, of the greedy translations of `sources`; leaves the model in eval mode.
+
+    data: says the target language and whether case counts. by: "bleu" or "chrf". Sources that are too long are
+    truncated.
+    """
+    texts = greedy_translations(model, codecs, sources)
+    metrics = text_metrics(language=data.into, lowercase=data.lowercased)
+    metric = metrics[next(name for name in METRICS if name.lower() == by)]
+    return float(metric.corpus_score(texts, [references]).score)
+
+
+def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[str]) -> list[str]:
+    """Returns the greedy translation of each source as text; that of a blank line is empty."""
+    engine = TransformerEngine([model.eval()])
+    most = None if engine.max_length is None else engine.max_length - MARKERS
+    encoded = [codecs.source.encode(line) for line in sources]
+    rows = [row for row, line in enumerate(encoded) if line.ids]
+    ids = [encoded[row].ids[:most] for row in rows]
+    requests = [Wanted(each, longest_translation(GREEDY, len(each), engine.max_length)) for each in ids]
+    texts = [""] * len(sources)
+    for places, found in engine.translate(requests, GREEDY):
+        for place, (best, *_) in zip(places, found, strict=True):
+            source = encoded[rows[place]].tokens
+            attended = [source[position - 1] for position in best.attended]  # position 0 is <sos>
+            texts[rows[place]] = codecs.target.text(best.tokens, instead=attended)
+    return texts
