@@ -145,7 +145,7 @@ def save(
 ) -> None:
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
 
-    witnesses: as `scoring.losses.witnesses_of` finds them; an imported model has none.
+    witnesses: as `scoring.losses.witnesses_of` finds them; an imported model has none, nor a save without memory.
 
     A step that is saved before and after its validation has two names: a save never takes the place of the last one.
     """

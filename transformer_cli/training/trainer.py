@@ -210,7 +210,7 @@ class Trainer:
             except MemoryShortage as shortage:
                 if self.world.size > 1 or not state.step:  # other processes are in the middle of a step
                     raise
-                self._save()
+                self._save(evaluates=False)
                 how = f"the same command goes on from the save at step {state.step:,} where more memory is free"
                 raise MemoryShortage(f"{shortage}; {how}") from None
             if state.patience_is_spent(training):
@@ -464,12 +464,15 @@ class Trainer:
 
     # Saving, and stopping
 
-    def _save(self) -> None:
-        """Save what has been done since the last save, if anything."""
+    def _save(self, *, evaluates: bool = True) -> None:
+        """Save what has been done since the last save, if anything.
+
+        evaluates: if false, the model is not run, and the checkpoint keeps no pairs with their losses.
+        """
         if self._saved != self._progress():
             if self.world.is_first:
                 model, valid = self.learner.model, self.valid_sentences
-                witnesses = witnesses_of(model, valid.split, valid.rows)
+                witnesses = witnesses_of(model, valid.split, valid.rows) if evaluates else None
                 save(self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, witnesses)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step

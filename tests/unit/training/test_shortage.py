@@ -102,6 +102,27 @@ def test_train_without_room_is_one_line_and_goes_on_as_if_there_had_been(
     assert outcome(train_tiny(tmp_path, *SHORT, *settings)) == uncut(*SHORT, *settings)
 
 
+def test_train_without_room_for_any_forward_pass_saves_every_step(
+    train_tiny: TrainTiny, uncut: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    token_losses, calls = learner.token_losses, 0
+
+    def failing(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return (
+            token_losses(*arguments, **keywords) if calls < 4 else take_too_much()
+        )  # in the fourth step, and after it
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learner, "token_losses", failing)
+        patch.setattr(loss, "token_losses", failing)  # of losses alone
+        with pytest.raises(MemoryShortage, match=FROM_STEP.format(3)):
+            train_tiny(tmp_path, *SHORT)
+    assert (tmp_path / "tiny/last").read_text() == "step-0000003-unvalidated\n"
+    assert outcome(train_tiny(tmp_path, *SHORT)) == uncut(*SHORT)
+
+
 def test_device_without_room_for_the_model_is_one_line(
     train_tiny: TrainTiny, workspace: Path, tiny: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
