@@ -105,7 +105,7 @@ def test_train_without_room_is_one_line_and_goes_on_as_if_there_had_been(
 def test_train_without_room_for_any_forward_pass_saves_every_step(
     train_tiny: TrainTiny, uncut: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    token_losses, calls = learner.token_losses, 0
+    token_losses, calls = loss.token_losses, 0
 
     def failing(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
