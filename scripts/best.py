@@ -27,6 +27,7 @@ from typing import Any
 
 from benchmark import DATA, machine
 from measure.figures import as_program
+from transformer_cli import Translator
 from transformer_cli.adapters.interop.to_ctranslate2 import export
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
@@ -38,7 +39,6 @@ from transformer_cli.scoring.metrics import bleu_of_tokens, text_metrics
 from transformer_cli.system.files import write_text
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.trainer import train
-from transformer_cli.translator import Translator
 
 CONFIGS = [Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de")]
 RUNS = Path("runs")

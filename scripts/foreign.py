@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import sentencepiece
 import torch
 
+from transformer_cli import Translator
 from transformer_cli.adapters.corpora.corpora import read_captions
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
@@ -23,7 +24,6 @@ from transformer_cli.data.batching import pad_ids
 from transformer_cli.errors import DataError
 from transformer_cli.model.loss import token_losses
 from transformer_cli.text.vocabulary import EOS, SPECIALS, UNK
-from transformer_cli.translator import Translator
 
 HUGGING_FACE: dict[str, dict[str, Any]] = {
     "one matrix, swish, scaled": {"activation_function": "swish", "scale_embedding": True},

@@ -37,6 +37,7 @@ import torch
 from matplotlib.figure import Figure
 
 from disturb import is_of_time
+from transformer_cli import Translator
 from transformer_cli.adapters.corpora.formats import read_texts
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_ctranslate2 import export
@@ -52,7 +53,6 @@ from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.text import words
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.trainer import train
-from transformer_cli.translator import Translator
 
 CONFIG = """\
 name: run

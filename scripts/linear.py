@@ -32,6 +32,7 @@ from transformer_cli.adapters.terminology import placeholders as held
 from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
+from transformer_cli.pipeline import Translation, whole
 from transformer_cli.scoring import metrics
 from transformer_cli.system.terminal import on_one_line, width
 from transformer_cli.text import lines, long_lines, reading, sentences
@@ -39,7 +40,6 @@ from transformer_cli.text.codec import SubwordCodec, WordCodec
 from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.text.words import Joins
-from transformer_cli.translation import Translation, whole
 
 LENGTH, TIMES = 100_000, 8  # characters of the longer text, and of how many shorter ones it has the length
 MOST_S, MOST_TIMES = 2.0, 12.0  # that the longer one may take, and how often as long as the shorter one

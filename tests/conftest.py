@@ -35,9 +35,9 @@ from forked import Forks
 if TYPE_CHECKING:
     from kinds import TrainTiny
     from served import Running
+    from transformer_cli import Translator
     from transformer_cli.runs.run import Run
     from transformer_cli.system import progress
-    from transformer_cli.translator import Translator
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup starts ignores it
@@ -186,7 +186,7 @@ def tiny(project: Path) -> "Run":
 def translator(tiny: "Run") -> "Translator":
     """The project's run, ready to translate. A test that changes it makes its own."""
 
-    from transformer_cli.translator import Translator
+    from transformer_cli import Translator
 
     return Translator(tiny, "cpu")
 
@@ -203,7 +203,7 @@ def served(translator: "Translator") -> Iterator["Running"]:
 @pytest.fixture(scope="session")
 def by_subwords(train_tiny: "TrainTiny", tmp_path_factory: pytest.TempPathFactory) -> "Translator":
     """A run of subwords that has hardly learned anything."""
-    from transformer_cli.translator import Translator
+    from transformer_cli import Translator
 
     runs = _made_once("subword_runs", lambda folder: train_tiny(folder, "training.epochs=1", by="subwords"))
     return Translator(_copied(runs, tmp_path_factory) / "tiny", "cpu")

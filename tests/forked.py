@@ -90,7 +90,7 @@ MODULES = (
     "transformer_cli.training.trainer",
     "transformer_cli.scoring.evaluate",
     "transformer_cli.adapters.study.plots",
-    "transformer_cli.translator",
+    "transformer_cli.translate",
     "transformer_cli.adapters.study.compare",
     "sacrebleu",
     "spacy.lang.de",

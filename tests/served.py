@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from transformer_cli import Translator
 from transformer_cli.adapters.serve.app import create_app
 from transformer_cli.adapters.serve.server import Server, bind, url_of
 from transformer_cli.adapters.serve.waiting import Workers
-from transformer_cli.translator import Translator
 
 JSON = {"Content-Type": "application/json"}
 

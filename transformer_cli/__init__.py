@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from transformer_cli.adapters.study.inspection import Inspection, inspect_sentence
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
+    from transformer_cli.pipeline import Translation
     from transformer_cli.runs.run import Run
     from transformer_cli.scoring.evaluate import evaluate, score_pairs
     from transformer_cli.training.trainer import train
-    from transformer_cli.translation import Translation
-    from transformer_cli.translator import Translator
+    from transformer_cli.translate import Translator
 
 __all__ = [
     "ArgumentError", "CheckpointError", "Conditions", "Config", "ConfigError", "DataError", "DeviceError",
@@ -44,8 +44,8 @@ _HOME = {
     "Conditions": "adapters.study.compare",
     "Inspection": "adapters.study.inspection",
     "Run": "runs.run",
-    "Translation": "translation",
-    "Translator": "translator",
+    "Translation": "pipeline",
+    "Translator": "translate",
     "compare": "adapters.study.compare",
     "compare_recipes": "adapters.study.compare",
     "evaluate": "scoring.evaluate",

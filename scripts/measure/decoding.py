@@ -13,13 +13,13 @@ import torch
 
 from measure.figures import Figure, Unavailable, alternate, say
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
+from transformer_cli import Translator
 from transformer_cli.adapters.interop.to_ctranslate2 import write_model
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import find_run
 from transformer_cli.search.interface import longest_translation
 from transformer_cli.text.vocabulary import EOS, SOS
-from transformer_cli.translator import Translator
 
 SENTENCES = 1000
 SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from measure.figures import Figure, Unavailable, alternate, say
-from transformer_cli.translator import Translator
+from transformer_cli import Translator
 
 CLIENTS = (1, 8, 64)
 REQUESTS = {1: 200, 8: 1000, 64: 2000}  # for each number of clients

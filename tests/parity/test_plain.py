@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from oracles.plain import PlainTransformer, plain_greedy, plain_loss, plain_state
+from transformer_cli import Translator
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.batching import collate
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.training.learner import Learner
-from transformer_cli.translator import Translator
 
 VOCABULARY = 300
 ROWS = np.arange(48)

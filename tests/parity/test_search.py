@@ -15,7 +15,7 @@ from transformer_cli.search import interface as module
 from transformer_cli.search.decoder import TransformerEngine, decode
 from transformer_cli.search.interface import Hypothesis, Wanted
 from transformer_cli.text.vocabulary import EOS, SOS
-from transformer_cli.translator import PARTS
+from transformer_cli.translate import PARTS
 
 SENTENCES = [[a, b, 11, a][: 1 + a % 4] for a in range(4, 12) for b in (4, 9)]
 LIMIT = 8

@@ -14,13 +14,13 @@ import torch
 from kinds import TrainTiny
 from outcomes import weights
 from pretended import PretendedDevice, is_moved, pretended_gpus
+from transformer_cli import Translator
 from transformer_cli.adapters.study.inspection import inspect_sentence
 from transformer_cli.model import loss
 from transformer_cli.model.loss import token_losses
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
-from transformer_cli.translator import Translator
 
 SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das alte Kind singt zu Hause."]
 FROZEN_VECTORS = ("model.vectors.source=VECTORS", "model.vectors.freeze=true")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from transformer_cli import Translator
 from transformer_cli.commands.translate import translation_as_json
 from transformer_cli.text.lines import LONGEST_LINE, lines_of
 from transformer_cli.text.words import Joins, Tokenizer
-from transformer_cli.translator import Translator
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
 

@@ -18,9 +18,9 @@ CORE = {  # folder or module: the others of the core that it may import, beside 
     "data": ("text",),
     "search": ("model", "text", "data"),
     "runs": ("model", "text", "data"),
-    "translation": ("text", "search"),
-    "translator": ("text", "search", "runs", "translation"),
-    "scoring": ("model", "text", "data", "search", "runs", "translation", "translator"),
+    "pipeline": ("text", "search"),
+    "translate": ("text", "search", "runs", "pipeline"),
+    "scoring": ("model", "text", "data", "search", "runs", "pipeline", "translate"),
     "training": ("model", "text", "data", "search", "runs", "scoring"),
 }
 ADAPTERS = {  # each may import the whole core, and of the other adapters these
@@ -59,15 +59,15 @@ SEAMS = {  # imports that are still to be cut
     ("training.opening", "adapters.finetuning.pretrained"),
     ("training.record", "adapters.study.plots"),
     ("training.trainer", "adapters.finetuning.beside"),
-    ("translation", "adapters.terminology.glossary"),
-    ("translation", "adapters.terminology.numbers"),
-    ("translation", "adapters.terminology.placeholders"),
-    ("translator", "adapters.documents.blocks"),
-    ("translator", "adapters.documents.files"),
-    ("translator", "adapters.documents.markup"),
-    ("translator", "adapters.terminology.numbers"),
-    ("translator", "adapters.terminology.placeholders"),
-    ("translator", "model.transformer"),
+    ("pipeline", "adapters.terminology.glossary"),
+    ("pipeline", "adapters.terminology.numbers"),
+    ("pipeline", "adapters.terminology.placeholders"),
+    ("translate", "adapters.documents.blocks"),
+    ("translate", "adapters.documents.files"),
+    ("translate", "adapters.documents.markup"),
+    ("translate", "adapters.terminology.numbers"),
+    ("translate", "adapters.terminology.placeholders"),
+    ("translate", "model.transformer"),
 }
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "ctranslate2": (
@@ -144,7 +144,7 @@ def test_every_module_has_a_room_and_every_room_its_modules() -> None:
 
 def test_rooms_import_what_the_table_allows() -> None:
     pairs = {(module, name) for module in imports() for name in _ours(module)}
-    assert ("translator", "runs.run") in pairs
+    assert ("translate", "runs.run") in pairs
     found = {(one, other) for one, other in pairs if _room(other) not in (*ALLOWED.get(_room(one), ()), _room(one))}
     assert found == SEAMS
 

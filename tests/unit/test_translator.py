@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from sealed import set_config
-from transformer_cli import translator as module
+from transformer_cli import Translation, Translator
+from transformer_cli import translate as module
 from transformer_cli.adapters.study.inspection import inspect_sentence
 from transformer_cli.compute import devices
 from transformer_cli.config.load import load_config
@@ -24,8 +25,6 @@ from transformer_cli.search.decoder import decode
 from transformer_cli.search.interface import Hypothesis
 from transformer_cli.text.long_lines import LongLines
 from transformer_cli.text.vocabulary import EOS
-from transformer_cli.translation import Translation
-from transformer_cli.translator import Translator
 
 
 @pytest.fixture(scope="module")

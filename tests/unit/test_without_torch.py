@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli import Translator
 from transformer_cli.adapters.interop.to_ctranslate2 import export
-from transformer_cli.translator import Translator
 
 ROOT = Path(__file__).parents[2]
 RUN_COMMANDS = """\

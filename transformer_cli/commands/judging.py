@@ -332,7 +332,7 @@ def score(
     options.check_text(input_file, target_file)
     from transformer_cli.scoring.evaluate import score_files
     from transformer_cli.scoring.losses import perplexity_text
-    from transformer_cli.translator import Translator
+    from transformer_cli.translate import Translator
 
     for each in score_files(Translator.load(*folders, device=device), input_file, target_file):
         if as_json:

@@ -43,7 +43,7 @@ def serve(
         from transformer_cli.adapters.terminology.glossary import read_glossary
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.runs.run import Run
-        from transformer_cli.translator import Translator
+        from transformer_cli.translate import Translator
 
         def open_runs() -> list[Translator]:
             opened = []

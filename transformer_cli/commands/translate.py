@@ -20,8 +20,8 @@ from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep, w
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
-    from transformer_cli.translation import Translation
-    from transformer_cli.translator import Translator
+    from transformer_cli.pipeline import Translation
+    from transformer_cli.translate import Translator
 
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
@@ -114,7 +114,7 @@ def translate(
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
     folders = options.find_runs(run)
     from transformer_cli.adapters.terminology.glossary import read_glossary
-    from transformer_cli.translator import Translator
+    from transformer_cli.translate import Translator
 
     translator = Translator.load(*folders, device=device).into(to)
     translator = translator.with_options(

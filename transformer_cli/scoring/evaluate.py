@@ -18,6 +18,7 @@ from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine
 from transformer_cli.config.schema import DataConfig, DecodingConfig, TranslationSettings
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, Side, find_dataset
 from transformer_cli.errors import ArgumentError, ConfigError, DataError
+from transformer_cli.pipeline import Translation
 from transformer_cli.runs.provenance import append_result, text_sum
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.losses import (
@@ -45,8 +46,7 @@ from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
 from transformer_cli.text.vocabulary import MARKERS, UNK
 from transformer_cli.text.words import nearest_tokenizer
-from transformer_cli.translation import Translation
-from transformer_cli.translator import AnyRun, Translator
+from transformer_cli.translate import AnyRun, Translator
 
 if TYPE_CHECKING:
     pass

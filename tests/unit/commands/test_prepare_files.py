@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kinds import Tfm
+from transformer_cli import Translator
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import FilePair
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.runs.run import Run
-from transformer_cli.translator import Translator
 
 LANGUAGES = ("--source", "de", "--target", "en")
 SMALL = ("model.d_model=32", "model.d_ff=32", "model.num_encoder_layers=1", "training.epochs=1", "training.lanes=1")

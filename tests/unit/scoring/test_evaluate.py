@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sealed import set_config
+from transformer_cli import Translator
 from transformer_cli.config.load import load_config
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import ArgumentError, DataError
@@ -23,7 +24,6 @@ from transformer_cli.scoring.evaluate import LineScore, ParallelText, evaluate, 
 from transformer_cli.text.codec import WordCodec
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import Tokenizer
-from transformer_cli.translator import Translator
 
 SOURCE = "Der alte Bado schläft zu Hause."
 REFERENCE = "The old Bado sleeps at home."

@@ -10,6 +10,7 @@ import torch
 from kinds import Tfm, TrainTiny
 from outcomes import outcome
 from sealed import reseal
+from transformer_cli import Translator
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model import loss, size
 from transformer_cli.model.transformer import Transformer
@@ -17,7 +18,6 @@ from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import score_pairs
 from transformer_cli.search import decoder
 from transformer_cli.training import learner, optimisers
-from transformer_cli.translator import Translator
 
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
 MUON = "training.optimizer=muon"

@@ -28,7 +28,7 @@ from transformer_cli.system.files import read_sums, write_sums, write_text
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.lines import read_lines
-from transformer_cli.translator import Translator
+from transformer_cli.translate import Translator
 
 KINDS = ("watch", "along")
 JUDGED = 300  # lines of each text, at most, that are translated at the end

@@ -43,9 +43,9 @@ from transformer_cli.adapters.serve.questions import (
 from transformer_cli.adapters.serve.texts import parse, schedule
 from transformer_cli.adapters.serve.waiting import Busy, Call, Workers
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
+from transformer_cli.pipeline import Translation
 from transformer_cli.search.interface import BeforeStep
-from transformer_cli.translation import Translation
-from transformer_cli.translator import Translator
+from transformer_cli.translate import Translator
 
 PAGE = Path(__file__).with_name("page.html")
 DIGITS = 4  # of weights, scores and vectors: more cannot be seen

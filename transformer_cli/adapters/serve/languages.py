@@ -12,7 +12,7 @@ import py3langid
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.text.languages import NAMES
 from transformer_cli.text.reading import main_code
-from transformer_cli.translator import Translator
+from transformer_cli.translate import Translator
 
 AUTO = "auto"
 LOOKED_AT = 500  # characters of a text, by which its language is known

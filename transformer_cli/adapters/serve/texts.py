@@ -13,11 +13,11 @@ from transformer_cli.adapters.serve.questions import Limits, TranslateQuestion, 
 from transformer_cli.adapters.serve.waiting import SPLIT, Lines, Workers
 from transformer_cli.adapters.terminology.placeholders import Holder, Span
 from transformer_cli.errors import DataError
+from transformer_cli.pipeline import Translation, whole
 from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.text.long_lines import readable
 from transformer_cli.text.sentences import join
-from transformer_cli.translation import Translation, whole
-from transformer_cli.translator import PARTS, Translator
+from transformer_cli.translate import PARTS, Translator
 
 _Line = tuple[str, Sequence[Span], Sequence[Translation]]
 """A line, where its sentences are, and their translations"""

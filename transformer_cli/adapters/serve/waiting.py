@@ -22,10 +22,10 @@ from typing import Any
 from transformer_cli.adapters.serve.questions import Limits
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.errors import DataError, TfmError
+from transformer_cli.pipeline import Translation
 from transformer_cli.search.interface import BeforeStep
 from transformer_cli.text.long_lines import Line
-from transformer_cli.translation import Translation
-from transformer_cli.translator import PARTS, Translator
+from transformer_cli.translate import PARTS, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once

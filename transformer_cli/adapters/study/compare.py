@@ -34,7 +34,7 @@ from transformer_cli.scoring.metrics import METRICS, further_metrics, rows_with_
 from transformer_cli.system.arguments import as_list, check, checked
 from transformer_cli.system.terminal import counted, first_few, note, shortened
 from transformer_cli.text.lines import read_lines
-from transformer_cli.translator import AnyRun, Translator
+from transformer_cli.translate import AnyRun, Translator
 
 log = logging.getLogger(__name__)
 

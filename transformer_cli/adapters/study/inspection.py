@@ -23,6 +23,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.layers import FeedForward, Residual
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
+from transformer_cli.pipeline import Translation
 from transformer_cli.scoring.losses import say_other_losses
 from transformer_cli.search.decoder import mean_log_probs
 from transformer_cli.search.interface import longest_translation
@@ -30,8 +31,7 @@ from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.terminal import table
 from transformer_cli.text.vectors import read_vectors
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
-from transformer_cli.translation import Translation
-from transformer_cli.translator import AnyRun, Translator
+from transformer_cli.translate import AnyRun, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: dict[Kind, str] = {

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kinds import Tfm, TrainTiny
+from transformer_cli import Translator
 from transformer_cli.adapters.corpora.prepare import inherited
 from transformer_cli.adapters.finetuning.beside import as_table, drawn, encoded_beside, mixed
 from transformer_cli.config.load import load_config
@@ -17,7 +18,6 @@ from transformer_cli.runs.checkpoints import START, load_named_best, load_valida
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.scoring.losses import corpus_losses
-from transformer_cli.translator import Translator
 
 TAUGHT = ("training.batch_size=100", "training.epochs=2", "training.initialize_from=base", "training.seed=5")
 

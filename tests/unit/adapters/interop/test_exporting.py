@@ -9,12 +9,12 @@ import torch
 
 from kinds import Refused, Tfm
 from small_marian import SETTINGS, TEXT, make_model, weights, write
+from transformer_cli import Translator
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
-from transformer_cli.translator import Translator
 
 
 @pytest.fixture(params=["one matrix", "separate vocabularies"])

@@ -15,12 +15,12 @@ import hostile
 from kinds import Tfm
 from oracles.marian import log_probs
 from small_marian import HEADS, SETTINGS, TEXT, make_model, weights, write
+from transformer_cli import Translator
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.loss import token_losses
 from transformer_cli.text.codec import ImportedCodec
-from transformer_cli.translator import Translator
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import yaml
 
 from kinds import Tfm
 from small_marian import TEXT, VOCABULARY, D, make_model, weights, write
+from transformer_cli import Translator
 from transformer_cli.adapters.corpora.prepare import inherited
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.marian import read_tokens
@@ -19,7 +20,6 @@ from transformer_cli.errors import DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import Codecs, ImportedCodec, SubwordCodec
 from transformer_cli.text.subwords import learn_pieces
-from transformer_cli.translator import Translator
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from served import JSON, Running
-from transformer_cli.translator import Translator
+from transformer_cli import Translator
 
 DOG, CAT = "Der kleine Hund läuft im Park.", "Die alte Frau singt zu Hause."
 TOOT = (

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from forked import Forks
-from transformer_cli.translator import Translator
+from transformer_cli import Translator
 
 SLOW = """\
 import time
-from transformer_cli.translator import Translator
+from transformer_cli import Translator
 translate = Translator.translate_lines
 Translator.translate_lines = lambda *all, **named: time.sleep(1) or translate(*all, **named)
 """

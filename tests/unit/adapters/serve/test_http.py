@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from served import JSON, Running, running
+from transformer_cli import Translator
 from transformer_cli.adapters.serve import gate, server
 from transformer_cli.adapters.serve.app import create_app
 from transformer_cli.adapters.serve.questions import Limits
@@ -25,7 +26,6 @@ from transformer_cli.adapters.serve.waiting import Call
 from transformer_cli.adapters.study import inspection as numbers
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
-from transformer_cli.translator import Translator
 
 ASKED = {"q": "Der kleine Hund läuft im Park.", "source": "de", "target": "en"}
 BODY = json.dumps(ASKED).encode()

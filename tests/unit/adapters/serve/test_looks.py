@@ -7,9 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from served import Running, running
+from transformer_cli import Translator
 from transformer_cli.adapters.interop.to_ctranslate2 import export
 from transformer_cli.adapters.study.inspection import Kind, inspect_translation
-from transformer_cli.translator import Translator
 
 ASKED = {"q": "Der kleine Hund und der Hund.", "source": "de", "target": "en"}
 PATHS = ("/inspect/steps", "/inspect/attention", "/inspect/vectors")

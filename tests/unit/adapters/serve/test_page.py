@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from served import Running, running
+from transformer_cli import Translator
 from transformer_cli.adapters.interop.to_ctranslate2 import export
 from transformer_cli.runs.run import Run
-from transformer_cli.translator import Translator
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if CHROMIUM is None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
+from transformer_cli import Translation, Translator
 from transformer_cli.adapters.serve import waiting
 from transformer_cli.adapters.serve.questions import Limits
 from transformer_cli.adapters.serve.waiting import Busy, Call, Lines, Workers
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.long_lines import Line
-from transformer_cli.translation import Translation
-from transformer_cli.translator import Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
 

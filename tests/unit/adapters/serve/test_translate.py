@@ -8,9 +8,9 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from served import Running, running
+from transformer_cli import Translator
 from transformer_cli.adapters.serve.questions import Limits
 from transformer_cli.runs.run import Run
-from transformer_cli.translator import Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "", "Die alte Frau singt zu Hause."]
 

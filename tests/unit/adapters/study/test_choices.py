@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from transformer_cli import Translation, Translator
 from transformer_cli.adapters.study.inspection import Choice, decoder_choices, translate_from
 from transformer_cli.errors import DataError
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
-from transformer_cli.translation import Translation
-from transformer_cli.translator import Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."
 

@@ -19,7 +19,7 @@ from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.system.files import write_text
-from transformer_cli.translator import AnyRun
+from transformer_cli.translate import AnyRun
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from transformer_cli import Translator
 from transformer_cli.adapters.study.inspection import (
     KINDS,
     Inspection,
@@ -21,7 +22,6 @@ from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.layout import Padded
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNK
-from transformer_cli.translator import Translator
 
 SENTENCE = "Der alte Hund und der alte Mann und Babo."
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli import Translator
 from transformer_cli.adapters.terminology.glossary import (
     Glossary,
     Term,
@@ -16,7 +17,6 @@ from transformer_cli.adapters.terminology.glossary import (
 from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
-from transformer_cli.translator import Translator
 
 
 @pytest.mark.parametrize(

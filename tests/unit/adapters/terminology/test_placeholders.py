@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transformer_cli import Translator
 from transformer_cli.adapters.terminology.placeholders import Holder, Link, places_in, put_back
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.reading import Held
-from transformer_cli.translator import Translator
 
 
 def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:

@@ -1,6 +1,6 @@
 """Translator: text → ids → search → text, in the order of the sentences. The only way from text to text.
 
-Knows no tables and no pictures. What is read and written of a line is in translation.py, what is opened for it in
+Knows no tables and no pictures. What is read and written of a line is in pipeline.py, what is opened for it in
 runs/engines.py.
 """
 
@@ -19,6 +19,7 @@ from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.adapters.terminology.placeholders import Link
 from transformer_cli.config.load import translation_settings
 from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmError
+from transformer_cli.pipeline import EMPTY, Translation, Wording, joined, whole
 from transformer_cli.runs.engines import open_engine
 from transformer_cli.runs.run import Run
 from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, Wanted, no_check
@@ -27,7 +28,6 @@ from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.lines import is_too_long
 from transformer_cli.text.long_lines import Line, readable
-from transformer_cli.translation import EMPTY, Translation, Wording, joined, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
