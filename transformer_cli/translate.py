@@ -234,12 +234,14 @@ class Translator:
         name: str = "",
         first_line: int = 1,
         done: Done = lambda n_lines: None,
+        must_wait: Callable[[], bool] = lambda: False,
     ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
         chunk: at least 1. name: what errors call the text. first_line: the number of the first line, which begins a
         chunk of a longer text: so the translations are those of the whole text. done: is told how many more lines are
-        translated, before they are yielded. An error is raised when all lines before it have been translated.
+        translated, before they are yielded. must_wait: whether the next line is not there yet; then those before it are
+        translated first. An error is raised when all lines before it have been translated.
         """
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
@@ -254,6 +256,8 @@ class Translator:
                 while len(waiting) < left and n_tokens < CHUNK_TOKENS:
                     waiting.append(next(reading))
                     n_tokens += sum(len(unit.read) for unit in waiting[-1].units)
+                    if must_wait():
+                        break
             except StopIteration:
                 if not waiting:
                     return

@@ -124,8 +124,6 @@ TABLE = {  # by the groups of the help
         Row("to", "--to", "The format to write.", of="export"),
         Row("quantization", "--quantization -q", "How weights are kept; int8 is the smallest, and on CPUs with VNNI "
             "the fastest."),
-        Row("line_buffered", "--line-buffered", "Print the translation of each line before the next one is read; "
-            "slower."),
         Row("n_best", "--n-best K", "Print the K best of each line: line number, score, text, between tabs.",
             bounds=(1, 1000)),
         Row("keep_unk", "--keep-unk", "Keep <unk>, in whose place the source word attended to most is written."),

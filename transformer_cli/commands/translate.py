@@ -4,12 +4,13 @@ import io
 import json
 import logging
 import os
+import select
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import typer
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from transformer_cli.translate import Translator
 
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
-CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
+PAUSE_S = 0.05  # a program that writes no further line for so long may be waiting for translations
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
 NAMED = 10  # lines that were too long, or lack something, of which the numbers are said
@@ -49,7 +50,6 @@ def translate(
     max_tokens: int | None = None,
     device: str = "auto",
     output: Path | None = None,
-    line_buffered: bool = False,
     glossary: Path | None = None,
     hold: bool = True,
     hold_pattern: str = "",
@@ -66,8 +66,7 @@ def translate(
 
     of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {
-        "sentences": bool(sentences), "--json": as_json, "--line-buffered": line_buffered,
-        "--no-split-sentences": split_sentences is False,
+        "sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False
     }  # fmt: skip
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
@@ -93,8 +92,6 @@ def translate(
         input_file = input_file or STANDARD
         if not FORMATS[form].is_text and output in (None, STANDARD):
             raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
-    if line_buffered and output and output != STANDARD and not is_stream(output):
-        raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
     if folder and output:
         options.refuse_folder_below(output, folder)
     else:
@@ -143,47 +140,61 @@ def translate(
         _translate_file(translator, input_file, form, output)
     else:
         _say_if_misread(sentences or (), translator.run.config.data.source)
-        name, lines, n_lines = _named_lines(sentences, input_file, refuses=text_format is None)
-        chunk = 1 if line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
+        text = _text(sentences, input_file, refuses=text_format is None)
         with options.printing_to(output) as out:
-            _translate(translator, lines, render, out, name=name, n_lines=n_lines, chunk=chunk, warns=is_open)
+            _translate(translator, text, render, out, warns=is_open)
+
+
+class _Text(NamedTuple):
+    """The lines to translate."""
+
+    name: str
+    """what errors call the text"""
+    lines: Iterable[str]
+    n_lines: int | None = None
+    """how many there are, if that is known"""
+    must_wait: Callable[[], bool] = lambda: False
+    """whether the program that writes the lines has not yet written the next one"""
 
 
 def _translate(
     translator: "Translator",
-    lines: Iterable[str],
+    text: _Text,
     render: Callable[[int, "Translation"], str],
     out: TextIO,
     *,
-    name: str = "",
-    n_lines: int | None,
     first_line: int = 1,
-    chunk: int = CHUNK,
     warns: bool = False,
 ) -> None:
     """Print the translations of lines. However that ends, say at its end which lines were too long, or lack something.
 
-    render: gets the number of a line and its translation. name: what errors call the text. n_lines: how many there are,
-    if that is known. first_line: the number of the first one. warns: whether to say, before the first translation, that
-    many of the lines that were read have several sentences.
+    render: gets the number of a line and its translation. first_line: the number of the first one. warns: whether to
+    say, before the first translation, that many of the lines that were read have several sentences.
     """
     too_long: list[int] = []
     lacking: dict[str, list[int]] = {}
     first: list[str] = []
-    where = f"{name}: " if name else ""
+    where = f"{text.name}: " if text.name else ""
 
     def noted() -> Iterator[str]:
-        for line in lines:
+        for line in text.lines:
             first.extend([line] if warns and len(first) < LOOKED_AT else [])
             yield line
+            out.flush()  # before the next line is read: the program that writes it may wait for these translations
 
     is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
-    if is_watched or n_lines == 1:  # for which there is no bar either
+    if is_watched or text.n_lines == 1:  # for which there is no bar either
         terminal.note("translating")
     try:
-        with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
-            together = min(chunk, CHUNK_TO_WATCH) if is_watched else chunk
-            stream = translator.stream(noted(), chunk=together, name=name, first_line=first_line, done=bar.update)
+        with progress.bar("translate", text.n_lines, " sentences", is_silent=is_watched) as bar:
+            stream = translator.stream(
+                noted(),
+                chunk=CHUNK_TO_WATCH if is_watched else CHUNK,
+                name=text.name,
+                first_line=first_line,
+                done=bar.update,
+                must_wait=text.must_wait,
+            )
             for number, translation in enumerate(stream, first_line):
                 if first and number == first_line:
                     _say_if_paragraphs(first, where, translator.run.config.data.source)
@@ -192,8 +203,6 @@ def _translate(
                 for what in () if translation.was_too_long else translation.lacks:
                     lacking.setdefault(what, []).append(number)
                 print(render(number, translation), file=out)
-                if number % chunk == 0:
-                    out.flush()  # a program that has sent as many lines may wait for them
     finally:
         if too_long:
             became = BECAME[translator.settings.on_error]
@@ -231,9 +240,8 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
 
     def answer(number: int, line: str) -> None:
         try:
-            _translate(
-                translator, [options.as_text(line, f"line {number}")], render, sys.stdout, n_lines=1, first_line=number
-            )
+            text = _Text("", [options.as_text(line, f"line {number}")], n_lines=1)
+            _translate(translator, text, render, sys.stdout, first_line=number)
         except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
             print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
@@ -292,12 +300,10 @@ def _say_if_misread(sentences: Sequence[str], language: str) -> None:
             log.warning("%s is read as a sentence; `--input %s` translates the file of that name", sentence, sentence)
 
 
-def _named_lines(
-    sentences: Sequence[str] | None, path: Path | None, *, refuses: bool
-) -> tuple[str, Iterable[str], int | None]:
-    """The name of what is read, its lines, and how many there are, if that can be known. refuses: as `check_text` does.
+def _text(sentences: Sequence[str] | None, path: Path | None, *, refuses: bool) -> _Text:
+    """Returns the sentences given as arguments, else the lines of the file, else those of standard input.
 
-    They are the sentences given as arguments, else the lines of the file, else those of standard input.
+    refuses: as `check_text` has it.
     """
     from transformer_cli.text.forms import refuse_no_text
     from transformer_cli.text.lines import count_lines, cut_lines, lines_of
@@ -305,23 +311,50 @@ def _named_lines(
     if sentences:
         given = [line.removesuffix("\r") for text in sentences for line in text.removesuffix("\n").split("\n")]
         lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(given, start=1)]
-        return "argument", lines, len(lines)
+        return _Text("argument", lines, len(lines))
     if path and path != STANDARD:
-        return str(path), cut_lines(path), None if is_stream(path) else count_lines(path)
+        return _Text(str(path), cut_lines(path), None if is_stream(path) else count_lines(path))
+    stream = sys.stdin.buffer
+    pipe = _Pipe(stream.raw) if isinstance(stream, io.BufferedReader) else None
 
     def standard_input() -> Iterator[str]:
         try:
-            stream = sys.stdin.buffer
-            if isinstance(stream, io.BufferedReader):
-                refuse_no_text(stream.peek(1), "standard input")
-                options.warn_of_form(stream.peek(1), "standard input", refuses=refuses)
-            yield from lines_of(stream, "standard input")
+            if pipe:
+                beginning = pipe.buffered.peek(1)
+                refuse_no_text(beginning, "standard input")
+                options.warn_of_form(beginning, "standard input", refuses=refuses)
+            yield from lines_of(pipe.buffered if pipe else stream, "standard input")
         except OSError as error:  # closed by `<&-`, or a folder
             raise DataError(
                 f"standard input: cannot be read: {error.strerror}; give sentences, --input, or a pipe"
             ) from None
 
-    return "standard input", standard_input(), None
+    return _Text("standard input", standard_input(), must_wait=pipe.must_wait if pipe else lambda: False)
+
+
+class _Pipe(io.RawIOBase):
+    """Standard input, which can tell whether the next line would have to be waited for."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self.raw, self.waits = raw, True
+        self.buffered = io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what there is, or return None instead of waiting for it."""
+        return self.raw.readinto(buffer) if self.waits or self._has_more() else None
+
+    def must_wait(self) -> bool:
+        """Whether the next line has not been written yet."""
+        self.waits = False
+        held = self.buffered.peek(1)
+        self.waits = True
+        return b"\n" not in held and not (held and self._has_more())
+
+    def _has_more(self) -> bool:
+        return bool(select.select([self.raw], [], [], PAUSE_S)[0])
 
 
 def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:

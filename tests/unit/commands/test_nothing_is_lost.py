@@ -117,17 +117,15 @@ def test_translate_what_is_no_plain_text_from_standard_input(
     assert said in (tmp_path / "err").read_text(encoding="utf-8")
 
 
-def test_translate_line_buffered_answers_each_line_before_the_next_is_written(
-    forks: Forks, project: Path, tmp_path: Path
-) -> None:
+def test_translate_pipe_answers_lines_before_the_next_is_written(forks: Forks, project: Path, tmp_path: Path) -> None:
     for name in ("in", "out"):
         os.mkfifo(tmp_path / name)
     streams = (tmp_path / "in", tmp_path / "out", tmp_path / "err")
-    forks.start("translate", "--line-buffered", cwd=project, streams=streams)
+    forks.start("translate", cwd=project, streams=streams)
     with (tmp_path / "in").open("w", encoding="utf-8") as asked, (tmp_path / "out").open(encoding="utf-8") as answers:
-        for sentence in (SENTENCE, "", SENTENCE):
-            print(sentence, file=asked, flush=True)
-            assert bool(answers.readline().strip()) == bool(sentence)
+        for written, n_lines in ((f"{SENTENCE}\n", 1), ("\n", 1), (f"{SENTENCE}\n{SENTENCE}\nDer", 2), (" Hund\n", 1)):
+            print(written, file=asked, end="", flush=True)
+            assert [bool(answers.readline().strip()) for _ in range(n_lines)] == [written != "\n"] * n_lines
         asked.close()
         assert answers.read() == ""
     assert forks.end() == 0
@@ -138,7 +136,7 @@ def test_translate_several_sentences_in_a_line_are_said_before_the_translations(
 ) -> None:
     text, said = tmp_path / "in", tmp_path / "said"
     text.write_text(f"{SENTENCE} {SENTENCE}\n{SENTENCE}\n", encoding="utf-8")
-    forks.start("translate", "--line-buffered", cwd=project, streams=(text, said, said))
+    forks.start("translate", cwd=project, streams=(text, said, said))
     assert forks.end() == 0
     warning, *lines = said.read_text(encoding="utf-8").split("\n")[:-1]
     assert warning.startswith("warning: standard input: several sentences in a line")
