@@ -85,10 +85,9 @@ def evaluate(
             lowercase=lowercase,
             metrics=further,
         )
-    is_json = as_json or form == "json"
     ensemble = [str(folder) for folder in folders[1:]] if not named else []
     results = {run: [each.result for each in judged] for run, judged in by_run.items()}
-    text = results_as_json(results, ensemble) if is_json else results_as_table(results, form, details=details)
+    text = results_as_json(results, ensemble) if as_json else results_as_table(results, form, details=details)
     print(text, file=sys.stderr if STANDARD in (output, output_tokens) else sys.stdout)
     translations = [each for judged in by_run.values() for one in judged for each in one.translations]
     for path, lines in (
@@ -197,7 +196,7 @@ def compare(
     options.refuse_repeated(input_file, reference or ())
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
-    if examples and not as_json and form not in ("text", "json"):
+    if examples and not as_json and form != "text":
         raise typer.BadParameter(f"--examples are shown in text and in JSON; they have no place in --format {form}")
     further = options.further_metrics(metrics)
     options.check_text(
@@ -214,7 +213,7 @@ def compare(
         found = compare(single, conditions, examples=options.EXAMPLES if examples is None else examples)
     else:
         found = compare_recipes(recipes, conditions)
-    if not as_json and form != "json":
+    if not as_json:
         print(comparisons_as_table(found, form))
         return
     records = [asdict(each) for each in found]

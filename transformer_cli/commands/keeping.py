@@ -1,7 +1,6 @@
 """What is kept and where: `tfm import`, `tfm runs`, `tfm export`, `tfm config` and `tfm doctor`."""
 
 import json
-import math
 import os
 import platform
 import re
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 UNKNOWN = "–"
 IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.steps", "training.seed")
-MOST_FIRST = ("saved", "bleu", "epochs", "params", "size")  # where runs are sorted by them
 VARIABLES = re.compile(
     r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_MULTI30K_DIR|SACREBLEU_SEED|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_CACHE_HOME"
     r"|TMPDIR|TERM|LANG|LC_ALL|RANK|WORLD_SIZE"
@@ -54,100 +52,76 @@ def import_run(
     print(run.folder)
 
 
-def runs(columns: str | None = None, sort: str | None = None, form: Form = "text", as_json: bool = False) -> None:
+def runs(form: Form = "text", as_json: bool = False) -> None:
     """List the runs under runs/, and how good they are. It also shows their text, and how far each has been trained."""
     from transformer_cli.runs.listing import differing_settings, list_runs
 
-    if columns and (as_json or form == "json"):
-        raise typer.BadParameter("--columns is about tables; leave it out with --json")
     found = list_runs(RUNS)
-    if sort and found:
-        values = _column(sort, found).values
-        told = [row for row, value in enumerate(values) if value is not None and not str(value).startswith(UNKNOWN)]
-        told.sort(key=lambda row: _rank(values[row]), reverse=sort.lower() in MOST_FIRST)
-        found = [found[row] for row in dict.fromkeys((*told, *range(len(found))))]  # what has no value comes last
-    if as_json or form == "json":  # escaped to ASCII: a name may hold any bytes
+    if as_json:  # escaped to ASCII: a name may hold any bytes
         keys = differing_settings([run.settings or {} for run in found])
         shown = [replace(run, settings=run.settings and {key: run.settings.get(key) for key in keys}) for run in found]
         print(json.dumps({"folder": str(RUNS), "runs": [asdict(run) for run in shown]}))
     elif found:
-        print(runs_as_table(found, form, columns.split(",") if columns else ()))
+        print(runs_as_table(found, form))
 
 
-def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text", wanted: Sequence[str] = ()) -> str:
+def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text") -> str:
     """Returns a line for each run, and below the table what its columns do not say. There is at least one run.
 
-    wanted: heads or keys of settings, for the columns beside the names. By default columns tell which text BLEU is of,
-    and which is scored without case (lc), where that differs; the last ones are the seed, and settings in which the
-    runs differ.
+    Columns tell which text BLEU is of, and which is scored without case (lc), where that differs; the last ones are the
+    seed, and settings in which the runs differ. CSV has all columns, with all of these settings.
     """
     from transformer_cli.runs.listing import differing_settings, in_short
 
     texts = {run.evaluation.text for run in runs if run.evaluation}
     cases = {_is_lowercase(run) for run in runs if run.evaluation}
-    settings = [run.settings or {} for run in runs]
+    settings, is_csv = [run.settings or {} for run in runs], form == "csv"
+    keys = [key for key in differing_settings(settings) if key not in IN_COLUMNS]
     told = in_short(settings, without=IN_COLUMNS)
-    keys = list(dict.fromkeys(key for cells in told for key in cells))
-    heads = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", *(["of"] if len(texts) > 1 else [])]
-    heads += [*(["case"] if len(cases) > 1 else []), "seed"]
-    chosen = [_column(head.strip(), runs) for head in (["run", *wanted] if wanted else heads)]
-    if not wanted:
-        chosen += [Column(key, [cells.get(key) for cells in told], unknown=UNKNOWN) for key in keys]
-    total = f"; on disk: {devices.in_words(sum(run.bytes for run in runs))}"
-    shown = {column.head for column in chosen}
-    notes = [f"loss: at the best checkpoint, on the validation text{total}"] if "loss" in shown else []
-    if texts and "BLEU" in shown:
+    heads = dict.fromkeys(head for cells in told for head in cells)
+    evaluations, newest = [run.evaluation for run in runs], [run.name for run in runs if run.newest]
+    corpora = [f"{run.corpus} {run.source}→{run.target}" if run.corpus else None for run in runs]
+    columns = [
+        Column("run", [run.name for run in runs], lambda name: f"{name}{' *' * (name in newest)}"),
+        Column("saved", [run.saved or run.begun for run in runs], _day),
+        Column("corpus", corpora),
+        Column("params", [run.parameters for run in runs], _count),
+        Column("epochs", [_length(run) for run in runs]),
+        Column("loss", [run.best_valid_loss for run in runs], "{:.3f}".format),
+        Column("BLEU", [each and each.bleu for each in evaluations], "{:.2f}".format),
+    ]
+    if is_csv or len(texts) > 1:
+        columns.append(Column("of", [each.text if each else "" for each in evaluations]))
+    if is_csv or len(cases) > 1:
+        columns.append(Column("case", ["lc" if _is_lowercase(run) else "" for run in runs]))
+    if is_csv:
+        columns.append(Column("bytes", [run.bytes for run in runs]))
+    columns.append(Column("seed", [each.get("training.seed") for each in settings]))
+    if is_csv:
+        columns += [Column(key, [as_line(each[key]) if key in each else None for each in settings]) for key in keys]
+    else:
+        columns += [Column(head, [cells.get(head) for cells in told]) for head in heads]
+    total = f"on disk: {devices.in_words(sum(run.bytes for run in runs))}"
+    notes = [f"loss: at the best checkpoint, on the validation text; {total}"]
+    if texts:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
-        lc = "; lc: scored without case" if "case" in shown else ""
-        unseen = [head for head, found in (("of", texts), ("case", cases)) if len(found) > 1 and head not in shown]
-        lc += f"; not of one kind: add the columns {','.join(unseen)}" if unseen else ""
+        lc = "; lc: scored without case" if len(cases) > 1 else ""
         notes.append(f"BLEU: the last that `tfm evaluate` or `tfm compare` found{of}{lc}")
-    n_more = len(set(differing_settings(settings)) - set(IN_COLUMNS)) - len(keys)
-    if n_more and not wanted:
+    if n_more := len(keys) - len(heads):
         notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
-    if any(run.newest for run in runs):
+    if newest:
         notes.append("* the newest, which commands use that are given no run")
     remarks = [on_one_line(line) for line in (*(line for run in runs for line in _remarks(run)), *_twins(runs))]
-    return write_table(chosen, form, "\n".join(["", *notes, *([""] if remarks else []), *remarks]))
+    columns = [replace(column, unknown=UNKNOWN) for column in columns]
+    return write_table(columns, form, "\n".join(["", *notes, *([""] if remarks else []), *remarks]))
 
 
 def _is_lowercase(run: "ListedRun") -> bool:
     return bool(run.evaluation and "case:lc" in run.evaluation.bleu_signature)
 
 
-def _column(head: str, runs: Sequence["ListedRun"]) -> Column:
-    """Returns a column by its head, in any case, or by the key of a setting or its end, such as training.seed or seed.
-
-    Raises BadParameter for what is neither.
-    """
-    dates = [run.saved or run.begun for run in runs]
-    evaluations, newest = [run.evaluation for run in runs], [run.name for run in runs if run.newest]
-    known = {
-        "run": Column("run", [run.name for run in runs], lambda name: f"{name}{' *' * (name in newest)}"),
-        "saved": Column("saved", dates, lambda date: f"{datetime.fromisoformat(date).astimezone():%Y-%m-%d}"),
-        "corpus": Column("corpus", [f"{run.corpus} {run.source}→{run.target}" if run.corpus else None for run in runs]),
-        "params": Column("params", [run.parameters for run in runs], _count),
-        "epochs": Column("epochs", [_length(run) for run in runs]),
-        "loss": Column("loss", [run.best_valid_loss for run in runs], "{:.3f}".format),
-        "bleu": Column("BLEU", [each and each.bleu for each in evaluations], "{:.2f}".format),
-        "of": Column("of", [each.text if each else "" for each in evaluations]),
-        "case": Column("case", ["lc" if _is_lowercase(run) else "" for run in runs]),
-        "size": Column("size", [run.bytes for run in runs], devices.in_words),
-    }
-    keys = dict.fromkeys(key for run in runs for key in run.settings or ())
-    of_key = next((key for key in keys if head in (key, key.rpartition(".")[2])), None)
-    if keys and head.lower() not in known and of_key is None:
-        raise typer.BadParameter(f"no column {head}; there are {', '.join(known)}, and the keys of settings")
-    values = [(run.settings or {}).get(of_key or "") for run in runs]
-    return replace(known.get(head.lower()) or Column(head, values, as_line), unknown=UNKNOWN)
-
-
-def _rank(value: object) -> tuple[float, list[str | int]]:
-    """Returns by what a value is sorted: numbers first, then text, in which 9/10 stands before 10/10, too."""
-    if isinstance(value, int | float):
-        return float(value), []
-    parts = re.split(r"(\d+)", (value if isinstance(value, str) else as_line(value)).replace(",", ""))
-    return math.inf, [int(part) if part.isdecimal() else part for part in parts]
+def _day(date: str) -> str:
+    return f"{datetime.fromisoformat(date).astimezone():%Y-%m-%d}"
 
 
 def _length(run: "ListedRun") -> str:

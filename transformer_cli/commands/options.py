@@ -77,8 +77,6 @@ TABLE = {  # by the groups of the help
         Row("target", "--target CODE", "The language of the target.", "as the files say", of="import"),
         Row("target", "--target CODE", "The language of the target."),
         Row("to", "--to CODE", "Of a model of several targets, the language to translate into."),
-        Row("columns", "--columns A,B", "The columns of the table: names of its heads, or keys of settings, such as "
-            "model.d_model.", "the usual ones", "runs"),
         Row("columns", "--columns A,B", "The columns of source and target: names, or numbers from 1."),
         Row("split", "--split SPLIT", "valid, train or a test set of the (first) run's dataset. Repeatable.",
             "every test set"),
@@ -130,7 +128,6 @@ TABLE = {  # by the groups of the help
         Row("lowercase", "--lowercase", "Score without case. Lower-cased runs are scored so anyway."),
         Row("metrics", "--metrics NAME,…", "Scores to print: chrf++ and ter, too."),
         Row("details", "--details", "Print brevity penalty, length ratio and n-gram precisions of BLEU, too."),
-        Row("sort", "--sort HEAD", "The column by which runs are sorted, the best or the newest first.", "saved"),
         Row("form", "--format", "How tables are printed. LaTeX needs the package booktabs."),
         Row("examples", "--examples N", "How many of the sentences that changed most are shown.", str(EXAMPLES),
             bounds=(0, None)),

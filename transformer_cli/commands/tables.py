@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from transformer_cli.system.terminal import on_one_line, table
 
-Form = Literal["text", "markdown", "latex", "csv", "json"]  # JSON has what tables leave out, so commands write it
+Form = Literal["text", "markdown", "latex", "csv"]
 IN_LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}",

@@ -197,7 +197,7 @@ def test_compare_patterns_and_names_make_recipes_in_every_form(tfm: Tfm, files: 
     code, out, _ = tfm(*words, "markdown", cwd=files)
     assert out.startswith("| system | BLEU runs | BLEU mean ± SD |")
     assert "\n| two-s* | " in out
-    assert json.loads(tfm(*words, "json", cwd=files)[1])["comparisons"][0]["recipes"][0]["name"] == "first"
+    assert json.loads(tfm(*words[:-1], "--json", cwd=files)[1])["comparisons"][0]["recipes"][0]["name"] == "first"
     code, _, err = tfm("compare", "x=r", "x=r", "--reference", "r", cwd=files)
     assert (code, "x is named twice; give each its own name" in err) == (2, True)
     code, _, err = tfm("compare", "none-*", "r", "--reference", "r", cwd=files)

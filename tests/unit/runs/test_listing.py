@@ -1,5 +1,6 @@
 """`tfm runs`: what is in runs/, whatever state it is in."""
 
+import csv
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from kinds import Refused, Tfm
 from sealed import edit_sealed, reseal, set_config
 from small_run import make_run
 from transformer_cli.adapters.study import plots
+from transformer_cli.config.load import settings_by_key
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.listing import ListedRun, list_runs
 from transformer_cli.runs.run import Run, write_config
@@ -206,26 +208,25 @@ def test_runs_and_curves_show_the_settings_in_which_runs_differ(
     assert list(drawn[0])[1] == f"runs/other (betas {betas}, seed 7)"
 
 
-def test_runs_are_sorted_and_have_the_columns_that_are_wanted(tfm: Tfm, workspace: Path) -> None:
+def test_runs_as_csv_have_all_columns_and_all_settings_that_differ(tfm: Tfm, workspace: Path) -> None:
+    others = {"eps": 1e-7, "betas": (0.5, 0.75), "label_smoothing": 0.1, "patience": 4, "clip_grad_norm": 2.0}
     for name, seed, bleu, epochs in (("b", 3, 20.0, 10), ("a", 10, 40.0, 9)):
         folder = shutil.copytree(workspace / "runs/tiny", workspace / "runs" / name)
         config = Run.open(folder).config
-        training = config.training.model_copy(update={"seed": seed, "epochs": epochs})
+        training = config.training.model_copy(update={"seed": seed, "epochs": epochs, **others})
         set_config(folder, config.model_copy(update={"training": training}))
         keep(folder, bleu=bleu)
     (workspace / "runs/tiny/evaluations.jsonl").unlink(missing_ok=True)
-    for how, rows in (
-        (("--columns", "bleu,seed,model.d_ff", "--sort", "bleu"), ["a,40.0,10,64", "b,20.0,3,64", "tiny,,0,64"]),
-        (("--columns", "seed", "--sort", "seed"), ["tiny,0", "b,3", "a,10"]),
-        (("--columns", "epochs", "--sort", "epochs"), ["b,6/10", "a,6/9", "tiny,6/6"]),
-    ):
-        code, out, _ = tfm("runs", *how, "--format", "csv", cwd=workspace)
-        assert (code, out.splitlines()[1:]) == (0, rows)
-    out = tfm("runs", "--columns", "seed", cwd=workspace)[1]
-    said = [each for each in ("loss:", "BLEU:", "more settings", "* the newest") if each in out]
-    assert said == ["* the newest"]
-    code, _, err = tfm("runs", "--columns", "bleu,none", cwd=workspace)
-    assert (code, "no column none; there are run, saved, corpus" in err) == (2, True)
+    code, out, _ = tfm("runs", "--format", "csv", cwd=workspace)
+    heads, *_ = rows = [*csv.reader(out.splitlines())]
+    standard = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", "of", "case", "bytes", "seed"]
+    assert (code, heads) == (0, [*standard, *(key for key in settings_by_key(config) if key[9:] in others)])
+    wanted = [heads.index(each) for each in ("run", "epochs", "BLEU", "seed", "training.betas")]
+    assert sorted([row[place] for place in wanted] for row in rows[1:]) == [
+        ["a", "6/9", "40.0", "10", "[0.5, 0.75]"],
+        ["b", "6/10", "20.0", "3", "[0.5, 0.75]"],
+        ["tiny", "6/6", "", "0", "[0.9, 0.999]"],
+    ]
     code, _, err = tfm("export", "[ab]", cwd=workspace)
     assert (code, "[ab] matches runs/a, runs/b; name one run" in err) == (2, True)
     assert tfm("curves", "runs/*", cwd=workspace)[0] == 0  # not runs/latest, which is a file
