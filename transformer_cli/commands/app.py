@@ -46,7 +46,6 @@ GROUPS = {  # of the help; a command is a function of its name in commands/, has
     },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
-LISTED = "; `tfm -h` lists them"
 WITHOUT_TORCH = ("config", "curves", "runs")
 """the commands that begin at once"""
 
@@ -62,15 +61,16 @@ class _Command(typer.core.TyperCommand):
 
     def _refuse(self, ctx: Any, args: list[str]) -> None:
         """Raises UsageError for what is not known, and for what would be dropped."""
-        name, order, params = ctx.info_name, list[Any](), list[Any](self.params)
+        name, params = ctx.info_name, list[Any](self.params)
+        parser: Any = self.make_parser(ctx)
         known = {each: not param.is_flag for param in params if _is_option(param) for each in _names(param)}
         try:
-            values, extra, order = self.make_parser(ctx).parse_args(args=[*args])
+            values, extra, order = parser.parse_args(args=[*args])
         except typer.TyperException as error:
             option = getattr(error, "option_name", None)
-            if option is None or option in known:
-                raise
-            ctx.fail(f"no option {option}{spelling.option_meant(name, option, known)}")
+            if option and option not in known and (meant := spelling.settings_meant(name, option, known)):
+                ctx.fail(f"no option {option}{meant}")
+            raise
         if any(param.is_eager for param in order):  # --help
             return
         for param in order:
@@ -129,19 +129,10 @@ class _Group(typer.core.TyperGroup):
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:
-            if not (option := getattr(error, "option_name", None)):
-                raise
-            if command := next((each for each in given if each in COMMANDS), ""):
-                return ctx.fail(f"no option {option} before the command; write tfm {command} {option} …")
-            known = {"--version": "--version", "--help": "--help"}
-            return ctx.fail(f"no option {option}{spelling.did_you_mean(option, known) or LISTED}")
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command of a command line. Raises UsageError; of a near miss, it says what was meant."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            known = {each: f"tfm {each}" for each in (*COMMANDS, "--version", "--help")}
-            ctx.fail(f"no command {args[0]}{spelling.did_you_mean(args[0], known) or LISTED}")
-        return super().resolve_command(ctx, args)
+            option = getattr(error, "option_name", None)
+            if option and (command := next((each for each in given if each in COMMANDS), "")):
+                ctx.fail(f"no option {option} before the command; write tfm {command} {option} …")
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = formatter.width - 6 - max(map(len, COMMANDS))

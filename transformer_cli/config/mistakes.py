@@ -37,23 +37,6 @@ MUST = {
     "too_long": "be a list of {max_length} values",
     "tuple_type": "be a list in brackets",
 }
-SYNONYMS = {  # what other programs call settings
-    "name": "run_name output output_file output_dir out save",
-    "training.learning_rate": "lr rate",
-    "training.epochs": "num_epochs max_epochs n_epochs e",
-    "training.steps": "max_steps max_updates train_steps",
-    "training.warmup_steps": "warmup warmup_updates",
-    "training.precision": "fp16 bf16 amp",
-    "training.num_threads": "workers num_workers threads",
-    "training.device": "gpu gpus cuda cpu no_cuda",
-    "model.num_encoder_layers": "layers num_layers",
-    "model.num_decoder_layers": "layers num_layers",
-    "model.num_heads": "heads attention_heads",
-    "model.d_model": "hidden_size embed_dim dim",
-    "data.subwords.size": "vocab_size vocab",
-    "decoding.length_penalty": "alpha lenpen",
-    "decoding.beam_size": "beam beams num_beams",
-}
 
 Location = tuple[int | str, ...]
 Given = tuple[tuple[str, ...], str]  # the key that an option sets, and the option, as an error names it
@@ -128,13 +111,13 @@ def _dotted(location: Location) -> str:
 
 
 def _nearest(location: Location, keys: Mapping[str, Any]) -> str:
-    """The key that was meant: one of this name, also as others call it, or a similar one, here or elsewhere."""
+    """The key that was meant: one of this name, or a similar one, here or elsewhere."""
     name, known = str(location[-1]), _known(location[:-1], keys)
     everywhere = (key for key in _keys(keys) if not key.startswith("data.held_out."))  # names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
     found = (
-        [key for key in last if name in (last[key], *SYNONYMS.get(key, "").split())]
+        [key for key in last if name == last[key]]
         or difflib.get_close_matches(name, known, n=1, cutoff=0.55)
         or [key for key in last if last[key].startswith(f"{name}_") or last[key] in similar]
     )
