@@ -3,7 +3,6 @@
 # make coverage: the same tests, counting lines, which takes half as much processor time again on Python 3.11.
 # make docs-run: run the commands of README and docs/, and the notebook, and compare; takes about half an hour.
 # make site: write docs/ as HTML, with search, to build/site.
-# make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
 # make best: train and judge the best translators of Multi30k in some five hours (docs/results.md).
 # make hostile: damage every file of a dataset, a run and its export, and count what is refused; takes some minutes.
 # make torture: kill it at random moments.  make long: the tests that take minutes.
@@ -18,7 +17,7 @@ BIN := .venv/bin
 
 TESTS := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-.PHONY: demo test site docs-run coverage browser-test linear lowest long benchmark best speedrun hostile hammer torture install clean
+.PHONY: demo test site docs-run coverage browser-test linear lowest long benchmark best hostile hammer torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -61,9 +60,6 @@ best: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
 	$(BIN)/python scripts/best.py
 	$(BIN)/python scripts/best.py --diverse
-
-speedrun: install
-	$(BIN)/python scripts/speedrun.py
 
 hostile: install
 	$(BIN)/python -W error scripts/hostile.py
