@@ -46,7 +46,7 @@ def test_hostile_counts_a_miss(tmp_path: Path) -> None:
 SCRIPT = Path(torture.__file__)
 
 
-@pytest.mark.long  # make test cuts training off before each file (test_power_cut.py) and kills it (test_resume.py)
+@pytest.mark.long  # make test cuts training off before each file, and kills it (test_interrupted.py)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_torture_ends_bit_for_bit_as_without_kills() -> None:
     command = [sys.executable, str(SCRIPT), "--short", "--seed", "0"]
