@@ -22,6 +22,8 @@ from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 
+pytestmark = pytest.mark.long  # make test runs the same code on the CPU
+
 SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das alte Kind singt zu Hause."]
 FROZEN_VECTORS = ("model.vectors.source=VECTORS", "model.vectors.freeze=true")
 

