@@ -35,7 +35,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation, whole
 from transformer_cli.scoring import metrics
 from transformer_cli.system.terminal import on_one_line, width
-from transformer_cli.text import lines, long_lines, reading, sentences
+from transformer_cli.text import alignment, lines, long_lines, reading, sentences
 from transformer_cli.text.codec import SubwordCodec, WordCodec
 from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
@@ -57,8 +57,8 @@ READ_IN = names(
     "adapters.documents.catalogue adapters.documents.markup adapters.documents.opened adapters.documents.subtitles "
     "adapters.documents.word adapters.documents.xliff adapters.documents.xmltext adapters.interop.foreign "
     "adapters.serve.questions adapters.terminology.glossary adapters.terminology.numbers "
-    "adapters.terminology.placeholders system.terminal text.codec text.forms text.languages text.lines text.reading "
-    "text.sentences"
+    "adapters.terminology.placeholders system.terminal text.alignment text.codec text.forms text.languages text.lines "
+    "text.reading text.sentences"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -136,7 +136,7 @@ def subwords() -> SubwordCodec:
     return SubwordCodec(learn_pieces(text, size=350, algorithm="bpe"))
 
 
-def spots(text: str) -> list[held.Span]:
+def spots(text: str) -> list[alignment.Span]:
     """Returns where words and signs stand, as tokens would."""
     return [found.span() for found in re.finditer(r"\w{1,8}|[^\w ]", text)]
 
@@ -145,7 +145,7 @@ def tokens(text: str) -> list[str]:
     return [text[start:end] for start, end in spots(text)]
 
 
-def links_of(text: str) -> list[held.Link]:
+def links_of(text: str) -> list[alignment.Link]:
     return [*zip(spots(text), spots(text), strict=True)]
 
 
@@ -157,11 +157,11 @@ def rendered(document: Document) -> Callable[[], object]:
 
 def put_back(text: str) -> Callable[[], object]:
     spans = [reading.Held(start, "X", " ", " ") for start, _ in spots(text)]
-    return partial(held.put_back, text, text, spans, links_of(text))
+    return partial(alignment.put_back, text, text, spans, links_of(text))
 
 
 def word_links(text: str) -> Callable[[], object]:
-    return partial(held.word_links, text, tokens(text), f"{text}.", tokens(text), range(len(spots(text))))
+    return partial(alignment.word_links, text, tokens(text), f"{text}.", tokens(text), range(len(spots(text))))
 
 
 def wholly(text: str) -> Callable[[], object]:
@@ -299,13 +299,19 @@ READERS: dict[str, tuple[Prepare, str]] = {
         lambda text: partial(glossary.term_spans, TERMS.find(text), text),
         "a |a b |a a |w1 w2 w3 |c",
     ),
-    "documents.held.Holder.masked": (of(held.BUILT_IN.masked), PLACEHOLDERS),
-    "documents.held.Holder.spans": (of(held.BUILT_IN.spans), PLACEHOLDERS),
-    "documents.held.places_in": (of(lambda text: held.places_in(text, text, spots(text), [])), "a |e\u0301|\xad|ß|ﬂ|…"),
-    "documents.held.put_back": (put_back, "a |a|a.|.|犬|. "),
-    "documents.held.token_spans": (lambda text: partial(held.token_spans, text, tokens(text)), "a |a|é|e\u0301|\xad|."),
-    "documents.held.word_edges": (of(held.word_edges), "a|a |犬|\u0301|-"),
-    "documents.held.word_links": (word_links, "a |ab|é |\u0301"),
+    "terminology.Holder.masked": (of(held.BUILT_IN.masked), PLACEHOLDERS),
+    "terminology.Holder.spans": (of(held.BUILT_IN.spans), PLACEHOLDERS),
+    "alignment.places_in": (
+        of(lambda text: alignment.places_in(text, text, spots(text), [])),
+        "a |e\u0301|\xad|ß|ﬂ|…",
+    ),
+    "alignment.put_back": (put_back, "a |a|a.|.|犬|. "),
+    "alignment.token_spans": (
+        lambda text: partial(alignment.token_spans, text, tokens(text)),
+        "a |a|é|e\u0301|\xad|.",
+    ),
+    "alignment.word_edges": (of(alignment.word_edges), "a|a |犬|\u0301|-"),
+    "alignment.word_links": (word_links, "a |ab|é |\u0301"),
     "documents.long_lines.LongLines.split": (of(split), SENTENCES),
     "documents.long_lines.readable": (of(lambda text: long_lines.readable(text, "de")), SENTENCES),
     "documents.markup.parse_html": (of(parse_html), HTML),

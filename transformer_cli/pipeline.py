@@ -20,20 +20,11 @@ from transformer_cli.adapters.terminology.glossary import (
     term_spans,
 )
 from transformer_cli.adapters.terminology.numbers import missing_numbers
-from transformer_cli.adapters.terminology.placeholders import (
-    Holder,
-    Link,
-    Span,
-    has_branches,
-    overlap,
-    places_in,
-    put_back,
-    token_spans,
-    word_links,
-)
+from transformer_cli.adapters.terminology.placeholders import Holder, has_branches
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
 from transformer_cli.search.interface import Hypothesis, Ids, RequiredTerms, Wanted, longest_translation
+from transformer_cli.text.alignment import Link, Span, overlap, places_in, put_back, token_spans, word_links
 from transformer_cli.text.codec import Codec, Codecs, Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
 from transformer_cli.text.long_lines import NO_TOKENS, REMEDY, Line, LongLines

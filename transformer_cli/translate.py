@@ -16,7 +16,6 @@ from transformer_cli.adapters.documents.blocks import Block
 from transformer_cli.adapters.documents.files import FORMATS, MISSING, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.terminology.numbers import missing_numbers
-from transformer_cli.adapters.terminology.placeholders import Link
 from transformer_cli.config.load import translation_settings
 from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmError
 from transformer_cli.pipeline import EMPTY, Translation, Wording, joined, whole
@@ -25,6 +24,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, Wanted, no_check
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import as_list, checked
+from transformer_cli.text.alignment import Link
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.lines import is_too_long
 from transformer_cli.text.long_lines import Line, readable

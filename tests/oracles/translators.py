@@ -3,7 +3,7 @@
 import re
 
 from transformer_cli.adapters.documents.blocks import Block
-from transformer_cli.adapters.terminology.placeholders import Link
+from transformer_cli.text.alignment import Link
 
 
 def turned(block: Block) -> tuple[str, list[Link]]:

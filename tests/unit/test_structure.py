@@ -54,7 +54,6 @@ SEAMS = {  # imports that are still to be cut
     ("scoring.evaluate", "adapters.interop.ctranslate2"),
     ("search.decoder", "adapters.terminology.constraints"),
     ("text.long_lines", "adapters.terminology.placeholders"),
-    ("text.sentences", "adapters.terminology.placeholders"),
     ("training.opening", "adapters.finetuning.beside"),
     ("training.opening", "adapters.finetuning.pretrained"),
     ("training.record", "adapters.study.plots"),
@@ -66,7 +65,6 @@ SEAMS = {  # imports that are still to be cut
     ("translate", "adapters.documents.files"),
     ("translate", "adapters.documents.markup"),
     ("translate", "adapters.terminology.numbers"),
-    ("translate", "adapters.terminology.placeholders"),
     ("translate", "model.transformer"),
 }
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests

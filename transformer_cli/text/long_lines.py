@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from transformer_cli.adapters.terminology.placeholders import BUILT_IN, Holder, Span
+from transformer_cli.adapters.terminology.placeholders import BUILT_IN, Holder
 from transformer_cli.config.schema import OnError
 from transformer_cli.errors import DataError
+from transformer_cli.text.alignment import Span
 from transformer_cli.text.codec import Codec, Encoded, asking_like
 from transformer_cli.text.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
 from transformer_cli.text.sentences import pieces, sentences

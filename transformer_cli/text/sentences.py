@@ -11,7 +11,7 @@ from functools import partial
 
 import sentencex
 
-from transformer_cli.adapters.terminology.placeholders import Span
+from transformer_cli.text.alignment import Span
 
 ORDINALS = re.compile("cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr")  # they write "am 3. Oktober"
 BEFORE_NAMES = re.compile("dr|mr|mrs|ms|prof")

@@ -11,16 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Literal, NamedTuple
 
-from transformer_cli.adapters.terminology.placeholders import (
-    CLOSING,
-    Link,
-    Placing,
-    Span,
-    edge_after,
-    edge_before,
-    spaces,
-    word_edges,
-)
+from transformer_cli.text.alignment import CLOSING, Link, Placing, Span, edge_after, edge_before, spaces, word_edges
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import Held, is_spaceless, is_word
 

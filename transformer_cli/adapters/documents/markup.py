@@ -14,7 +14,7 @@ from functools import partial
 
 from transformer_cli.adapters.documents.blocks import DEEPEST, Block, Builder, Document, Element, Mark, escaping
 from transformer_cli.adapters.documents.xmltext import ENCODING
-from transformer_cli.adapters.terminology.placeholders import Span
+from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import main_code
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from transformer_cli.adapters.documents.blocks import Block, Document
-from transformer_cli.adapters.terminology.placeholders import Link
 from transformer_cli.errors import DataError
+from transformer_cli.text.alignment import Link
 
 Languages = tuple[str, str]
 """The codes of the source and of the target"""

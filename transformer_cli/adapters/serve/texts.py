@@ -11,9 +11,10 @@ from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.serve.languages import AUTO, Directions
 from transformer_cli.adapters.serve.questions import Limits, TranslateQuestion, refuse_beyond
 from transformer_cli.adapters.serve.waiting import SPLIT, Lines, Workers
-from transformer_cli.adapters.terminology.placeholders import Holder, Span
+from transformer_cli.adapters.terminology.placeholders import Holder
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation, whole
+from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.text.long_lines import readable
 from transformer_cli.text.sentences import join

@@ -20,19 +20,10 @@ from transformer_cli.adapters.corpora.formats import (
     tag_of,
     units_of,
 )
-from transformer_cli.adapters.terminology.placeholders import (
-    OPENING,
-    Link,
-    Span,
-    Taken,
-    edge_after,
-    edge_before,
-    ends_in_mark,
-    word_edges,
-)
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import is_stream
+from transformer_cli.text.alignment import OPENING, Link, Span, Taken, edge_after, edge_before, ends_in_mark, word_edges
 from transformer_cli.text.forms import TBX, form_of
 from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import Place, Placed

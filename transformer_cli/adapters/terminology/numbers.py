@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections import Counter
 
-from transformer_cli.adapters.terminology.placeholders import Span
+from transformer_cli.text.alignment import Span
 
 NUMBER = re.compile(r"\d+(?:[.,:/'’٫٬-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oracles.translators import turned
 from transformer_cli.adapters.documents.blocks import Block, Builder, Document, escaping
-from transformer_cli.adapters.terminology.placeholders import Link
+from transformer_cli.text.alignment import Link
 
 EVENT = re.compile(r"<(?P<close>/)?(?P<name>[bgi])>|<(?P<point>x)/>|<(?P<seam>s)/>|(?P<boundary><p/>)|(?P<text>[^<]+)")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from transformer_cli.adapters.documents.blocks import Block
 from transformer_cli.adapters.documents.files import FORMATS
 from transformer_cli.adapters.documents.markup import parse_html
-from transformer_cli.adapters.terminology.placeholders import Link, word_links
 from transformer_cli.errors import DataError
+from transformer_cli.text.alignment import Link, word_links
 
 Translated = tuple[str, list[Link]]
 

@@ -17,8 +17,8 @@ from transformer_cli.adapters.documents.archive import Archive
 from transformer_cli.adapters.documents.blocks import Block
 from transformer_cli.adapters.documents.files import FORMATS
 from transformer_cli.adapters.documents.word import parse_part
-from transformer_cli.adapters.terminology.placeholders import Link
 from transformer_cli.errors import DataError
+from transformer_cli.text.alignment import Link
 
 Translate = Callable[[Block], tuple[str, list[Link]]]
 TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml."

@@ -1,0 +1,81 @@
+"""Held spans come back once, beside their words, at word edges, with the white space of the new place."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_cli.text.alignment import Link, places_in, put_back
+from transformer_cli.text.reading import Held
+
+
+def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
+    """Links of words by their numbers, counted from 0."""
+    sources, targets = ([match.span() for match in re.finditer(r"\w+|[^\w ]", each)] for each in (source, text))
+    return [(sources[one], targets[other]) for one, other in pairs]
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        (Held(4, "X", " ", " "), "a X dog red."),  # before Hund
+        (Held(8, "X", " ", ""), "a dog red X."),  # behind rot
+        (Held(3, "X", "", " "), "aX dog red."),  # leans on ein
+        (Held(0, "X", "", " "), "X a dog red."),
+        (Held(16, "X", " ", ""), "a dog red. X"),
+        (Held(3, "&nbsp;", "", ""), "a&nbsp;dog red."),  # instead of a space
+    ],
+)
+def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Held, expected: str) -> None:
+    source, text = "ein Hund rot ist", "a dog red."
+    held = Held({8: 12}.get(held.place, held.place), held.text, held.before, held.after)
+    assert put_back(text, source, [held], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
+
+
+def test_put_back_never_within_a_word() -> None:
+    links: list[Link] = [((0, 4), (0, 2)), ((5, 9), (2, 5))]  # pieces of one word of the translation
+    assert put_back("tools here", "Werk zeug da", [Held(5, "X", " ", " ")], links)[0] == "X tools here"
+
+
+def test_put_back_never_behind_the_last_mark_and_one_mark_stands_for_both() -> None:
+    links: list[Link] = [((0, 3), (5, 6))]  # the article belongs to the full stop
+    assert put_back("a dog.", "ein Hund.", [Held(4, "X", " ", " ")], links)[0] == "a dog X."
+    assert put_back("a dog.", "Hund ein.", [Held(5, "Inc.", " ", " ")], [])[0] == "a dog Inc."
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "expected"),
+    [
+        ("  Hu\u00adnd am\u00a0Strand", "Hund am Strand", ["Hu\u00adnd", "am", "Strand"]),
+        ("Cafe\u0301 {Bar} ２４ ﬂiegt…", "Café 24 fliegt…", ["Cafe\u0301", "２４", "ﬂiegt…"]),
+        ("EIN 😀 HUND", "ein Hund", ["EIN", "HUND"]),
+        ("½ Hund{x} da", "1/2 Hund da", ["½", "Hund", "da"]),
+        ("", "Hund", [""]),
+    ],
+)
+def test_places_in_a_line_are_those_of_what_was_read_of_it(line: str, read: str, expected: list[str]) -> None:
+    spans = [match.span() for match in re.finditer(r"\S+", read)]
+    found = places_in(line, read, spans, [match.span() for match in re.finditer(r"\{\w+\}", line)])
+    assert [line[start:end] for start, end in found] == expected
+
+
+@given(
+    st.lists(st.sampled_from(["Hund", "ein", ",", ".", "(", ")", "läuft", "犬"]), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["", " "]), st.sampled_from(["", " "])), max_size=5),
+    st.data(),
+)
+def test_put_back_gives_every_span_back_once_and_loses_no_text(
+    words: list[str], spans: list[tuple[int, str, str]], data: st.DataObject
+) -> None:
+    source, text = " ".join(words), " ".join(reversed(words))
+    marks = "①②③④⑤"
+    held = [Held(min(place, len(source)), marks[n], one, other) for n, (place, one, other) in enumerate(spans)]
+    held.sort(key=lambda each: each.place)
+    number = st.integers(0, len(words) - 1)
+    chosen = data.draw(st.lists(st.tuples(number, number), max_size=8))
+    spots = [[match.span() for match in re.finditer(r"\S+", each)] for each in (source, text)]
+    found, _ = put_back(text, source, held, [(spots[0][one], spots[1][other]) for one, other in chosen])
+    assert sorted(char for char in found if char in marks) == sorted(each.text for each in held)
+    assert "".join(char for char in found if char not in marks and char != " ") == text.replace(" ", "")
+    assert not re.search(r"  |[a-zä][①-⑤][a-zä]", found)

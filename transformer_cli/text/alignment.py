@@ -1,0 +1,222 @@
+"""Which characters of a sentence and of its translation belong to each other, and where what was held out is put back.
+
+Symbols, placeholders and addresses of plain text and elements of HTML are held out, and come back once, where the words
+beside them went, between words. Knows characters and tokens, but no models and no markup.
+"""
+
+import html
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from transformer_cli.text.reading import Held, is_ignored, is_spaceless, is_word
+
+Span = tuple[int, int]
+"""Where something begins in a text and where it ends, in characters"""
+Link = tuple[Span, Span]
+"""Where a word of the source stands, and where one of its translation that belongs to it"""
+
+NEAR = 40  # characters within which the next token is looked for
+OPENING = "([{«„“‚‘¿¡（「『【《〈"  # no space follows
+CLOSING = ".,;:!?…%)]}»”’。、，；：！？）」』】》〉"  # no space stands before
+
+
+def word_links(
+    source: str,
+    source_tokens: Sequence[str],
+    text: str,
+    tokens: Sequence[str],
+    alignment: Sequence[int],
+    held: Sequence[Link] = (),
+) -> list[Link]:
+    """Returns which characters of a sentence and of its translation belong to each other, in the latter's order.
+
+    alignment: for each token of the translation, the index of the one of the source that it belongs to. Tokens are
+    looked for in the text, without case; one that is not written there, such as <unk>, has no link. held: links of what
+    has no tokens, which are returned too.
+    """
+    if text == source:  # a name, a number, or what was copied
+        return [(each.span(), each.span()) for each in re.finditer(r"\S+", text)]
+    sources = token_spans(source, source_tokens, [one for one, _ in held])
+    targets = token_spans(text, tokens, [other for _, other in held])
+    pairs = ((sources[index], target) for index, target in zip(alignment, targets, strict=False))
+    return sorted([*held, *((one, other) for one, other in pairs if one and other)], key=lambda link: link[1])
+
+
+class Taken:
+    """Which characters of a text are taken."""
+
+    def __init__(self, text: str, spans: Sequence[Span] = ()) -> None:
+        self._characters = bytearray(len(text))
+        for span in spans:
+            self.take(span)
+
+    def is_free(self, span: Span) -> bool:
+        """Whether none of a span is taken."""
+        return self._characters.find(1, *span) < 0
+
+    def take(self, span: Span) -> Span:
+        """Returns the span, which is taken now."""
+        self._characters[slice(*span)] = b"\1" * (span[1] - span[0])
+        return span
+
+
+class Placing:
+    """Where what is held out of a source comes to stand in its translation; see `place`."""
+
+    def __init__(self, source: str, text: str, links: Sequence[Link]) -> None:
+        """links: which characters of the source and of its translation belong to each other, in any order."""
+        self._source, self._text, self._links = source, text, sorted(links)
+        self._edges = word_edges(text)
+        self._closing = len(source.rstrip(CLOSING))
+        self._behind_words = len(text.rstrip(CLOSING))
+
+    def place(self, held: Held) -> int:
+        """Returns where a held span comes to stand: at the ends as in the source, else beside a linked word.
+
+        What leans on a word stays with that word; what only closing marks follow stands before those of the
+        translation.
+        """
+        if held.place <= 0:
+            return 0
+        if held.place >= self._closing and not _leans_left(held, self._source):
+            return self._behind_words if held.place < len(self._source) else len(self._text)
+        after = bisect_left(self._links, ((held.place, 0), (0, 0)))
+        if after and (self._source[held.place - 1] != " " or after == len(self._links)):
+            place = edge_after(self._edges, self._links[after - 1][1][1])
+        else:
+            place = edge_before(self._edges, self._links[after][1][0]) if self._links else len(self._text)
+        return min(place, self._behind_words)
+
+
+def put_back(
+    text: str, source: str, held: Sequence[Held], links: Sequence[Link], cased: Callable[[str], str] = str
+) -> tuple[str, list[Link]]:
+    """Returns a translation with the spans that were held out of its source, in their order where places are equal.
+
+    cased: what becomes of the words around them. Returns also where the `spans` of each one stand, in the line and now.
+    """
+    if not held:  # most sentences
+        return cased(text), []
+    placing = Placing(source, text, links)
+    places = sorted((placing.place(each), number) for number, each in enumerate(held))
+    written, length, last = list[str](), 0, 0
+    now: list[Link] = []
+    for index, (place, number) in enumerate(places):
+        each = held[number]
+        left, right = spaces(each, source, text[place - 1 : place], text[place : place + 1])
+        if index and places[index - 1][0] == place:  # right behind another one, which has its own space
+            left = "" if written[-1][-1:].isspace() else each.before
+        before = cased(text[last:place]) + left
+        start = length + len(before)
+        now += (((one, end), (start + at, start + at + end - one)) for one, end, at in each.spans)
+        written += [before, each.text + right]
+        is_space = html.unescape(each.text).isspace()  # 10&nbsp;km was read as "10 km"
+        is_written = text[place : place + 1] in (" " if is_space else "", ends_in_mark(each.text))
+        length, last = start + len(written[-1]), place + (is_written and place < len(text))
+    return "".join([*written, cased(text[last:])]), now
+
+
+def spaces(held: Held, source: str, left: str, right: str) -> tuple[str, str]:
+    """Returns the white space that a held span gets between two characters of a translation ("" at an end)."""
+    before = after = ""
+    if is_word(left) and not is_spaceless(left):
+        before = "" if _leans_left(held, source) else held.before or " "
+    elif left and not left.isspace() and left not in OPENING:
+        before = held.before
+    if is_word(right) and not is_spaceless(right):
+        leans = not held.after and not _leans_left(held, source) and is_word(source[held.place : held.place + 1])
+        after = "" if leans else held.after or " "
+    elif right and not right.isspace() and right not in CLOSING:
+        after = held.after
+    return before, after
+
+
+def ends_in_mark(text: str) -> str:
+    """Returns the mark of a sentence's end that a text ends in, as "Inc." does, which stands for both; else ""."""
+    return text[-1:] if text[-1:] in ".!?…。！？" else ""
+
+
+def overlap(one: Span, other: Span) -> bool:
+    """Whether two spans of a text have a character in common."""
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def word_edges(text: str) -> list[int]:
+    """Returns the places of a text that are inside no word, from 0 to its length.
+
+    Each sign and each space stands by itself, and so does each character of a script without spaces: of "ein Hund."
+    the edges are 0, 3, 4, 8, 9.
+    """
+    goes_on = [is_word(char) and not is_spaceless(char) for char in text]
+    inner = [place for place, (one, other) in enumerate(pairwise(goes_on), start=1) if not (one and other)]
+    return [0, *inner, len(text)] if text else [0]
+
+
+def edge_before(edges: Sequence[int], place: int) -> int:
+    """Returns where the word that a place is inside begins; the place itself if it is not inside a word."""
+    return edges[bisect_right(edges, place) - 1]
+
+
+def edge_after(edges: Sequence[int], place: int) -> int:
+    """Returns where the word that a place is inside ends; the place itself if it is not inside a word."""
+    return edges[bisect_left(edges, place)]
+
+
+def _leans_left(held: Held, source: str) -> bool:
+    return not held.before and is_word(source[max(0, held.place - 1) : held.place])
+
+
+def token_spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> list[Span | None]:
+    """Returns where each token stands in a text; None for one that is not found. held: where none is looked for."""
+    text, own = _as_read(text, held)
+    folds = len(text.lower()) == len(text)
+    text = text.lower() if folds else text
+    found: list[Span | None] = []
+    place = 0
+    for token in tokens:
+        word = unicodedata.normalize("NFKC", token.strip())
+        word = word.lower() if folds else word
+        start = text.find(word, place, place + len(word) + NEAR) if word else -1
+        found.append((own[start][0], own[start + len(word) - 1][1]) if start >= 0 else None)
+        place = place if start < 0 else start + len(word)
+    return found
+
+
+def places_in(line: str, read: str, spans: Sequence[Span], held: Sequence[Span]) -> list[Span]:
+    """Returns where spans of what was read of a line stand in the line, as it was given.
+
+    Words and signs are looked for as tokens are; (0, 0) stands for a span of which none is found. held: what was not
+    read.
+    """
+    if not spans:
+        return []
+    words = [each for each in pairwise(word_edges(read)) if not read[each[0]].isspace()]
+    places = token_spans(line, [read[start:end] for start, end in words], held)
+    placed = [(word, place) for word, place in zip(words, places, strict=True) if place]
+    found = [[place for word, place in placed if overlap(word, span)] for span in spans]
+    return [(each[0][0], each[-1][1]) if each else (0, 0) for each in found]
+
+
+def _as_read(text: str, held: Sequence[Span]) -> tuple[str, Sequence[Span]]:
+    """Returns a text as it may have been read, and where each of its characters stands in it as it is."""
+    if text.isascii() and not held:
+        return text, [(place, place + 1) for place in range(len(text))]
+    taken = Taken(text, held)
+    characters: list[str] = []
+    own: list[Span] = []
+    for place, char in enumerate(text):
+        span = place, place + 1
+        if not taken.is_free(span):
+            continue
+        composed = unicodedata.normalize("NFC", characters[-1] + char) if characters else ""
+        if len(composed) == 1 or (is_ignored(char) and own and own[-1][1] == place):
+            characters[-1] = composed if len(composed) == 1 else characters[-1]
+            own[-1] = own[-1][0], place + 1
+        elif not is_ignored(char):
+            form = unicodedata.normalize("NFKC", char)  # as what is unknown is read
+            characters += form
+            own += [span] * len(form)
+    return "".join(characters), own
