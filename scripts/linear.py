@@ -28,8 +28,8 @@ from transformer_cli.adapters.documents.word import parse_part
 from transformer_cli.adapters.documents.xliff import open_xliff
 from transformer_cli.adapters.serve.languages import LOOKED_AT, _shares
 from transformer_cli.adapters.terminology import glossary
-from transformer_cli.adapters.terminology import placeholders as held
 from transformer_cli.adapters.terminology.numbers import missing_numbers
+from transformer_cli.adapters.terminology.placeholders import Holder
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation, whole
@@ -45,6 +45,7 @@ LENGTH, TIMES = 100_000, 8  # characters of the longer text, and of how many sho
 MOST_S, MOST_TIMES = 2.0, 12.0  # that the longer one may take, and how often as long as the shorter one
 FAST_S = 0.1  # what takes less is not compared: in n² time, it would take seconds
 ROUNDS = 5
+HOLDER = Holder()
 FEW = 5
 
 
@@ -175,7 +176,7 @@ def wholly(text: str) -> Callable[[], object]:
 
 def split(text: str) -> object:
     """For a model with few positions."""
-    cutting = long_lines.LongLines(subwords(), 50, "truncate")
+    cutting = long_lines.LongLines(subwords(), 50, "truncate", HOLDER.spans)
     return [cutting.split(line, "de") for line in lines_of(text)]
 
 
@@ -299,8 +300,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
         lambda text: partial(glossary.term_spans, TERMS.find(text), text),
         "a |a b |a a |w1 w2 w3 |c",
     ),
-    "terminology.Holder.masked": (of(held.BUILT_IN.masked), PLACEHOLDERS),
-    "terminology.Holder.spans": (of(held.BUILT_IN.spans), PLACEHOLDERS),
+    "terminology.Holder.spans": (of(HOLDER.spans), PLACEHOLDERS),
     "alignment.places_in": (
         of(lambda text: alignment.places_in(text, text, spots(text), [])),
         "a |e\u0301|\xad|ß|ﬂ|…",
@@ -313,7 +313,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "alignment.word_edges": (of(alignment.word_edges), "a|a |犬|\u0301|-"),
     "alignment.word_links": (word_links, "a |ab|é |\u0301"),
     "documents.long_lines.LongLines.split": (of(split), SENTENCES),
-    "documents.long_lines.readable": (of(lambda text: long_lines.readable(text, "de")), SENTENCES),
+    "documents.long_lines.readable": (of(lambda text: long_lines.readable(text, "de", HOLDER.spans)), SENTENCES),
     "documents.markup.parse_html": (of(parse_html), HTML),
     "documents.blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "documents.blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),

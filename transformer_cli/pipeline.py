@@ -178,7 +178,7 @@ class Wording:
 
     def long_lines(self, remedy: str = REMEDY) -> LongLines:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
-        return LongLines(self.codecs.source, self.max_length, self.settings.on_error, self.holder, remedy)
+        return LongLines(self.codecs.source, self.max_length, self.settings.on_error, self.holder.spans, remedy)
 
     def read_text(self, text: str) -> Line:
         """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""

@@ -183,7 +183,8 @@ class Translator:
         """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
         texts, language = [block.text for block in blocks], self.run.config.data.source
         spans = [
-            readable(text, language, self.wording.holder) if is_too_long(text) else [(0, len(text))] for text in texts
+            readable(text, language, self.wording.holder.spans) if is_too_long(text) else [(0, len(text))]
+            for text in texts
         ]
         lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
         translator = self.with_options(split_sentences=True, scores=False)

@@ -53,7 +53,6 @@ SEAMS = {  # imports that are still to be cut
     ("runs.engines", "search.interface"),
     ("scoring.evaluate", "adapters.interop.ctranslate2"),
     ("search.decoder", "adapters.terminology.constraints"),
-    ("text.long_lines", "adapters.terminology.placeholders"),
     ("training.opening", "adapters.finetuning.beside"),
     ("training.opening", "adapters.finetuning.pretrained"),
     ("training.record", "adapters.study.plots"),

@@ -4,21 +4,28 @@ A line is too long if it has more characters than LONGEST_LINE, or more tokens t
 model without a last position, LONGEST_LINE is also the limit for tokens: attention takes memory for each pair of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from transformer_cli.adapters.terminology.placeholders import BUILT_IN, Holder
 from transformer_cli.config.schema import OnError
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.codec import Codec, Encoded, asking_like
 from transformer_cli.text.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
-from transformer_cli.text.sentences import pieces, sentences
+from transformer_cli.text.sentences import mask, pieces, sentences
 from transformer_cli.text.vocabulary import MARKERS
 
 REMEDY = "split the sentence, or let --on-error say what becomes of such lines"
 NO_TOKENS = Encoded([], [])
+
+FindSpans = Callable[[str], Sequence[Span]]
+"""Returns the spans of a text that are neither cut nor translated, from left to right"""
+
+
+def no_spans(text: str) -> Sequence[Span]:
+    """Protects nothing."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -42,12 +49,9 @@ class Line:
         return (self,) if self.parts is None else self.parts
 
 
-def readable(text: str, language: str, holder: Holder = BUILT_IN) -> list[Span]:
-    """Returns where the sentences of a text of any length stand; one with too many characters is cut into `pieces`.
-
-    holder: finds what is not cut.
-    """
-    masked = holder.masked(text)
+def readable(text: str, language: str, protected: FindSpans = no_spans) -> list[Span]:
+    """Returns where the sentences of a text of any length stand; one with too many characters is cut into `pieces`."""
+    masked = mask(text, protected(text))
     return [
         piece
         for span in sentences(masked, language)
@@ -63,8 +67,7 @@ class LongLines:
     max_length: int | None
     """the most positions that a sentence may take, <sos> and <eos> included (None: no limit)"""
     on_error: OnError
-    holder: Holder = BUILT_IN
-    """finds what is held out of a line"""
+    protected: FindSpans = no_spans
     remedy: str = REMEDY
     """what errors tell the user to do"""
 
@@ -116,7 +119,7 @@ class LongLines:
         if was_too_long and self.on_error != "truncate":
             return self.line(line)
         line = line[:LONGEST_LINE]
-        masked = self.holder.masked(line)
+        masked = mask(line, self.protected(line))
         spans = sentences(masked, language)
         parts = [part for span in spans for part in self._pieces(line, masked, span, self.most_tokens)]
         return Line(line, NO_TOKENS, was_too_long, parts=parts)
@@ -124,7 +127,7 @@ class LongLines:
     def cut(self, sentence: str, most_tokens: int) -> Line:
         """Like `line`, for a sentence; it is cut into `pieces` if it has more than so many tokens, or is too long."""
         whole, most = (0, len(sentence)), min(most_tokens, self.most_tokens)
-        parts = list(self._pieces(sentence, self.holder.masked(sentence), whole, most))
+        parts = list(self._pieces(sentence, mask(sentence, self.protected(sentence)), whole, most))
         return parts[0] if len(parts) == 1 else Line(sentence, NO_TOKENS, parts=parts)
 
     def _pieces(self, line: str, masked: str, span: Span, most_tokens: int) -> Iterator[Line]:
@@ -134,4 +137,4 @@ class LongLines:
             yield replace(self.encoded(line[start:end], encode(start, end)), start=start)
 
     def _encode(self, sentence: str) -> Encoded:
-        return self.codec.encode(sentence, self.holder.spans(sentence))
+        return self.codec.encode(sentence, self.protected(sentence))

@@ -11,12 +11,11 @@ from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.serve.languages import AUTO, Directions
 from transformer_cli.adapters.serve.questions import Limits, TranslateQuestion, refuse_beyond
 from transformer_cli.adapters.serve.waiting import SPLIT, Lines, Workers
-from transformer_cli.adapters.terminology.placeholders import Holder
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation, whole
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import TOO_LONG, is_too_long
-from transformer_cli.text.long_lines import readable
+from transformer_cli.text.long_lines import FindSpans, readable
 from transformer_cli.text.sentences import join
 from transformer_cli.translate import PARTS, Translator
 
@@ -107,7 +106,7 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
     if asked.format not in (None, "", "text", "html"):
         raise DataError(f"{asked.format[:50]} format is not supported")
     if asked.split:
-        spans_of = _split(lines, source, translator.wording.holder, are_blocks=bool(documents))
+        spans_of = _split(lines, source, translator.wording.holder.spans, are_blocks=bool(documents))
         refuse_beyond(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
@@ -127,11 +126,11 @@ def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
     return workers.add(Lines(translator, parsed.sentences, keys, parsed.asked.split, parsed.asked.n_in_glossary))
 
 
-def _split(lines: Sequence[str], language: str, holder: Holder, *, are_blocks: bool) -> list[list[Span]]:
+def _split(lines: Sequence[str], language: str, protected: FindSpans, *, are_blocks: bool) -> list[list[Span]]:
     """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
-        spans = readable(line, language, holder) if are_blocks or not is_too_long(line) else [(0, len(line))]
+        spans = readable(line, language, protected) if are_blocks or not is_too_long(line) else [(0, len(line))]
         if any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
         spans_of.append(spans)

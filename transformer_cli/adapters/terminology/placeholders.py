@@ -78,17 +78,6 @@ class Holder:
                 found.append(taken.take(free))
         return sorted(found)
 
-    def masked(self, text: str) -> str:
-        """Returns a text of the same length, in which nothing that is held looks like the end of a sentence."""
-        characters = list(text)
-        for start, end in self.spans(text):
-            entity = html.unescape(text[start:end]) if text[start] == "&" else "X"
-            characters[start:end] = (entity or "X")[0] * (end - start)  # &#1; is nothing
-        return "".join(characters)
-
-
-BUILT_IN = Holder()
-
 
 def messages(text: str) -> Iterator[Span]:
     """Yield where the messages of ICU and of Fluent stand that choose among texts, or say how a value is written.
