@@ -23,7 +23,7 @@ from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.adapters.terminology.placeholders import Holder, has_branches
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
-from transformer_cli.search.interface import Hypothesis, Ids, RequiredTerms, Wanted, longest_translation
+from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, longest_translation
 from transformer_cli.text.alignment import Link, Span, overlap, places_in, put_back, token_spans, word_links
 from transformer_cli.text.codec import Codec, Codecs, Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
@@ -45,9 +45,9 @@ class Sentence:
     line: Line
     terms: Sequence[Term]
     """of the glossary, in what is read"""
-    wanted: Wanted | None
+    wanted: SearchRequest | None
     """what is searched for; None if nothing is read"""
-    with_terms: Wanted | None = None
+    with_terms: SearchRequest | None = None
     """what is searched for, too, if the translation lacks terms"""
 
 
@@ -122,7 +122,7 @@ class Wording:
     """the source's code"""
     max_length: int | None
     """the most positions that a sentence may take (None: no limit)"""
-    writes_terms: bool
+    takes_constraints: bool
     """whether a beam search can be given terms"""
     settings: TranslationSettings
     glossary: Glossary = field(default_factory=lambda: Glossary({}))
@@ -221,26 +221,28 @@ class Wording:
         required = None if EOS in self.prefix[-1:] else self._required(line, terms)  # nothing follows <eos>
         more = required.n_tokens if required else 0
         limit = longest_translation(self.settings, len(read), self.max_length, more=more)
-        wanted = Wanted(read.ids, limit, key, self.prefix)
-        return Sentence(line, terms, wanted, replace(wanted, terms=required) if required else None)
+        wanted = SearchRequest(read.ids, limit, key, self.prefix)
+        return Sentence(line, terms, wanted, replace(wanted, constraints=required) if required else None)
 
     def n_lacking(self, sentence: Sentence, found: Hypothesis) -> int:
         """Returns how many terms are not in a translation."""
         return term_spans(sentence.terms, self._text(sentence.line.read, found)).count(None)
 
-    def _required(self, line: Line, terms: Sequence[Term]) -> RequiredTerms | None:
+    def _required(self, line: Line, terms: Sequence[Term]) -> Constraints | None:
         """Returns what the search has to write for a line with these terms; None where that is nothing."""
-        if not self.writes_terms or self.settings.sample:
+        if not self.takes_constraints or self.settings.sample:
             return None
         text = line.read.reading.text
         spelled = [(each.span, ids) for each in terms if (ids := self._spelled(each, text))][:MOST_TERMS]
         if not spelled:
             return None
+        from transformer_cli.adapters.terminology.constraints import TermConstraints  # imports torch
+
         spans = token_spans(text, line.read.tokens)
         positions = [  # position 0 is <sos>
             frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in spelled
         ]
-        return RequiredTerms(tuple(ids for _, ids in spelled), tuple(positions), self.codecs.continuing)
+        return TermConstraints(tuple(ids for _, ids in spelled), tuple(positions), self.codecs.continuing)
 
     def _spelled(self, term: Term, source: str) -> tuple[tuple[int, ...], ...]:
         """Returns the ids of the translations of a term that are words that the model knows; of its own word, none."""

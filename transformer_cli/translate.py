@@ -21,7 +21,7 @@ from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmErr
 from transformer_cli.pipeline import EMPTY, Translation, Wording, joined, whole
 from transformer_cli.runs.engines import open_engine
 from transformer_cli.runs.run import Run
-from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, Wanted, no_check
+from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, SearchRequest, no_check
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.text.alignment import Link
@@ -78,8 +78,8 @@ class Translator:
     def _begin(self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str]) -> None:
         self.run, self.runs, self.engine, self.checkpoints = runs[0], [*runs], engine, [*checkpoints]
         self.settings = translation_settings(self.run.config.decoding, {})  # as the (first) run's own config says
-        language, writes_terms = self.run.config.data.source, self.engine.writes_terms
-        self.wording = Wording(self.run.codecs, language, self.max_length, writes_terms, self.settings)
+        language, takes_constraints = self.run.config.data.source, self.engine.takes_constraints
+        self.wording = Wording(self.run.codecs, language, self.max_length, takes_constraints, self.settings)
         self._before_step: BeforeStep = no_check
 
     @staticmethod
@@ -325,7 +325,7 @@ class Translator:
         if any(each.with_terms for each in sentences):  # whose likelihood is asked
             settings = settings.model_copy(update={"scores": True})
 
-        def search(given: Mapping[int, Wanted | None]) -> Iterator[tuple[int, list[Hypothesis]]]:
+        def search(given: Mapping[int, SearchRequest | None]) -> Iterator[tuple[int, list[Hypothesis]]]:
             wanted = {row: each for row, each in given.items() if each}
             rows = [*wanted]
             found = self.engine.translate([*wanted.values()], settings, before_step=self._before_step) if rows else ()

@@ -13,7 +13,7 @@ from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.scoring.losses import sentence_losses
 from transformer_cli.search import interface as module
 from transformer_cli.search.decoder import TransformerEngine, decode
-from transformer_cli.search.interface import Hypothesis, Wanted
+from transformer_cli.search.interface import Hypothesis, SearchRequest
 from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translate import PARTS
 
@@ -26,8 +26,8 @@ def settings(n_best: int = 1, **search: object) -> TranslationSettings:
     return TranslationSettings.model_validate({"n_best": n_best, **search})
 
 
-def wanted(sentences: Sequence[Sequence[int]], first_key: int = 0, limit: int = LIMIT) -> list[Wanted]:
-    return [Wanted(ids, limit, key) for key, ids in enumerate(sentences, first_key)]
+def wanted(sentences: Sequence[Sequence[int]], first_key: int = 0, limit: int = LIMIT) -> list[SearchRequest]:
+    return [SearchRequest(ids, limit, key) for key, ids in enumerate(sentences, first_key)]
 
 
 WAYS = [
@@ -109,7 +109,7 @@ def test_beam_hypotheses_carry_what_they_attended_to() -> None:
 
 def test_sample_is_keyed_by_line_and_number() -> None:
     way = settings(4, sample=True, temperature=2.0)
-    found = decode([make_model()], [Wanted([4, 5, 6], LIMIT, key) for key in (3, 7)], way)
+    found = decode([make_model()], [SearchRequest([4, 5, 6], LIMIT, key) for key in (3, 7)], way)
     assert found[0] != found[1]
     assert_same(decode([make_model()], wanted([[4, 5, 6]], 7), way)[0], found[1])
     other_seed = settings(4, sample=True, temperature=2.0, seed=1)

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.adapters.terminology.constraints import WithTerms
 from transformer_cli.compute import devices
 from transformer_cli.compute.devices import Precision, autocast, choose_precision, device_name, room_for
 from transformer_cli.compute.threads import SideBySide
@@ -25,10 +24,10 @@ from transformer_cli.search.interface import (
     BeforeStep,
     Hypothesis,
     Rules,
+    SearchRequest,
     SearchResult,
     Step,
     StepDecoder,
-    Wanted,
     longest_first,
     no_check,
     too_large,
@@ -36,7 +35,7 @@ from transformer_cli.search.interface import (
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITTEN
 
 LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
-LEAST_BEAM = 5  # places of a search with terms
+LEAST_BEAM = 5  # places of a search with constraints
 FEW = 16  # sentences of a thread: with fewer, steps are so short that two threads wait for Python
 
 
@@ -55,7 +54,7 @@ class TransformerEngine:
         self._device = next(models[0].parameters()).device
         self.device = device_name(self._device)
         self.is_on_cpu = self._device.type == "cpu"
-        self.writes_terms = True
+        self.takes_constraints = True
 
     @cached_property
     def _of_bfloat16(self) -> list[Transformer]:
@@ -74,7 +73,7 @@ class TransformerEngine:
         """See `Engine`: ours can do everything."""
 
     def translate(
-        self, sentences: Sequence[Wanted], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = no_check
     ) -> Iterator[SearchResult]:
         precision = self.precision(settings)
         models = self.models if precision == "float32" else self._of_bfloat16
@@ -95,16 +94,16 @@ class TransformerEngine:
         return torch.get_num_threads() if self.is_on_cpu else 1
 
     def _batches(
-        self, sentences: Sequence[Wanted], settings: TranslationSettings
+        self, sentences: Sequence[SearchRequest], settings: TranslationSettings
     ) -> list[tuple[Sequence[int], TranslationSettings]]:
-        """Returns the rows of each batch, and how to search for them: those that have terms by themselves."""
+        """Returns the rows of each batch, and how to search for them: those with constraints by themselves."""
         positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
-        with_terms = [row for row, each in enumerate(sentences) if each.terms]
-        others = [row for row, each in enumerate(sentences) if not each.terms]
+        constrained = [row for row, each in enumerate(sentences) if each.constraints]
+        others = [row for row, each in enumerate(sentences) if not each.constraints]
         wider = settings.model_copy(update={"beam_size": max(settings.beam_size, LEAST_BEAM)})
         return [
             ([rows[place] for place in places], way)
-            for rows, way in ((others, settings), (with_terms, wider))
+            for rows, way in ((others, settings), (constrained, wider))
             for places in longest_first(
                 [sentences[row].ids for row in rows], positions, way.rows_of_each, min(self._threads, len(rows) // FEW)
             )
@@ -114,7 +113,7 @@ class TransformerEngine:
 @torch.inference_mode()
 def decode(
     models: Sequence[Transformer],
-    sentences: Sequence[Wanted],
+    sentences: Sequence[SearchRequest],
     settings: TranslationSettings,
     *,
     before_step: BeforeStep = no_check,
@@ -122,12 +121,13 @@ def decode(
     """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
 
     A sentence that has fewer translations gets fewer. models: one, or several of the same vocabularies and on the same
-    device, which predict the mean of their probabilities. sentences: all of them have terms, or none has. before_step:
-    is called before each step.
+    device, which predict the mean of their probabilities. sentences: all of them have constraints, or none has.
+    before_step: is called before each step.
 
     Raises MemoryShortage, and what before_step raises, which so ends the search.
     """
-    device, terms = next(models[0].parameters()).device, [each.terms for each in sentences if each.terms]
+    device = next(models[0].parameters()).device
+    constraints = [each.constraints for each in sentences if each.constraints]
     with room_for(partial(too_large, [each.ids for each in sentences], settings.rows_of_each)):
         decoder = TransformerDecoder(models, pad_ids([each.ids for each in sentences]).to(device), before_step)
         rules = Rules(
@@ -141,14 +141,14 @@ def decode(
         )
         if settings.sample:
             return _samples(decoder, rules, sentences, settings)
-        if settings.beam_size == 1 and not terms:
+        if settings.beam_size == 1 and not constraints:
             return [[each] for each in greedy(decoder, rules, scores=settings.scores)]
-        ranking = WithTerms(terms) if terms else None
+        ranking = constraints[0].ranking(constraints) if constraints else None
         return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best, ranking=ranking)
 
 
 def _samples(
-    decoder: StepDecoder, rules: Rules, sentences: Sequence[Wanted], settings: TranslationSettings
+    decoder: StepDecoder, rules: Rules, sentences: Sequence[SearchRequest], settings: TranslationSettings
 ) -> list[list[Hypothesis]]:
     """Draw n_best samples of each sentence: its rows."""
     count, limits = settings.n_best, rules.max_tokens

@@ -38,26 +38,22 @@ def no_check() -> None:
 Ids = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class RequiredTerms:
-    """What a translation has to write."""
-
-    phrases: tuple[tuple[Ids, ...], ...]
-    """for each term, ids that each would do: at least one of them, once for each term"""
-    positions: tuple[frozenset[int], ...] = ()
-    """for each term the source positions of which it is the translation: it begins where one of them is attended to, or
-    where the translation would end; () for anywhere"""
-    continuing: frozenset[int] = frozenset()
-    """ids that go on with a word: a term is not written if one of them follows it"""
+class Constraints(Protocol):
+    """What a beam search has to write in a translation, such as the terms of a glossary."""
 
     @property
     def n_tokens(self) -> int:
-        """How many tokens the terms take at least."""
-        return sum(min(map(len, each)) for each in self.phrases)
+        """How many tokens that takes at least."""
+
+    def ranking(self, of_batch: Sequence[Any]) -> Callable[..., Any]:
+        """Returns the `beam.Ranking` of a batch.
+
+        of_batch: the constraints of each of its sentences, all of this class.
+        """
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchRequest:
     """A sentence that waits for its translation."""
 
     ids: Sequence[int]
@@ -68,8 +64,8 @@ class Wanted:
     """what its samples are drawn by, together with the seed"""
     prefix: Ids = ()
     """ids that its translation begins with: the same for all sentences that are given together"""
-    terms: RequiredTerms | None = None
-    """what its translation has to write, in a beam search of an engine that `writes_terms`"""
+    constraints: Constraints | None = None
+    """what its translation has to write, in a beam search of an engine that `takes_constraints`"""
 
 
 def longest_translation(
@@ -77,8 +73,8 @@ def longest_translation(
 ) -> int:
     """Returns how many tokens the translation of a sentence of `source_tokens` tokens may have.
 
-    max_length: how many positions the model has (None: no limit). more: the tokens of terms, which may take more room
-    than what stands in their place.
+    max_length: how many positions the model has (None: no limit). more: the tokens of constraints, which may take more
+    room than what stands in their place.
     """
     wanted = more + (2 * source_tokens + 10 if settings.max_tokens is None else settings.max_tokens)
     return wanted if max_length is None else min(wanted, max_length - MARKERS)
@@ -116,8 +112,8 @@ class Engine(Protocol):
     device: str
     """what it computes on: cpu, NVIDIA H200"""
     is_on_cpu: bool
-    writes_terms: bool
-    """whether its beam search can be given terms"""
+    takes_constraints: bool
+    """whether its beam search can be given constraints"""
 
     @property
     def models(self) -> "Sequence[Transformer]":
@@ -134,7 +130,7 @@ class Engine(Protocol):
         """Raises ConfigError for what this engine cannot do: callers ask before they read or translate anything."""
 
     def translate(
-        self, sentences: Sequence[Wanted], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = no_check
     ) -> Iterator[SearchResult]:
         """Yields batches as they are done, in any order, while others are translated; each row comes once.
 

@@ -28,8 +28,8 @@ from transformer_cli.search.interface import (
     BATCH_POSITIONS,
     BeforeStep,
     Hypothesis,
+    SearchRequest,
     SearchResult,
-    Wanted,
     longest_first,
     no_check,
     score,
@@ -76,7 +76,7 @@ class CTranslate2Engine:
         self._ids = {name: index for index, name in enumerate(target)}
         self.device, index = parse_device(device, self._library.get_cuda_device_count(), "CTranslate2")
         self.is_on_cpu = self.device == "cpu"
-        self.writes_terms = False
+        self.takes_constraints = False
         threads = count_threads() if self.is_on_cpu else 1
         self._at_once = 2 * threads  # batches: one more than is computed waits for each thread
         self._translator = self._load(index, threads)
@@ -108,7 +108,7 @@ class CTranslate2Engine:
             )
 
     def translate(
-        self, sentences: Sequence[Wanted], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = no_check
     ) -> Iterator[SearchResult]:
         """See `Engine`; CTranslate2 takes its steps by itself."""
         ids, limits, prefix = [each.ids for each in sentences], [each.limit for each in sentences], sentences[0].prefix

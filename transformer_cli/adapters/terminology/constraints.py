@@ -9,22 +9,42 @@ Knows no words and no model.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from transformer_cli.search.beam import Live, Places, ending, places_of, scored
-from transformer_cli.search.interface import NEG_INF, Ids, RequiredTerms, Rules, Step
+from transformer_cli.search.interface import NEG_INF, Ids, Rules, Step
 
 BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
 
 
-class WithTerms:
+@dataclass(frozen=True)
+class TermConstraints:
+    """What a translation has to write: a `search.interface.Constraints`."""
+
+    phrases: tuple[tuple[Ids, ...], ...]
+    """for each term, ids that each would do: at least one of them, once for each term"""
+    positions: tuple[frozenset[int], ...] = ()
+    """for each term the source positions of which it is the translation: it begins where one of them is attended to, or
+    where the translation would end; () for anywhere"""
+    continuing: frozenset[int] = frozenset()
+    """ids that go on with a word: a term is not written if one of them follows it"""
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(min(map(len, each)) for each in self.phrases)
+
+    def ranking(self, of_batch: Sequence["TermConstraints"]) -> "ConstrainedRanking":
+        return ConstrainedRanking(of_batch)
+
+
+class ConstrainedRanking:
     """What `beam.beam_search` ranks by where each sentence has terms. One whose limit is too short lacks some."""
 
-    def __init__(self, terms: Sequence[RequiredTerms]) -> None:
+    def __init__(self, terms: Sequence[TermConstraints]) -> None:
         """terms: those of each sentence."""
         self._of_rows = [_States(each) for each in terms]
         self._now = [0] * len(terms)  # the state of each row
@@ -107,7 +127,7 @@ class _State(NamedTuple):
 class _States:
     """The states of the hypotheses of one sentence, by numbers; they are found as they are needed."""
 
-    def __init__(self, terms: RequiredTerms) -> None:
+    def __init__(self, terms: TermConstraints) -> None:
         self._terms = terms
         self._ids = {id_ for each in terms.phrases for phrase in each for id_ in phrase}
         self._numbers: dict[_State, int] = {}

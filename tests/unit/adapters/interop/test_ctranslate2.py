@@ -24,7 +24,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.scoring.losses import sentence_losses
 from transformer_cli.search import interface as module
 from transformer_cli.search.decoder import TransformerEngine
-from transformer_cli.search.interface import Engine, Hypothesis, Wanted, longest_translation
+from transformer_cli.search.interface import Engine, Hypothesis, SearchRequest, longest_translation
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]
@@ -63,7 +63,7 @@ def translate(
     engine: Engine, settings: TranslationSettings = TranslationSettings(), prefix: Sequence[int] = ()
 ) -> list[list[Hypothesis]]:
     limits = [longest_translation(settings, len(ids), engine.max_length) for ids in SENTENCES]
-    wanted = [Wanted(ids, limit, prefix=tuple(prefix)) for ids, limit in zip(SENTENCES, limits, strict=True)]
+    wanted = [SearchRequest(ids, limit, prefix=tuple(prefix)) for ids, limit in zip(SENTENCES, limits, strict=True)]
     found = [pair for rows, several in engine.translate(wanted, settings) for pair in zip(rows, several, strict=True)]
     assert sorted(row for row, _ in found) == list(range(len(SENTENCES)))
     return [several for _, several in sorted(found, key=lambda pair: pair[0])]
@@ -223,7 +223,7 @@ def test_exported_begins_a_few_batches_and_none_when_nobody_waits(
         if len(begun) == 7:
             raise InterruptedError
 
-    batches = engine.translate([Wanted(ids, 9) for ids in SENTENCES], TranslationSettings(), before_step=check)
+    batches = engine.translate([SearchRequest(ids, 9) for ids in SENTENCES], TranslationSettings(), before_step=check)
     next(batches)
     assert len(begun) <= 2 * count_threads()
     with pytest.raises(InterruptedError):
