@@ -56,7 +56,7 @@ def prepare(
         raise typer.BadParameter("--source-dir is about Multi30k; leave it out where FILEs are named")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
-    from transformer_cli.adapters.corpora.prepare import commented, config_for, inherited, prepare, survey
+    from transformer_cli.adapters.corpora.configs import commented, config_for, inherited, prepare, survey
     from transformer_cli.config.load import load_config
     from transformer_cli.system.files import write_text
 
@@ -132,7 +132,7 @@ def train(
 
     below = None
     if begin_from is not None:
-        from transformer_cli.adapters.corpora.prepare import inherited
+        from transformer_cli.adapters.corpora.configs import inherited
 
         below = inherited(begin_from)
     given = {"watch": watch, "along": along}

@@ -10,7 +10,7 @@ import torch
 
 from kinds import Tfm, TrainTiny
 from transformer_cli import Translator
-from transformer_cli.adapters.corpora.prepare import inherited
+from transformer_cli.adapters.corpora.configs import inherited
 from transformer_cli.adapters.finetuning.beside import as_table, drawn, encoded_beside, mixed
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
