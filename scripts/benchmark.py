@@ -24,8 +24,8 @@ from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, gre
 from measure.figures import Figure, Unavailable
 from measure.serving import serving_speed
 from measure.training import training_speed
+from transformer_cli import prepare
 from transformer_cli.config.load import load_config
-from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.provenance import processor
 from transformer_cli.runs.run import find_run
@@ -90,7 +90,7 @@ def measured(section: str, run: str | None) -> list[Figure]:
     if section in DECODING:
         return DECODING[section](*open_run(run, DATA))
     config = load_config()
-    make_dataset(config, data_dir=DATA)
+    prepare(config, data_dir=DATA)
     if section == "train":
         return training_speed(config, DATA)
     return prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)

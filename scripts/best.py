@@ -27,12 +27,11 @@ from typing import Any
 
 from benchmark import DATA, machine
 from measure.figures import as_program
-from transformer_cli import Translator
+from transformer_cli import Translator, prepare
 from transformer_cli.adapters.interop.to_ctranslate2 import export
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import Judged, ParallelText, judge, read_splits
 from transformer_cli.scoring.metrics import bleu_of_tokens, text_metrics
@@ -62,13 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.diverse and directions[1:] != [directions[0][::-1]]:
         parser.error("--diverse: two configs are needed, one for each direction")
     for config in configs:
-        make_dataset(config, data_dir=DATA)
+        prepare(config, data_dir=DATA)
         judged_texts(config, options.judge)  # what is missing is told now
     for path, config, reverse in zip(paths, configs, configs[::-1], strict=True):
         texts = judged_texts(config, options.judge)
         if options.diverse:
             new = diverse_config(path, config, reverse, options.seeds)
-            make_dataset(new, data_dir=DATA)
+            prepare(new, data_dir=DATA)
             about = {"config": new.run_name, "translations_of_seeds": options.seeds}
             systems = [(about, [train(new, data_dir=DATA, runs_dir=RUNS)])]
         else:

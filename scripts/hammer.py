@@ -32,9 +32,8 @@ import torch
 
 from measure.figures import say
 from measure.serving import Server, serving
-from transformer_cli import Translator
+from transformer_cli import Translator, prepare
 from transformer_cli.config.load import load_config
-from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.system.terminal import table
 from transformer_cli.text.sentences import sentences
 from transformer_cli.text.vocabulary import SPECIALS
@@ -445,7 +444,7 @@ def reload(server: Server, folder: Path, found: Found, n_requests: int) -> None:
 def _trained(folder: Path) -> Path:
     """Train a small model of the embedded corpus."""
     config = load_config(None, CONFIG)
-    make_dataset(config, data_dir=folder / "data")
+    prepare(config, data_dir=folder / "data")
     return train(config, data_dir=folder / "data", runs_dir=folder / "runs").folder
 
 

@@ -37,7 +37,7 @@ import torch
 from matplotlib.figure import Figure
 
 from disturb import is_of_time
-from transformer_cli import Translator
+from transformer_cli import Translator, prepare
 from transformer_cli.adapters.corpora.formats import read_texts
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_ctranslate2 import export
@@ -45,7 +45,6 @@ from transformer_cli.adapters.study import plots
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import validations_so_far
@@ -108,7 +107,7 @@ def make_project(folder: Path, tokens: str, seed: int) -> None:
             (folder / "text" / f"{split}.{language}").write_text(lines, encoding="utf-8")
     (folder / "text/run.yaml").write_text(CONFIG.format(tokens=TOKENS[tokens], seed=seed), encoding="utf-8")
     config = load_config(folder / "text/run.yaml")
-    make_dataset(config, data_dir=folder / "data")
+    prepare(config, data_dir=folder / "data")
     train(config, data_dir=folder / "data", runs_dir=folder / "runs")
     list(evaluate("run", data_dir=folder / "data", runs_dir=folder / "runs"))
     export(folder / "runs/run", folder / "export")
@@ -131,7 +130,7 @@ def read_data(project: Path) -> object:
 
 def prepare_again(project: Path) -> object:
     """What `tfm prepare` says of a dataset that is there."""
-    prepared = make_dataset(load_config(project / "text/run.yaml"), data_dir=project / "data")
+    prepared = prepare(load_config(project / "text/run.yaml"), data_dir=project / "data")
     return prepared.created, json.dumps(prepared.manifest, sort_keys=True)
 
 

@@ -20,11 +20,11 @@ TYPE_CHECKING = False  # as type checkers know it from typing, whose import is h
 if TYPE_CHECKING:
     from typing import Any
 
-    from transformer_cli.adapters.corpora.configs import prepare
     from transformer_cli.adapters.interop.to_ctranslate2 import export
     from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
     from transformer_cli.adapters.study.compare import Conditions, compare, compare_recipes
     from transformer_cli.adapters.study.inspection import Inspection, inspect_sentence
+    from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
     from transformer_cli.pipeline import Translation
@@ -53,7 +53,7 @@ _HOME = {
     "export_to_hugging_face": "adapters.interop.to_hugging_face",
     "inspect_sentence": "adapters.study.inspection",
     "load_config": "config.load",
-    "prepare": "adapters.corpora.configs",
+    "prepare": "api",
     "score_pairs": "scoring.evaluate",
     "train": "training.trainer",
 }

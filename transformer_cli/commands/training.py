@@ -56,7 +56,9 @@ def prepare(
         raise typer.BadParameter("--source-dir is about Multi30k; leave it out where FILEs are named")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
-    from transformer_cli.adapters.corpora.configs import commented, config_for, inherited, prepare, survey
+    from transformer_cli.adapters.corpora.configs import commented, config_for, inherited
+    from transformer_cli.adapters.corpora.corpora import gather, open_corpus
+    from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
     from transformer_cli.system.files import write_text
 
@@ -66,7 +68,7 @@ def prepare(
     else:
         settings = load_config(config, overrides or (), inherited=inherited(like) if like else None)
     if dry_run:
-        facts = survey(settings, source_dir=source_dir)
+        facts = gather(open_corpus(settings.data, source_dir=source_dir), None)
         print(json.dumps(facts, ensure_ascii=False) if as_json else cleaning_as_table(facts))
         return
     prepared = prepare(settings, source_dir=source_dir)

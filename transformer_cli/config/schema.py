@@ -156,9 +156,9 @@ class SubwordsConfig(Section, decides=Decides.CODEC):
 class DataConfig(Section, decides=Decides.DATASET):
     """Everything that decides a dataset. Different settings make different datasets, side by side."""
 
-    corpus: Literal["multi30k", "files", "captions", "imported"] = "multi30k"
-    """downloaded, or read from a folder; your own; embedded, which needs no network; or an imported model's, which is
-    not here"""
+    corpus: Literal["multi30k", "files", "captions", "pairs", "imported"] = "multi30k"
+    """downloaded, or read from a folder; your own; embedded, which needs no network; given in Python (`prepare`'s
+    pairs); or an imported model's, which is not here"""
     source: Annotated[Language, Decides.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
     target: Annotated[Language, Decides.CODEC] = "en"
@@ -253,12 +253,12 @@ class DataConfig(Section, decides=Decides.DATASET):
                     "of train"
                 )
             return self
-        for key in ("columns", "clean", "longest", "held_out"):
+        for key in ("columns", "clean", "longest", "held_out", *(["skip_empty"] if self.corpus == "pairs" else [])):
             if getattr(self, key) != DataConfig.model_fields[key].default:
                 raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
         if self.files is not None:
             raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
-        if self.corpus == "imported":
+        if self.corpus in ("pairs", "imported"):
             return self
         known = LANGUAGES[self.corpus]
         for key, language in (("source", self.source), ("target", self.target)):

@@ -196,7 +196,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         left_out = f" (left out: {'; '.join(damaged)})" if damaged else ""
         raise DataError(
             f"{data_dir}/: no dataset {data.corpus} {data.source}→{data.target} with {which}{left_out}; "
-            f"run `tfm prepare` with {remedy}"
+            f"{'call prepare(config, pairs={…})' if data.corpus == 'pairs' else 'run `tfm prepare`'} with {remedy}"
         )
     return max(found, key=lambda folder: folder.stat().st_mtime_ns)
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.adapters.corpora.corpora import gathered
 from transformer_cli.compute.threads import SideBySide, available_cores
 from transformer_cli.config.schema import DataConfig
+from transformer_cli.data.corpus import read_pairs
 from transformer_cli.data.dataset import Pair, blocks, writing
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system import progress
@@ -84,7 +84,7 @@ def encode_by_words(
 ) -> tuple[Codecs, dict[str, Any]]:
     """Make both codecs from the training split, unless they are given, and write the ids of every split.
 
-    splits: how many pairs each has, whose text `gather` has written into the folder. Returns the codecs, and what the
+    splits: how many pairs each has, whose text the corpus has written into the folder. Returns the codecs, and what the
     manifest keeps of the tokenising.
     """
     processes = min(available_cores(), MOST_WORKERS) if splits["train"] > FEW else 1
@@ -93,13 +93,14 @@ def encode_by_words(
         left = dict(splits)
         if given is None:
             import_torchtext()  # while the workers start
-            pairs = ((normalized(one), normalized(other)) for one, other in gathered(folder, "train"))
+            pairs = ((normalized(one), normalized(other)) for one, other in read_pairs(folder, "train"))
             source, target = _learn_words(folder, data, cut(pairs), left.pop("train"))
         else:
             source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
         for name, size in left.items():
             pairs = (
-                (source.reader.read(one).text, target.reader.read(other).text) for one, other in gathered(folder, name)
+                (source.reader.read(one).text, target.reader.read(other).text)
+                for one, other in read_pairs(folder, name)
             )
             with writing(folder, name, size) as add:
                 for texts, sides in cut(pairs):
@@ -222,17 +223,17 @@ def encode_by_subwords(
 ) -> tuple[Codecs, dict[str, Any]]:
     """Learn both codecs from the training split, unless they are given, and write the ids of every split.
 
-    splits: how many pairs each has, whose text `gather` has written into the folder. Returns the codecs, and what the
+    splits: how many pairs each has, whose text the corpus has written into the folder. Returns the codecs, and what the
     manifest keeps of the tokenising. Raises ConfigError if SentencePiece cannot learn so many pieces from the text, or
     so few.
     """
     if given is None:
-        source, target = _learn_subwords(sample(gathered(folder, "train"), data, size=splits["train"]), data)
+        source, target = _learn_subwords(sample(read_pairs(folder, "train"), data, size=splits["train"]), data)
     else:
         source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
     for name, size in splits.items():
         with writing(folder, name, size) as add:
-            for texts in _chunks(gathered(folder, name)):
+            for texts in _chunks(read_pairs(folder, name)):
                 sides = [codec.encode_all(lines) for codec, lines in zip((source, target), texts, strict=True)]
                 ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
                 add(ids, [np.array([len(line) for line in side], np.int64) for side in sides])

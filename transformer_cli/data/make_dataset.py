@@ -1,25 +1,18 @@
-"""Parallel text → a dataset on disk: its fingerprint, its manifest, and what looks wrong in it.
-
-What looks wrong and is not surely wrong (overlaps, swapped sides, text that is not plain) is one warning for each kind
-of thing, never an error.
-"""
+"""A corpus → a dataset on disk: its fingerprint, its manifest, and warnings of held-out text that training has, too."""
 
 import json
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from operator import eq
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.adapters.corpora.cleaning import MARKUP
-from transformer_cli.adapters.corpora.corpora import Corpus, gather, gathered, open_corpus
 from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.data.corpus import Corpus, read_pairs
 from transformer_cli.data.dataset import (
     FORMAT_VERSION,
     Dataset,
@@ -32,16 +25,13 @@ from transformer_cli.data.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import new_folder, sum_of, write_json, write_sums
 from transformer_cli.text.codec import SIDES, Codecs, codec_sums
-from transformer_cli.text.forms import CUT, form_of
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import SPACY_VERSION
 
 BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
-LOOKED_AT = 1_000  # lines of each side of each split
-MOST = 0.5  # the share of lines that makes one kind of text of it
-FEW = 0.1  # the share of lines with signs of subwords, or of unknown tokens, of which other text has hardly any
-MANY_TIMES = 4  # the unknown words of training
+LOOKED_AT = 1_000  # lines of each side, whose tokens another run's codecs should know
+FEW = 0.1  # the share of unknown tokens that text of the same kind hardly has
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # of a character that has no subword
 
 log = logging.getLogger(__name__)
@@ -57,20 +47,18 @@ class Prepared:
 
 
 def make_dataset(
-    config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data"), codec_dir: Path | None = None
+    config: Config, corpus: Corpus, *, data_dir: Path = Path("data"), codec_dir: Path | None = None
 ) -> Prepared:
-    """Make the dataset that `config.data` describes, unless it exists already.
+    """Make a dataset of a corpus as `config.data` says, unless it exists already.
 
-    Either way, a warning says if pairs of its held-out splits occur in its training split; where it is made, others say
-    what else looks wrong.
+    Either way, a warning says if pairs of its held-out splits occur in its training split.
 
-    source_dir: a folder with Multi30k's files, instead of the download. codec_dir: with data.codec, the folder of the
-    run that it names, as `runs.run.find_codec` finds it. Raises DataError or ConfigError; DataError
-    also if the config pins the fingerprint of another dataset. The fingerprint is a hash of all that shapes the files.
+    codec_dir: with data.codec, the folder of the run that it names, as `runs.run.find_codec` finds it. Raises DataError
+    or ConfigError; DataError also if the config pins the fingerprint of another dataset. The fingerprint is a hash of
+    all that shapes the files.
     """
     data = config.data
     assert bool(codec_dir) == bool(data.codec), "`find_codec` finds the run"
-    corpus = open_corpus(data, source_dir=source_dir)
     given = {"codec": codec_sums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
     library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
     shaped_by = {
@@ -109,8 +97,7 @@ def _write_dataset(
     folder: Path, data: DataConfig, corpus: Corpus, codec_dir: Path | None, identity: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the manifest. identity: what it keeps of the fingerprint."""
-    facts_of_text = gather(corpus.splits, data, folder)
-    splits = facts_of_text["splits"]
+    splits, cleaning = corpus.write(folder)
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
     codecs, facts = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
     codecs.into(data.to)  # refuses a language that they do not have
@@ -123,11 +110,10 @@ def _write_dataset(
         "splits": {name: count(folder, name) for name in splits},
         "overlap": count_overlap(folder, splits, codecs),
         **facts,
-        **({"cleaning": facts_of_text} if corpus.rules or facts_of_text["left_out"] else {}),
+        **({"cleaning": cleaning} if cleaning else {}),
         **identity,
     }
     warn_of_overlap(manifest)
-    warn_of_text(folder, manifest)
     if codec_dir:
         warn_of_codecs(folder, codecs, data)
     write_json(folder / "manifest.json", manifest)
@@ -144,7 +130,7 @@ def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[s
     """
 
     def read(split: str) -> Iterator[tuple[int, int]]:
-        for source, target in gathered(folder, split):
+        for source, target in read_pairs(folder, split):
             yield hash(codecs.source.content(source)), hash(codecs.target.content(target))
 
     held_out = {split: [*read(split)] for split in splits if split != "train"}
@@ -175,70 +161,12 @@ def warn_of_overlap(manifest: dict[str, Any]) -> None:
         )
 
 
-def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Warn of text that is the same on both sides, swapped, unlike the training text, or no plain text.
-
-    folder, manifest: a dataset's.
-    """
-    texts = {
-        (split, side): lines
-        for split in manifest["splits"]
-        for side, lines in zip(SIDES, zip(*islice(gathered(folder, split), LOOKED_AT), strict=True), strict=True)
-    }
-    formats: dict[str, list[str]] = {}
-    cut: list[str] = []
-    for (split, side), lines in texts.items():
-        found = Counter(form_of(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
-        name, n = found.most_common(1)[0]
-        if found[CUT] > FEW * len(lines):
-            cut.append(f"{split}, {side}")
-        elif name and n >= MOST * len(lines):
-            formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
-    for name, where in formats.items():
-        log.warning(
-            "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
-        )
-    if cut:
-        log.warning("%s already (%s): give it as it was before, since tfm cuts it itself", CUT, "; ".join(cut))
-    same = [
-        split
-        for split in manifest["splits"]
-        if sum(map(eq, texts[split, "source"], texts[split, "target"])) > MOST * len(texts[split, "source"])
-    ]
-    if same:
-        log.warning("source and target are the same text: %s; correct data.files", ", ".join(same))
-    parts = {
-        key: {line[start : start + 3] for line in lines for start in range(len(line))} for key, lines in texts.items()
-    }
-    held_out = [split for split in manifest["splits"] if split != "train"]
-    swapped = [
-        split
-        for split in held_out
-        if all(
-            _shared(parts[split, side], parts["train", other]) > _shared(parts[split, side], parts["train", side])
-            for side, other in (SIDES, SIDES[::-1])
-        )
-    ]
-    if swapped:
-        log.warning("source and target seem to be swapped, beside train: %s; correct data.files", ", ".join(swapped))
-    for side in SIDES:
-        rates = {split: counts[side]["unknown_rate"] for split, counts in manifest["splits"].items()}
-        for split in held_out if not swapped else ():
-            if rates[split] > max(0.05, MANY_TIMES * rates["train"]):
-                what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%: is it text of the same kind?"
-                log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
-
-
 def warn_of_codecs(folder: Path, codecs: Codecs, data: DataConfig) -> None:
     """Warn of training text that codecs of another run, which data.codec names, know little of."""
-    texts = zip(*islice(gathered(folder, "train"), LOOKED_AT), strict=True)
+    texts = zip(*islice(read_pairs(folder, "train"), LOOKED_AT), strict=True)
     for side, codec, lines in zip(SIDES, (codecs.source, codecs.target), texts, strict=True):
         tokens = [each for read in map(codec.encode, lines) for each in zip(read.ids, read.tokens, strict=True)]
         n_unknown = sum(index == UNK or BYTE.fullmatch(token) is not None for index, token in tokens)
         if n_unknown > FEW * len(tokens):
             what = "train, %s: %.0f %% of the tokens are unknown to the codec of %s: is it text of the same kind?"
             log.warning(what, side, 100 * n_unknown / len(tokens), data.codec)
-
-
-def _shared(parts: set[str], others: set[str]) -> float:
-    return len(parts & others) / max(1, len(parts))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aligned import AlignedFiles
 from sealed import edit_sealed, reseal
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, shaping_settings
@@ -28,7 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / split).write_text(text)
         files[split] = {"source": folder / split, "target": folder / split}
     data = DataConfig.model_validate({"corpus": "files", "source": "en", "min_freq": 1, "files": files})
-    return make_dataset(Config(data=data), data_dir=folder / "data").folder
+    return make_dataset(Config(data=data), AlignedFiles(data), data_dir=folder / "data").folder
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ def test_find_dataset_takes_the_one_prepared_last(folder: Path) -> None:
     older = add_version(folder, "files.en-en-00000000", age_s=60, fingerprint="00000000")
     newer = add_version(folder, "files.en-en-11111111", age_s=-60, fingerprint="11111111")
     assert find_dataset(data, folder.parent) == newer
-    prepared = make_dataset(Config(data=data), data_dir=folder.parent)  # which makes it the newest
+    prepared = make_dataset(Config(data=data), AlignedFiles(data), data_dir=folder.parent)  # which makes it the newest
     assert (prepared.folder, prepared.created) == (folder, False)
     assert find_dataset(data, folder.parent) == folder
     assert find_dataset(data_config(folder, fingerprint="00000000"), folder.parent) == older

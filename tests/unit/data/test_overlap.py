@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.adapters.corpora.corpora import read_captions
 from transformer_cli.data.make_dataset import count_overlap, warn_of_overlap
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.vocabulary import Vocabulary
@@ -63,10 +62,3 @@ def test_warn_of_overlap_whole_pairs_or_many_sources_warn(
     warn_of_overlap({"splits": splits, "overlap": overlap})
     message = f"also in the training text: test {pairs} of {sentences:,} pairs ({sources} sources)"
     assert [each.split(";")[0] for each in caplog.messages] == ([message] if warned else [])
-
-
-def test_prepare_captions_overlap_nowhere() -> None:
-    splits = {split: list(zip(*pairs, strict=True)) for split, pairs in read_captions(20_000).items()}
-    for german_or_english in (0, 1):
-        learned = set(splits["train"][german_or_english])
-        assert learned.isdisjoint(splits["valid"][german_or_english] + splits["test"][german_or_english])

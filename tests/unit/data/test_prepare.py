@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aligned import AlignedFiles
 from outcomes import power_cut
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
@@ -53,7 +54,8 @@ class Workshop:
         return Config(data=DataConfig.model_validate({"corpus": "files", "files": files, **settings}))
 
     def prepare(self, **settings: Any) -> Prepared:
-        return make_dataset(self.config(**settings), data_dir=self.data_dir)
+        config = self.config(**settings)
+        return make_dataset(config, AlignedFiles(config.data), data_dir=self.data_dir)
 
     def datasets(self) -> list[str]:
         return sorted(path.name for path in self.data_dir.iterdir())
@@ -156,7 +158,7 @@ def test_make_dataset_by_any_number_of_processes_makes_the_same_files(
     made = {}
     for cores in (1, 2):
         monkeypatch.setattr(encoding, "available_cores", lambda cores=cores: cores)
-        folder = make_dataset(config, data_dir=tmp_path / str(cores)).folder
+        folder = make_dataset(config, AlignedFiles(config.data), data_dir=tmp_path / str(cores)).folder
         made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
     assert made[1] == made[2]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aligned import AlignedFiles
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data import encoding
@@ -39,7 +40,7 @@ def make(config: Callable[..., Config], tmp_path: Path) -> Make:
     def make(*overrides: str) -> Prepared:
         wanted = config(*overrides)
         codec_dir = Path(wanted.data.codec) if wanted.data.codec else None
-        return make_dataset(wanted, data_dir=tmp_path / "data", codec_dir=codec_dir)
+        return make_dataset(wanted, AlignedFiles(wanted.data), data_dir=tmp_path / "data", codec_dir=codec_dir)
 
     return make
 
@@ -99,20 +100,6 @@ def test_prepare_subwords_manifest_names_the_library(make: Make) -> None:
     assert manifest["vocabulary"] == {"source": 300, "target": 300}
     assert manifest["settings"]["subwords"] == {"size": 300, "algorithm": "unigram"}
     assert {manifest["splits"][split][side]["unknown_rate"] for split in SPLITS for side in ("source", "target")} == {0}
-
-
-def test_prepare_subwords_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) -> None:
-    files: dict[str, dict[str, str]] = {}
-    for split in SPLITS:
-        sides = {"source": [*text(corpus, split, "de"), " "], "target": [*text(corpus, split, "en"), "gone"]}
-        for side, lines in sides.items():
-            path = tmp_path / f"{split}.{side}"
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            files.setdefault(split, {})[side] = str(path)
-    settings = {"corpus": "files", "files": files, "tokens": "subwords", "subwords": {"size": 330}, "skip_empty": True}
-    made = make_dataset(Config.model_validate({"data": settings}), data_dir=tmp_path)
-    assert made.manifest["cleaning"]["left_out"]["empty"]["pairs"] == 3
-    assert made.manifest["splits"]["train"]["sentences"] == 200
 
 
 def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(

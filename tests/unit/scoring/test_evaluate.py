@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from aligned import AlignedFiles
 from sealed import set_config
 from transformer_cli import Translator
 from transformer_cli.config.load import load_config
@@ -102,7 +103,7 @@ def test_evaluate_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_p
     config = load_config(corpus / "tiny.yaml")
     files = {name: pair for name, pair in (config.data.files or {}).items() if name != "test"}
     data = config.data.model_copy(update={"files": files, "fingerprint": None})
-    dataset = make_dataset(config.model_copy(update={"data": data}), data_dir=tmp_path / "data")
+    dataset = make_dataset(config.model_copy(update={"data": data}), AlignedFiles(data), data_dir=tmp_path / "data")
     run = shutil.copytree(tiny.folder, tmp_path / "run")
     pinned = data.model_copy(update={"fingerprint": dataset.manifest["fingerprint"]})
     set_config(run, tiny.config.model_copy(update={"data": pinned}))

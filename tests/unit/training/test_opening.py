@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from aligned import AlignedFiles
 from kinds import TrainTiny
 from outcomes import power_cut
 from transformer_cli.compute.devices import choose_lanes, choose_precision
@@ -271,7 +272,7 @@ def test_moved_run_whose_text_was_changed_there_is_refused(moved: Path) -> None:
     for side in ("de", "en"):
         path = moved / f"train.{side}"
         path.write_bytes(path.read_bytes() + b"One more.\n")
-    make_dataset(config(moved), data_dir=moved / "data")
+    make_dataset(config(moved), AlignedFiles(config(moved).data), data_dir=moved / "data")
     with pytest.raises(ConfigError, match=WAS_CHANGED), resume(moved, config(moved)):
         pass
     pinned = load_config(moved / "runs/tiny/config.yaml")

@@ -1,18 +1,16 @@
-"""Files of text → a config for them → a dataset, with the codecs and the settings of a run where one is named."""
+"""Files of text → a config for them, with the settings of a run where one is named."""
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from transformer_cli.adapters.corpora.corpora import gather, open_corpus, shares_for
+from transformer_cli.adapters.corpora.corpora import shares_for
 from transformer_cli.adapters.corpora.formats import paired, read_texts, require_files
 from transformer_cli.config.load import as_commented_yaml, load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
-from transformer_cli.data.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.run import Run, find_codec
-from transformer_cli.system.arguments import checked
+from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import unpacked_name
 from transformer_cli.text.subwords import smallest_size
@@ -23,27 +21,6 @@ TEACHING = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}  # beside these, 
 MANY_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
 PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
 PAIRS_TAUGHT = 100_000  # the same for a run that is taught
-
-
-@checked
-def prepare(
-    config: Config,
-    *,
-    source_dir: str | Path | None = None,
-    data_dir: Path = Path("data"),
-    runs_dir: Path = Path("runs"),
-) -> Prepared:
-    """Make the dataset that `config.data` describes, as `data.make_dataset.make_dataset` does.
-
-    runs_dir: where the run that `data.codec` names is found by its name. Raises what `find_codec` does, too.
-    """
-    place = Path(source_dir) if source_dir else None
-    return make_dataset(config, source_dir=place, data_dir=data_dir, codec_dir=find_codec(config.data, runs_dir))
-
-
-def survey(config: Config, *, source_dir: Path | None = None) -> dict[str, Any]:
-    """Returns what `gather` would read and leave out, and writes nothing. Raises as `open_corpus` and `gather`."""
-    return gather(open_corpus(config.data, source_dir=source_dir).splits, config.data, None)
 
 
 def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:

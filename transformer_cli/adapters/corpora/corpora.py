@@ -1,8 +1,8 @@
 """Where parallel text comes from, and how it becomes plain text, split by split: read, cleaned, held out, written.
 
 It comes from Multi30k, from files of the user's own, or from the captions that come with the package. A new kind of
-corpus is a function here, from the settings to a Corpus, and a case in `open_corpus`; a format of the user's files is a
-function in formats.py. What is left out goes to one writer, which counts it. Knows no tokens.
+corpus is a function here, from the settings to an OpenedCorpus, and a case in `open_corpus`; a format of the user's
+files is a function in formats.py. What is left out goes to one writer, which counts it. Knows no tokens.
 """
 
 import bz2
@@ -29,7 +29,7 @@ from transformer_cli.system.files import sha256
 from transformer_cli.system.terminal import counted, shortened
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.forms import JSON
-from transformer_cli.text.lines import TOO_LONG, Pairs, Place, Placed, is_too_long
+from transformer_cli.text.lines import TOO_LONG, Place, Placed, is_too_long
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
 """UTF-8: all German lines, then the English ones; first valid, then test, then train. a grammar wrote it from a seed"""
@@ -46,18 +46,25 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Parallel text, split by split."""
+class OpenedCorpus:
+    """A `data.corpus.Corpus` that is read from its origin at each pass."""
 
+    data: DataConfig
     sums: Mapping[str, str]
-    """origin of the text → SHA-256: `train.de.gz` (Multi30k), `train.source` (files), `captions`; never a folder"""
     splits: Mapping[str, Callable[[LeaveOut], Iterator[Placed]]]
     """split → a function that starts a pass over its pairs, as `formats.read_texts` describes it"""
     rules: Mapping[str, Any] = field(default_factory=dict)
-    """what decides on what is left out, beside the settings"""
+
+    def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
+        """Write what cleaning and holding out leave of each split, and what it was that they left out, into a folder.
+
+        Raises DataError as `gather` does.
+        """
+        facts = gather(self, folder)
+        return facts["splits"], facts if self.rules or facts["left_out"] else {}
 
 
-def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
+def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> OpenedCorpus:
     """Find, if necessary fetch, and verify the text that `data` names.
 
     source_dir: a folder with the files of Multi30k; for any other corpus it is ignored with a warning.
@@ -67,6 +74,8 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     """
     if data.corpus == "imported":
         raise DataError("data.corpus: imported has no text here; prepare your own, as in `tfm prepare FILE --like RUN`")
+    if data.corpus == "pairs":
+        raise DataError("data.corpus: pairs are given in Python, as in prepare(config, pairs={…}); name another corpus")
     if source_dir is not None and data.corpus != "multi30k":
         log.warning("--source-dir %s is ignored: it applies to corpus multi30k, not to %s", source_dir, data.corpus)
     if data.corpus == "captions":
@@ -74,7 +83,7 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     if data.corpus == "multi30k":
         pairs = multi30k.find_files(data.source, data.target, source_dir)
         sums = {path.name: multi30k.sums()[path.name] for pair in pairs.values() for path in (pair.source, pair.target)}
-        return Corpus(sums, {split: partial(read_texts, [pair], data) for split, pair in pairs.items()})
+        return OpenedCorpus(data, sums, {split: partial(read_texts, [pair], data) for split, pair in pairs.items()})
     assert data.files is not None  # the config ensures it
     require_files((f"data.files.{name}", path) for name, path in data.texts)
     sums = {name: sha256(path) for name, path in data.texts}
@@ -84,17 +93,19 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
         raise DataError(
             f"data.columns (--columns {','.join(data.columns)}): no file is a table or JSON lines; leave it out"
         )
-    return Corpus(sums, {split: partial(read_texts, text, data) for split, text in texts.items()}, shaped_by(data))
+    return OpenedCorpus(
+        data, sums, {split: partial(read_texts, text, data) for split, text in texts.items()}, shaped_by(data)
+    )
 
 
-def _open_captions(data: DataConfig) -> Corpus:
+def _open_captions(data: DataConfig) -> OpenedCorpus:
     """Needs no network. The SHA-256 is taken over both languages, whichever of them is the source."""
     total, splits = hashlib.sha256(), {}
     for split, pairs in read_captions(data.captions.sentences).items():
         for german, english in pairs:
             total.update(f"{split}\t{german}\t{english}\n".encode())
         splits[split] = partial(_in_memory, pairs if data.source == "de" else [(en, de) for de, en in pairs])
-    return Corpus({"captions": total.hexdigest()}, splits)
+    return OpenedCorpus(data, {"captions": total.hexdigest()}, splits)
 
 
 def _in_memory(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[Placed]:
@@ -112,17 +123,16 @@ def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:
     return {"train": train[:sentences], "valid": valid, "test": test}
 
 
-def gather(
-    corpus: Mapping[str, Callable[[LeaveOut], Iterator[Placed]]], data: DataConfig, folder: Path | None
-) -> dict[str, Any]:
+def gather(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
     """Write {split}.source.txt and {split}.target.txt into a dataset's folder, and into LEFT_OUT what was left out.
 
-    corpus: see `Corpus.splits`. folder: None writes nothing. Returns how many pairs were read of the training text,
+    folder: None writes nothing. Returns how many pairs were read of the training text,
     were left out (with examples), are in each split, and were mended, if any. Raises DataError as `read_texts` does,
     for a split without a pair, for an empty side that no rule leaves out, and for a held-out pair with a side that is
     too long.
     """
-    splits = dict.fromkeys(["train", "valid", *corpus, *(name for name, share in data.held_out if share)], 0)
+    data, texts = corpus.data, corpus.splits
+    splits = dict.fromkeys(["train", "valid", *texts, *(name for name, share in data.held_out if share)], 0)
     counts: dict[str, dict[str, Any]] = {}
     held_out = set[int]()
     with ExitStack() as opened:
@@ -154,8 +164,8 @@ def gather(
         def n_pairs() -> int:
             return sum(splits.values()) + sum(found["pairs"] for found in counts.values())
 
-        for split in [split for split in corpus if split != "train"]:
-            pairs = corpus[split](leave_out)
+        for split in [split for split in texts if split != "train"]:
+            pairs = texts[split](leave_out)
             if data.skip_empty:
                 pairs = without("empty", RULES["empty"], pairs, leave_out)
             for source, target, place in pairs:
@@ -165,7 +175,7 @@ def gather(
         mended = Counter[str]()
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
-            for pair in cleaned(corpus["train"](leave_out), data, leave_out, held_out, mended):
+            for pair in cleaned(texts["train"](leave_out), data, leave_out, held_out, mended):
                 add(split_of(pair[0], data), *pair)
                 bar.update(1)
                 if (
@@ -192,16 +202,6 @@ def gather(
         raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")
     facts = {"read": n_pairs() - before, "left_out": counts, "splits": splits}
     return {**facts, **mended}
-
-
-def gathered(folder: Path, split: str) -> Pairs:
-    """Yield the pairs of a split that were written into a folder."""
-    with ExitStack() as opened:
-        source, target = (
-            opened.enter_context(open(folder / f"{split}.{side}.txt", encoding="utf-8", newline="\n")) for side in SIDES
-        )
-        for one, other in zip(source, target, strict=True):
-            yield one[:-1], other[:-1]
 
 
 def split_of(source: str, data: DataConfig) -> str:

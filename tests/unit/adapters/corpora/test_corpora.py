@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.adapters.corpora.corpora import Corpus, gather, gathered, open_corpus, read_captions
+from transformer_cli.adapters.corpora.corpora import OpenedCorpus, gather, open_corpus, read_captions
 from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.data.corpus import read_pairs
 from transformer_cli.errors import DataError
 
 
@@ -27,12 +28,12 @@ def own(tmp_path: Path, *, skip_empty: bool = False, **contents: str | bytes) ->
     return DataConfig.model_validate({"corpus": "files", "files": sides, "skip_empty": skip_empty})
 
 
-def pairs(corpus: Corpus, split: str) -> list[tuple[str, str]]:
+def pairs(corpus: OpenedCorpus, split: str) -> list[tuple[str, str]]:
     return [(source, target) for source, target, _ in corpus.splits[split](lambda *_: None)]
 
 
 def write(data: DataConfig, folder: Path) -> dict[str, Any]:
-    return gather(open_corpus(data).splits, data, folder)
+    return gather(open_corpus(data), folder)
 
 
 def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> 
     with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
         write(own(tmp_path, **sides), tmp_path)
     facts = write(own(tmp_path, skip_empty=True, **sides), tmp_path)
-    assert list(gathered(tmp_path, "train")) == [("a", "A"), ("d", "D")]
+    assert list(read_pairs(tmp_path, "train")) == [("a", "A"), ("d", "D")]
     examples = [[f"{tmp_path}/train.source: line 2", "", "B"], [f"{tmp_path}/train.source: line 3", "c", " "]]
     assert facts["left_out"] == {"empty": {"pairs": 2, "examples": examples}}
 
@@ -109,7 +110,7 @@ def test_corpus_pass_holds_no_file_in_memory(tmp_path: Path) -> None:
     corpus = open_corpus(data)
     tracemalloc.start()
     try:
-        assert gather(corpus.splits, data, tmp_path)["splits"]["train"] == n_lines
+        assert gather(corpus, tmp_path)["splits"]["train"] == n_lines
         assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes; the file has 1.6 million
     finally:
         tracemalloc.stop()
@@ -144,3 +145,10 @@ def test_captions_more_sentences_begin_with_the_fewer_and_leave_other_splits_alo
     assert [len(pairs) for pairs in most.values()] == [20_000, 500, 500]
     assert most["train"][:100] == small["train"]
     assert (most["valid"], most["test"]) == (small["valid"], small["test"])
+
+
+def test_prepare_captions_overlap_nowhere() -> None:
+    splits = {split: list(zip(*pairs, strict=True)) for split, pairs in read_captions(20_000).items()}
+    for german_or_english in (0, 1):
+        learned = set(splits["train"][german_or_english])
+        assert learned.isdisjoint(splits["valid"][german_or_english] + splits["test"][german_or_english])

@@ -9,17 +9,18 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from transformer_cli import prepare
 from transformer_cli.adapters.corpora import corpora
 from transformer_cli.adapters.corpora.cleaning import Seen, fingerprint
 from transformer_cli.adapters.corpora.corpora import (
     LEFT_OUT,
-    gathered,
     open_corpus,
     read_captions,
     shares_for,
     split_of,
 )
-from transformer_cli.config.schema import DataConfig, Rule
+from transformer_cli.config.schema import Config, DataConfig, Rule
+from transformer_cli.data.corpus import read_pairs
 from transformer_cli.errors import DataError
 
 GOOD = read_captions(3_000)["train"]
@@ -54,7 +55,7 @@ def config(tmp_path: Path) -> Callable[..., DataConfig]:
 
 
 def gather(data: DataConfig, folder: Path | None) -> dict[str, Any]:
-    return corpora.gather(open_corpus(data).splits, data, folder)
+    return corpora.gather(open_corpus(data), folder)
 
 
 def dirty() -> list[tuple[str, str]]:
@@ -73,7 +74,7 @@ def test_gather_each_rule_leaves_out_what_was_planted_for_it_and_nothing_else(
     assert counts == {rule: len(planted) for rule, planted in PLANTED.items()}
     assert facts["splits"] == {"train": len(GOOD), "valid": 1}
     assert facts["read"] == len(dirty())
-    assert list(gathered(tmp_path, "train")) == GOOD
+    assert list(read_pairs(tmp_path, "train")) == GOOD
     place = dirty().index(PLANTED["markup"][0]) + 1
     assert facts["left_out"]["markup"]["examples"][0] == [f"{tmp_path}/train.tsv: line {place}", "<b>Hund</b>", "dog"]
     with gzip.open(tmp_path / LEFT_OUT, "rt", encoding="utf-8", newline="\n") as file:
@@ -110,7 +111,7 @@ def test_gather_markup_that_both_sides_have_stays_and_entities_are_mended(
     facts = gather(config(pairs, clean=["markup"]), tmp_path)
     assert (facts["left_out"], facts["mended"]) == ({}, 2)
     mended = [("Was ist ein's?", "Cats & dogs"), ("<i>Hund</i>", "<i>dog</i>")]
-    assert list(gathered(tmp_path, "train")) == [*pairs[:2], *mended, pairs[4]]
+    assert list(read_pairs(tmp_path, "train")) == [*pairs[:2], *mended, pairs[4]]
 
 
 def test_gather_without_py3langid_says_so_and_checks_no_languages(
@@ -165,7 +166,7 @@ def test_held_out_sentences_stay_when_text_grows_and_go_with_what_reads_the_same
     for n_pairs in (1_000, 3_000):
         upper = [(source.upper().replace(" ", "  "), target) for source, target in GOOD[:n_pairs]]
         facts = gather(config([*GOOD[:n_pairs], *upper], valid=None, held_out=shares), tmp_path)
-        splits[n_pairs] = {split: [source for source, _ in gathered(tmp_path, split)] for split in facts["splits"]}
+        splits[n_pairs] = {split: [source for source, _ in read_pairs(tmp_path, split)] for split in facts["splits"]}
         prints = [{fingerprint(source, "de") for source in found} for found in splits[n_pairs].values()]
         assert sum(map(len, prints)) == len(set.union(*prints)) == n_pairs
         assert [round(len(each) / n_pairs, 2) for each in prints[1:]] == pytest.approx(list(shares.values()), abs=0.02)
@@ -187,6 +188,16 @@ def test_shares_for_hold_out_a_thousand_pairs_or_two_in_a_hundred(n_pairs: int, 
     data = DataConfig.model_validate({"corpus": "files", "files": {"train": "x"}, "held_out": {"valid": 0.1}})
     shares = shares_for(n_pairs, data)
     assert (shares.valid, shares.test) == (valid, test)
+
+
+def test_prepare_subwords_pairs_that_are_left_out_are_counted_once(
+    config: Callable[..., DataConfig], tmp_path: Path
+) -> None:
+    settings = {"tokens": "subwords", "subwords": {"size": 330}, "skip_empty": True}
+    data = config([*GOOD[:200], (" ", "gone")], valid=[*VALID, ("gone", "")], **settings)
+    manifest = prepare(Config(data=data), data_dir=tmp_path / "data").manifest
+    assert manifest["cleaning"]["left_out"]["empty"]["pairs"] == 2
+    assert manifest["splits"]["train"]["sentences"] == 200
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.adapters.corpora import multi30k
-from transformer_cli.adapters.corpora.corpora import Corpus, open_corpus
+from transformer_cli.adapters.corpora.corpora import OpenedCorpus, open_corpus
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError, DownloadError
 
@@ -108,11 +108,11 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "tfm" / "multi30k"
 
 
-def read(corpus: Corpus, split: str) -> list[tuple[str, str]]:
+def read(corpus: OpenedCorpus, split: str) -> list[tuple[str, str]]:
     return [(source, target) for source, target, _ in corpus.splits[split](lambda *_: None)]
 
 
-def everything(corpus: Corpus) -> dict[str, list[tuple[str, str]]]:
+def everything(corpus: OpenedCorpus) -> dict[str, list[tuple[str, str]]]:
     return {split: read(corpus, split) for split in corpus.splits}
 
 

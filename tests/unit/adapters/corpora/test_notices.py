@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli import prepare
 from transformer_cli.adapters.corpora.corpora import open_corpus, read_captions
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import DataError
 
 Sides = tuple[list[str], list[str]]
@@ -29,7 +29,7 @@ def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Warned:
                 path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         data = DataConfig.model_validate({"corpus": "files", "files": files, "min_freq": 1})
         caplog.clear()
-        make_dataset(Config(data=data), data_dir=tmp_path / "data")
+        prepare(Config(data=data), data_dir=tmp_path / "data")
         return caplog.messages
 
     return run

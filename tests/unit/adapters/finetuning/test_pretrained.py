@@ -13,10 +13,10 @@ from torch import Tensor
 
 from kinds import TrainTiny
 from outcomes import power_cut
+from transformer_cli import prepare
 from transformer_cli.adapters.finetuning.pretrained import read_pretrained
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.run import Run
@@ -126,7 +126,7 @@ def test_vectors_of_both_sides_may_be_one_frozen_matrix(corpus: Path, tmp_path: 
     overrides = [*SHORT, "data.joint_vocabulary=true", "model.tie_embeddings=all", FREEZE]
     overrides += [f"model.vectors.{side}={path}" for side in ("source", "target")]
     config = load_config(corpus / "tiny.yaml", overrides)
-    make_dataset(config, data_dir=tmp_path / "data")
+    prepare(config, data_dir=tmp_path / "data")
     run = train(config, data_dir=tmp_path / "data", runs_dir=tmp_path / "runs")
     ids = run.codecs.target.encode("hund dog").ids
     rows = embedding(run, "target")[ids]

@@ -1,0 +1,79 @@
+"""What looks wrong in the text of a new dataset and is not surely wrong: one warning for each kind of thing."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from operator import eq
+from pathlib import Path
+from typing import Any
+
+from transformer_cli.adapters.corpora.cleaning import MARKUP
+from transformer_cli.data.corpus import read_pairs
+from transformer_cli.text.codec import SIDES
+from transformer_cli.text.forms import CUT, form_of
+
+LOOKED_AT = 1_000  # lines of each side of each split
+MOST = 0.5  # the share of lines that makes one kind of text of it
+FEW = 0.1  # the share of lines with signs of subwords, of which other text has hardly any
+MANY_TIMES = 4  # the unknown words of training
+
+log = logging.getLogger(__name__)
+
+
+def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Warn of text that is the same on both sides, swapped, unlike the training text, or no plain text.
+
+    folder, manifest: a dataset's.
+    """
+    texts = {
+        (split, side): lines
+        for split in manifest["splits"]
+        for side, lines in zip(SIDES, zip(*islice(read_pairs(folder, split), LOOKED_AT), strict=True), strict=True)
+    }
+    formats: dict[str, list[str]] = {}
+    cut: list[str] = []
+    for (split, side), lines in texts.items():
+        found = Counter(form_of(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
+        name, n = found.most_common(1)[0]
+        if found[CUT] > FEW * len(lines):
+            cut.append(f"{split}, {side}")
+        elif name and n >= MOST * len(lines):
+            formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
+    for name, where in formats.items():
+        log.warning(
+            "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
+        )
+    if cut:
+        log.warning("%s already (%s): give it as it was before, since tfm cuts it itself", CUT, "; ".join(cut))
+    same = [
+        split
+        for split in manifest["splits"]
+        if sum(map(eq, texts[split, "source"], texts[split, "target"])) > MOST * len(texts[split, "source"])
+    ]
+    if same:
+        log.warning("source and target are the same text: %s; correct data.files", ", ".join(same))
+    parts = {
+        key: {line[start : start + 3] for line in lines for start in range(len(line))} for key, lines in texts.items()
+    }
+    held_out = [split for split in manifest["splits"] if split != "train"]
+    swapped = [
+        split
+        for split in held_out
+        if all(
+            _shared(parts[split, side], parts["train", other]) > _shared(parts[split, side], parts["train", side])
+            for side, other in (SIDES, SIDES[::-1])
+        )
+    ]
+    if swapped:
+        log.warning("source and target seem to be swapped, beside train: %s; correct data.files", ", ".join(swapped))
+    for side in SIDES:
+        rates = {split: counts[side]["unknown_rate"] for split, counts in manifest["splits"].items()}
+        for split in held_out if not swapped else ():
+            if rates[split] > max(0.05, MANY_TIMES * rates["train"]):
+                what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%: is it text of the same kind?"
+                log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
+
+
+def _shared(parts: set[str], others: set[str]) -> float:
+    return len(parts & others) / max(1, len(parts))

@@ -1,0 +1,94 @@
+"""The text that a dataset is made of: pairs of sentences, split by split. Knows no formats of files and no tokens."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from transformer_cli.config.schema import NAME
+from transformer_cli.errors import DataError
+from transformer_cli.system.files import sum_of
+from transformer_cli.text.codec import SIDES
+from transformer_cli.text.lines import TOO_LONG, Pairs, is_too_long, refuse_halves
+
+
+class Corpus(Protocol):
+    """Parallel text that can be written into a dataset's folder, wherever it comes from."""
+
+    @property
+    def sums(self) -> Mapping[str, str]:
+        """Origin of the text → SHA-256, such as `train.source`, `train.de.gz`, `captions`; never a folder."""
+
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """What decides, beside the settings, which pairs are left out; {} if nothing is left out by rule."""
+
+    def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
+        """Write the lines of each split into {split}.source.txt and {split}.target.txt, which `read_pairs` reads.
+
+        Returns how many pairs each split has, at least one, and what the manifest keeps of the cleaning ({}: nothing).
+        There are splits named train and valid; the others are test sets. Raises DataError.
+        """
+
+
+@dataclass(frozen=True)
+class PairCorpus:
+    """Pairs in memory: {"train": [("Ein Hund.", "A dog."), …], "valid": […], "test": […]}.
+
+    Raises DataError if train or valid has no pair, or for a side that is empty, is too long or is not one line of text.
+    """
+
+    splits: Mapping[str, Sequence[tuple[str, str]]]
+    rules: Mapping[str, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for split in dict.fromkeys(("train", "valid", *self.splits)):
+            if not NAME.fullmatch(split):
+                raise DataError(f"pairs: {split!r} cannot name a split; use letters, digits, '.', '_' and '-'")
+            if not self.splits.get(split):
+                raise DataError(f"pairs: {split} has no pair; a dataset needs train and valid, with at least one each")
+            for number, pair in enumerate(self.splits[split]):
+                _refuse_unless_lines(pair, f"pairs[{split!r}][{number}]")
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """The SHA-256 of each split's lines, source and target by turns."""
+        return {split: sum_of("".join(map(_as_lines, pairs)).encode()) for split, pairs in self.splits.items()}
+
+    def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
+        """Write the pairs as `Corpus.write` describes it; all of them are taken."""
+        sizes = {split: len(self.splits[split]) for split in ("train", "valid", *self.splits)}
+        for split in sizes:
+            for side, lines in zip(SIDES, zip(*self.splits[split], strict=True), strict=True):
+                (folder / f"{split}.{side}.txt").write_bytes("".join(f"{line}\n" for line in lines).encode())
+        return sizes, {}
+
+
+def _as_lines(pair: tuple[str, str]) -> str:
+    source, target = pair
+    return f"{source}\n{target}\n"
+
+
+def _refuse_unless_lines(pair: object, where: str) -> None:
+    """Raises DataError unless a pair is two lines of text."""
+    if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(side, str) for side in pair)):
+        raise DataError(f"{where} is not a pair of a source and a target, but {str(pair)[:60]!r}")
+    for name, side in zip(SIDES, pair, strict=True):
+        if not side.strip():
+            raise DataError(f"{where}: the {name} is empty; take the pair out")
+        if "\n" in side:
+            raise DataError(f"{where}: the {name} has a line end; a side is one line")
+        if is_too_long(side):
+            raise DataError(f"{where}: the {name} has {TOO_LONG}; split it, or take the pair out")
+        refuse_halves(side, f"{where}: the {name}: ")
+
+
+def read_pairs(folder: Path, split: str) -> Pairs:
+    """Yield the pairs of a split that a corpus has written into a folder."""
+    with ExitStack() as opened:
+        source, target = (
+            opened.enter_context(open(folder / f"{split}.{side}.txt", encoding="utf-8", newline="\n")) for side in SIDES
+        )
+        for one, other in zip(source, target, strict=True):
+            yield one[:-1], other[:-1]
