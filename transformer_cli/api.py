@@ -2,6 +2,7 @@
 
     setting or format               adapter
     data.corpus (but pairs)         corpora: reads, cleans and holds out text
+    a glossary's file               corpora reads it, and terminology takes its entries
 
 Adapters are imported where they are needed, so that what needs none of them loads none.
 """
@@ -9,7 +10,7 @@ Adapters are imported where they are needed, so that what needs none of them loa
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from transformer_cli.config.schema import Config
+from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.corpus import Corpus, PairCorpus
 from transformer_cli.data.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
@@ -48,3 +49,15 @@ def prepare(
     if prepared.created:
         warn_of_text(prepared.folder, prepared.manifest)
     return prepared
+
+
+def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:
+    """Returns the entries of a glossary in a file, as `Translator.with_options` takes them; None has none.
+
+    path: a TBX, or a table. data: which languages are the source and the target. What is not taken is said. Raises
+    DataError.
+    """
+    from transformer_cli.adapters.corpora.termbases import read_terms
+    from transformer_cli.adapters.terminology.glossary import entries_of
+
+    return entries_of(read_terms(path, data)) if path else {}

@@ -66,7 +66,7 @@ def evaluate(
     groups = [[folder] for folder in folders] if named else [folders]
     if len(groups) > 1 and (output or output_tokens):
         raise typer.BadParameter("--output and --output-tokens keep the translations of one run; name one")
-    from transformer_cli.adapters.terminology.glossary import read_glossary
+    from transformer_cli.api import read_glossary
     from transformer_cli.config.load import translation_settings
     from transformer_cli.runs.run import Run
     from transformer_cli.scoring.evaluate import Judged, evaluate  # imports torch, so only when there are runs

@@ -110,7 +110,7 @@ def translate(
     if World.from_environment().size > 1:
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
     folders = options.find_runs(run)
-    from transformer_cli.adapters.terminology.glossary import read_glossary
+    from transformer_cli.api import read_glossary
     from transformer_cli.translate import Translator
 
     translator = Translator.load(*folders, device=device).into(to)

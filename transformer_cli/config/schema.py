@@ -533,7 +533,7 @@ class TranslationSettings(DecodingConfig, decides=Decides.FREE):
     hold_pattern: str = ""
     """a regular expression for what else does"""
     glossary: dict[str, str] = Field(default_factory=dict)
-    """translations of words and phrases: as in the files of `adapters.terminology.glossary`"""
+    """translations of words and phrases: as `api.read_glossary` reads them"""
 
     @property
     def rows_of_each(self) -> int:

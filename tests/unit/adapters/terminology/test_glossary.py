@@ -9,12 +9,12 @@ from transformer_cli.adapters.terminology.glossary import (
     Glossary,
     Term,
     capitalised,
-    read_glossary,
     replaced,
     respelled,
     term_spans,
 )
 from transformer_cli.adapters.terminology.numbers import missing_numbers
+from transformer_cli.api import read_glossary
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 

@@ -1,0 +1,98 @@
+"""Files of terms → pairs of a term and its translation: term bases (TBX), and tables. Knows no glossaries."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from transformer_cli.adapters.corpora.formats import (
+    beginning_of,
+    language_of,
+    refuse_heading,
+    rows_of,
+    sides_of,
+    tag_of,
+    units_of,
+)
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.errors import DataError
+from transformer_cli.system.files import is_stream
+from transformer_cli.text.forms import TBX, form_of
+from transformer_cli.text.languages import NAMES, language_named
+from transformer_cli.text.lines import Place, Placed
+
+log = logging.getLogger(__name__)
+
+
+def read_terms(path: Path, data: DataConfig) -> Iterator[Placed]:
+    """Yield the terms of a TBX, or of a table, each with one translation; "" for what is left as it is.
+
+    A warning at the end says what was not taken. data: which languages are the source and the target. Raises DataError.
+    """
+    if is_stream(path):  # it can be read once, and is read several times
+        with TemporaryDirectory() as folder:
+            copy = Path(folder, path.name)
+            copy.write_bytes(path.read_bytes())
+            yield from read_terms(copy, data)
+        return
+    left_out: Counter[str] = Counter()
+    is_tbx = form_of(beginning_of(path)) == TBX
+    yield from (_of_tbx if is_tbx else _of_table)(path, data, left_out)
+    if left_out:
+        log.warning("%s: not taken: %s", path, ", ".join(f"{what} ({n:,})" for what, n in left_out.items()))
+
+
+def _of_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[Placed]:
+    """Yield the entries of a table: of the columns that its heading names, or of the first two.
+
+    Behind these, two columns may have the languages of each row, as DeepL has them.
+    """
+    of_first = [cells[2:] for cells, _ in islice(_rows(path, data), 2)]
+    are_coded = all(len(codes) == 2 and NAMES.keys() >= {*map(language_named, codes)} for codes in of_first)
+    columns, names = (0, 1), list[str]()
+    for number, (cells, place) in enumerate(_rows(path, data)):
+        if are_coded:
+            columns = sides_of(cells[2:], data) or (0, 0)
+        elif number == 0:
+            refuse_heading(cells, data, place, "correct it")
+            if named := sides_of(cells, data):
+                columns, names = named, cells
+                continue
+        source, target = (cells[column] if column < len(cells) else "" for column in columns)
+        if columns == (0, 0) or (len(cells) > 2 and not (source and target)):
+            left_out["entries without one of the languages"] += 1
+        elif len(cells) == 1 or not source:
+            found = "\t".join(cells)[:50]
+            raise DataError(f"{place}: {found!r} is not a source, a TAB and a translation; mend or delete it")
+        else:
+            further = [] if are_coded else [n for n, cell in enumerate(cells) if cell and n not in columns]
+            left_out.update(f"column {names[n] if n < len(names) else n + 1}" for n in further)
+            yield source, target, place
+
+
+def _rows(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Place]]:
+    """Yield the rows of a table that are neither blank nor comments."""
+    for row, place in rows_of(path, data, with_comments=True):
+        cells = [cell.strip() for cell in row]
+        if any(cells) and not (len(cells) == 1 and cells[0].startswith("#")):
+            yield cells, place
+
+
+def _of_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[Placed]:
+    """Yield the entries of a TBX: each term of the source with each one of the target, but for deprecated ones."""
+    for number, (concept, _) in enumerate(units_of(path, "termEntry", "conceptEntry"), start=1):
+        texts: dict[str, list[str]] = {}
+        for group in concept:
+            for each in group.iter():
+                term = next((part.text or "" for part in each if tag_of(part) == "term"), "")
+                if any("deprecated" in (note.text or "") for note in each if tag_of(note) == "termNote"):
+                    left_out["deprecated terms"] += 1
+                elif term.strip():
+                    texts.setdefault(language_of(group), []).append(term.strip())
+        if sides := sides_of(list(texts), data):
+            source, target = ([*texts.values()][side] for side in sides)
+            yield from ((one, other, Place(path, path, number, "entry")) for one in source for other in target)
+        else:
+            left_out["entries without one of the languages"] += 1
