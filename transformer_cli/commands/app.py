@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from transformer_cli.commands import options, spelling
+from transformer_cli.commands import spelling
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, terminal
 
@@ -90,8 +90,7 @@ class _Command(typer.core.TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
-                name = str(param.name)
-                group = "Options" if name == "help" else options.row_of(str(ctx.info_name), name)[0]
+                group = getattr(param, "rich_help_panel", None) or ("Options" if _is_option(param) else "Arguments")
                 groups.setdefault(group, []).append(record)
         for title, records in groups.items():
             with formatter.section(title):
@@ -120,7 +119,7 @@ class _Group(typer.core.TyperGroup):
         epilog = f"Example: {example}\n\nMore: docs/{page}.md in the sources of tfm"
         name = "import_run" if cmd_name == "import" else cmd_name  # which Python keeps for itself
         function = getattr(import_module(f"transformer_cli.commands.{module}"), name)
-        alone.command(cmd_name, cls=_Command, epilog=epilog)(options.with_rows(function, cmd_name))
+        alone.command(cmd_name, cls=_Command, epilog=epilog)(function)
         return typer.main.get_command(alone)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

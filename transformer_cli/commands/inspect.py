@@ -3,7 +3,7 @@
 import json
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,21 +21,33 @@ KindChoice = Enum("KindChoice", {"encoder": "encoder", "decoder": "decoder", "cr
 
 
 def inspect(
-    sentence: str,
-    run: str | None = None,
-    search: list[str] | None = None,
-    device: str = "auto",
-    output: Path | None = None,
-    kind: list[KindChoice] | None = None,
-    layer: int | None = None,
-    head: list[int] | None = None,
-    on_error: Literal["stop", "truncate"] = "stop",
-    vectors: str | None = None,
-    query: str | None = None,
-    scale: Literal["sqrt", "none"] | None = None,
-    as_blocks: bool = False,
-    as_json: bool = False,
-) -> None:
+    sentence: Annotated[str, typer.Argument(help="The sentence to translate and look into.")],
+    run: options.OneRun = None,
+    search: options.SearchOverrides = None,
+    device: options.Device = "auto",
+    output: Annotated[Path | None, options.Output(
+        "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.  [default: inspect.png]")] = None,
+    kind: Annotated[list[KindChoice] | None, options.Output(
+        "--kind", show_default="all", help="Self-attention of one stack, or attention between the two. "
+        "Repeatable.")] = None,
+    layer: Annotated[int | None, options.Output(
+        "--layer", metavar="N", show_default="the last", help="Which layer, counted from 1.")] = None,
+    head: Annotated[list[int] | None, options.Output(
+        "--head", metavar="N", show_default="every head", help="Which head, counted from 1. Repeatable.")] = None,
+    on_error: Annotated[Literal["stop", "truncate"], options.Input(
+        "--on-error", help="What becomes of a sentence that is too long: an error, or it is cut.")] = "stop",
+    vectors: Annotated[str | None, options.Vectors(
+        "--vectors", metavar="FILE", help="Use no model: show the attention of these word vectors over themselves. "
+        "Give a file, or a name that gensim knows. Words are split at white space; each word gets the vector of its "
+        "own spelling, or else the vector of its lower-case form.")] = None,
+    query: Annotated[str | None, options.Vectors("--query", metavar="WORD", help="Show only this word's rows.")] = None,
+    scale: Annotated[Literal["sqrt", "none"] | None, options.Vectors(
+        "--scale", show_default="sqrt", help="Divide the scores by √dimension, or not.")] = None,
+    as_blocks: Annotated[bool, options.Output(
+        "--text", help="Print the attention weights as blocks of text; no picture.")] = False,
+    as_json: Annotated[bool, options.Output(
+        "--json", help="Print the numbers as JSON, with scores before softmax; no picture.")] = False,
+) -> None:  # fmt: skip
     """Draw a sentence's attention weights and token vectors. These are drawn before and after the encoder."""
     forms = {"--output": output, "--text": as_blocks, "--json": as_json}
     if len(chosen := [option for option, value in forms.items() if value]) > 1:

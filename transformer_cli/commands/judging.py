@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,24 +31,30 @@ CAUTIONS = {"weights": CAUTION, "recipes": RECIPE_CAUTION}
 
 
 def evaluate(
-    named: list[str] | None = None,
-    split: list[str] | None = None,
-    input_file: Path | None = None,
-    reference: list[Path] | None = None,
-    to: str | None = None,
-    run: list[str] | None = None,
-    search: list[str] | None = None,
-    beam_size: int | None = None,
-    glossary: Path | None = None,
-    device: str = "auto",
-    output: Path | None = None,
-    output_tokens: Path | None = None,
-    lowercase: bool = False,
-    metrics: str = "bleu,chrf",
-    details: bool = False,
-    form: Form = "text",
-    as_json: bool = False,
-) -> None:
+    named: Annotated[list[str] | None, typer.Argument(
+        metavar="[RUN]...", show_default="the newest", autocompletion=spelling.runs, help="Runs, each judged by "
+        "itself; 'rate3-s*' is all whose names begin so.")] = None,
+    split: options.Splits = None,
+    input_file: Annotated[Path | None, options.Input(
+        "--input", "-i", metavar="FILE", help="Evaluate on your own sentences, with --reference.")] = None,
+    reference: options.References = None,
+    to: options.ToLanguage = None,
+    run: options.Runs = None,
+    search: options.SearchOverrides = None,
+    beam_size: options.BeamSize = None,
+    glossary: options.Glossary = None,
+    device: options.Device = "auto",
+    output: Annotated[Path | None, options.Output(
+        "--output", "-o", metavar="FILE", help="Keep the translations, one per line.")] = None,
+    output_tokens: Annotated[Path | None, options.Output(
+        "--output-tokens", metavar="FILE", help="Keep the decoder's tokens, one sentence per line.")] = None,
+    lowercase: options.Lowercase = False,
+    metrics: options.Metrics = "bleu,chrf",
+    details: Annotated[bool, options.Output(
+        "--details", help="Print brevity penalty, length ratio and n-gram precisions of BLEU, too.")] = False,
+    form: options.TableForm = "text",
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Print loss, perplexity, BLEU and chrF of runs, each by itself. Several --run are judged as an ensemble."""
     if (input_file is None) != (not reference):
         raise typer.BadParameter("--input and --reference need each other")
@@ -166,19 +172,27 @@ def _differing(signatures: Sequence[str]) -> list[str]:
 
 
 def compare(
-    systems: list[str],
-    split: list[str] | None = None,
-    input_file: Path | None = None,
-    reference: list[Path] | None = None,
-    lowercase: bool = False,
-    metrics: str = "bleu,chrf",
-    language: str | None = None,
-    examples: int | None = None,
-    beam_size: int | None = None,
-    device: str = "auto",
-    form: Form = "text",
-    as_json: bool = False,
-) -> None:
+    systems: Annotated[list[str], typer.Argument(
+        metavar="A B [C …]", show_default=False, autocompletion=spelling.runs, help="Runs (names or folders), or files "
+        "of translations. The others are compared with the first. A1,A2 B1,B2 or 'a-s*' 'b-s*' compares recipes: "
+        "several runs of each; one alone gives its mean and spread. NAME=… names any of them.")],
+    split: options.Splits = None,
+    input_file: Annotated[Path | None, options.Input(
+        "--input", "-i", metavar="FILE", help="Your own sentences, with --reference. Files do not need it.")] = None,
+    reference: options.References = None,
+    lowercase: options.Lowercase = False,
+    metrics: options.Metrics = "bleu,chrf",
+    language: Annotated[str | None, options.Input(
+        "--language", metavar="CODE", show_default="the runs', or en", help="The language of files of translations, "
+        "for BLEU's tokeniser.")] = None,
+    examples: Annotated[int | None, options.Output(
+        "--examples", metavar="N", show_default=str(options.EXAMPLES), min=0, help="How many of the sentences that "
+        "changed most are shown.")] = None,
+    beam_size: options.BeamSize = None,
+    device: options.Device = "auto",
+    form: options.TableForm = "text",
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Tell which system is better, and whether that may be chance."""
     recipes: dict[str, list[str]] = {}
     for argument in systems:
@@ -313,13 +327,13 @@ def _example(example: "Example", first: str, second: str) -> str:
 
 
 def score(
-    input_file: Path,
-    target_file: Path,
-    named: str | None = None,
-    run: str | None = None,
-    device: str = "auto",
-    as_json: bool = False,
-) -> None:
+    input_file: Annotated[Path, options.Input("--input", "-i", metavar="FILE", help="The sentences.")],
+    target_file: Annotated[Path, options.Input("--target", metavar="FILE", help="Their translations, line by line.")],
+    named: options.RunArgument = None,
+    run: options.OneRun = None,
+    device: options.Device = "auto",
+    as_json: options.AsJsonLines = False,
+) -> None:  # fmt: skip
     """Print the log-probability and perplexity of given translations.
 
     One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from transformer_cli.commands.options import find_runs, refuse_without_folder
+from transformer_cli.commands import options, spelling
 from transformer_cli.commands.tables import Column, Form, write_table
 from transformer_cli.compute import devices
 from transformer_cli.config.yamltext import as_line
@@ -34,13 +34,22 @@ VARIABLES = re.compile(
 
 
 def import_run(
-    folder: Path,
-    name: str | None = None,
-    positions: Literal["marian", "sinusoidal"] | None = None,
-    source: str | None = None,
-    target: str | None = None,
-    model: str | None = None,
-) -> None:
+    folder: Annotated[Path, typer.Argument(
+        metavar="FOLDER", help="A folder as Marian wrote it (.npz, with .spm or .yml), or as Hugging Face has it "
+        "(config.json).")],
+    name: Annotated[str | None, typer.Option(
+        "--name", metavar="NAME", show_default="FOLDER's", help="What the run is called.")] = None,
+    positions: Annotated[Literal["marian", "sinusoidal"] | None, typer.Option(
+        "--positions", show_default="those of the program that wrote the folder", help="Which sines and cosines are "
+        "computed: those of Marian, which trained the model, or those of transformers, which hardly change "
+        "translations, but do change scores.")] = None,
+    source: Annotated[str | None, options.Input(
+        "--source", metavar="CODE", show_default="as the files say", help="The language of the source.")] = None,
+    target: Annotated[str | None, options.Input(
+        "--target", metavar="CODE", show_default="as the files say", help="The language of the target.")] = None,
+    model: Annotated[str | None, typer.Option(
+        "--model", metavar="FILE", help="The file with the weights, where FOLDER has several.")] = None,
+) -> None:  # fmt: skip
     """Make a run of a translator of Marian's, such as OPUS-MT's.
 
     Every command takes the run: translate, evaluate, compare, inspect, serve, export; `--like` and `--from` teach it
@@ -52,7 +61,10 @@ def import_run(
     print(run.folder)
 
 
-def runs(form: Form = "text", as_json: bool = False) -> None:
+def runs(
+    form: options.TableForm = "text",
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """List the runs under runs/, and how good they are. It also shows their text, and how far each has been trained."""
     from transformer_cli.runs.listing import differing_settings, list_runs
 
@@ -168,21 +180,26 @@ def _count(number: int) -> str:
 
 
 def export(
-    named: str | None = None,
-    run: str | None = None,
-    output: Path | None = None,
-    quantization: Literal["float32", "float16", "bfloat16", "int16", "int8"] = "float32",
-    to: Literal["ctranslate2", "huggingface"] = "ctranslate2",
-) -> None:
+    named: options.RunArgument = None,
+    run: options.OneRun = None,
+    output: Annotated[Path | None, options.Output(
+        "--output", "-o", metavar="DIR", show_default="exports/RUN, or exports/RUN-int8 and so on",
+        help="The folder to make.")] = None,
+    quantization: Annotated[Literal["float32", "float16", "bfloat16", "int16", "int8"], options.Output(
+        "--quantization", "-q", help="How weights are kept; int8 is the smallest, and on CPUs with VNNI the "
+        "fastest.")] = "float32",
+    to: Annotated[Literal["ctranslate2", "huggingface"], options.Output(
+        "--to", help="The format to write.")] = "ctranslate2",
+) -> None:  # fmt: skip
     """Write a run's best model for CTranslate2 or Hugging Face.
 
     In CTranslate2's it translates faster, with tfm or without it. Needs the extra `ctranslate2`. `--run DIR` opens the
     folder in translate, evaluate, score and serve (compare takes it as an argument), and its README.md shows how to use
     it from Python without tfm. With `--to huggingface`, transformers' MarianMTModel opens the folder.
     """
-    (folder,) = find_runs(named, run)
+    (folder,) = options.find_runs(named, run)
     if output and output.parent != Path("exports"):
-        refuse_without_folder(output)
+        options.refuse_without_folder(output)
     if to == "huggingface":
         if quantization != "float32":
             raise typer.BadParameter("--quantization is about CTranslate2's format; leave it out with --to huggingface")
@@ -196,10 +213,12 @@ def export(
 
 
 def config(
-    base: str | None = None,
-    overrides: list[str] | None = None,
-    list_names: bool = False,
-) -> None:
+    base: Annotated[str | None, typer.Argument(
+        metavar="[NAME|FILE]", show_default="the built-in settings", autocompletion=spelling.configs,
+        help="A config that comes with tfm, or a YAML file.")] = None,
+    overrides: options.Overrides = None,
+    list_names: Annotated[bool, typer.Option("--list", "-l", help="List the configs that come with tfm.")] = False,
+) -> None:  # fmt: skip
     """Print every setting with its value and a comment. The output is YAML that --config takes."""
     if list_names and (base is not None or overrides):
         raise typer.BadParameter("--list prints names; it cannot be used with a config or --set")

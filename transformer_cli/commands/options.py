@@ -1,230 +1,79 @@
-"""What several commands share: one table of all options, the runs that they name, files to read and to write."""
+"""What several commands share: options and arguments, the runs that they name, files to read and to write."""
 
 import fnmatch
 import glob
-import inspect
 import io
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from transformer_cli.commands import spelling
+from transformer_cli.commands.tables import Form
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.system.files import PACKERS, STANDARD, is_stream, new_file
 
 log = logging.getLogger(__name__)
 
-A_RUN = "A run's name under runs/, or its folder."
 EXAMPLES = 3  # of --examples
 
+# the groups of the help
+Input = partial(typer.Option, rich_help_panel="Input")
+Search = partial(typer.Option, rich_help_panel="Model and search")
+Output = partial(typer.Option, rich_help_panel="Output")
+Vectors = partial(typer.Option, rich_help_panel="Word vectors instead of a model")
 
-@dataclass(frozen=True)
-class Row:
-    """An option or an argument, as the help shows it. Its type and its default are those of the command's parameter."""
-
-    name: str
-    """of the parameter"""
-    form: str
-    """its flags, and what stands for its value, such as "--output -o FILE"; an argument has no flags"""
-    help: str
-    default: str | bool | None = None
-    """what the help calls the default, if not the parameter's"""
-    of: str = ""
-    """the commands whose row it is; by default all those that have none of their own"""
-    bounds: tuple[int | None, int | None] = (None, None)
-    """the least and the largest value"""
-    variable: str | None = None
-    """the environment variable that can have the value, too"""
-
-
-TABLE = {  # by the groups of the help
-    "Arguments": (
-        Row("sentences", "", "The sentences to translate.", "standard input"),
-        Row("sentence", "", "The sentence to translate and look into."),
-        Row("files", "[FILE]...", "Training text: TMX, XLIFF, .po, TSV, CSV or JSON lines, or files of one side each, "
-            "such as a.de and a.en.", default=False),
-        Row("systems", "A B [C …]", "Runs (names or folders), or files of translations. The others are compared with "
-            "the first. A1,A2 B1,B2 or 'a-s*' 'b-s*' compares recipes: several runs of each; one alone gives its mean "
-            "and spread. NAME=… names any of them.", default=False),
-        Row("named", "[RUN]...", "The same as --run.", default=False, of="curves serve"),
-        Row("named", "[RUN]...", "Runs, each judged by itself; 'rate3-s*' is all whose names begin so.", "the newest",
-            of="evaluate"),
-        Row("named", "[RUN]", "The same as --run.", default=False),
-        Row("base", "[NAME|FILE]", "A config that comes with tfm, or a YAML file.", "the built-in settings"),
-        Row("folder", "FOLDER", "A folder as Marian wrote it (.npz, with .spm or .yml), or as Hugging Face has it "
-            "(config.json)."),
-    ),
-    "Input": (
-        Row("input_file", "--input -i FILE", "Translate the lines of a file, a document, or a folder of them.",
-            of="translate"),
-        Row("input_file", "--input -i FILE", "Evaluate on your own sentences, with --reference.", of="evaluate"),
-        Row("input_file", "--input -i FILE", "Your own sentences, with --reference. Files do not need it.",
-            of="compare"),
-        Row("input_file", "--input -i FILE", "The sentences.", of="score"),
-        Row("reference", "--reference FILE", "A file of reference translations. Repeatable: a sentence may have "
-            "several references."),
-        Row("target_file", "--target FILE", "Their translations, line by line."),
-        Row("source", "--source CODE", "The language of the source.", "as the files say", of="import"),
-        Row("source", "--source CODE", "The language of the source."),
-        Row("target", "--target CODE", "The language of the target.", "as the files say", of="import"),
-        Row("target", "--target CODE", "The language of the target."),
-        Row("to", "--to CODE", "Of a model of several targets, the language to translate into."),
-        Row("columns", "--columns A,B", "The columns of source and target: names, or numbers from 1."),
-        Row("split", "--split SPLIT", "valid, train or a test set of the (first) run's dataset. Repeatable.",
-            "every test set"),
-        Row("text_format", "--format", "What the --input is: lines of text, or a document that is kept but for its "
-            "text.", "as its name says"),
-        Row("split_sentences", "--split-sentences/--no-split-sentences", "Translate each sentence of a line by itself.",
-            "only in a conversation"),
-        Row("on_error", "--on-error", "Of a line that is too long: stop with an error, leave it blank, copy it, or "
-            "translate its beginning.", of="translate"),
-        Row("on_error", "--on-error", "What becomes of a sentence that is too long: an error, or it is cut."),
-        Row("language", "--language CODE", "The language of files of translations, for BLEU's tokeniser.",
-            "the runs', or en"),
-        Row("hold", "--hold/--no-hold", "Let placeholders such as {name} and %s, and addresses of the web and of mail, "
-            "pass."),
-        Row("hold_pattern", "--hold-pattern REGEX", "Hold also what this regular expression finds, such as "
-            "'#[A-Z]+-\\d+'."),
-    ),
-    "Model and search": (
-        Row("run", "--run -r RUN", f"{A_RUN} Repeatable.", "the newest", "curves"),
-        Row("run", "--run -r RUN", f"{A_RUN} Repeatable: one run for each direction.", "the newest", "serve"),
-        Row("run", "--run -r RUN", f"{A_RUN} Several runs of one dataset translate together, as an ensemble.",
-            "the newest", "translate evaluate"),
-        Row("run", "--run -r RUN", A_RUN, "the newest"),
-        Row("overrides", "--set -s KEY=VALUE", "Override one setting, such as training.epochs=3. Repeatable."),
-        Row("search", "--set -s KEY=VALUE", "Override a setting of the search, such as decoding.length_penalty=0.6. "
-            "Repeatable."),
-        Row("beam_size", "--beam-size N", "Hypotheses that the search keeps; 1 is greedy search.",
-            "the run's decoding.beam_size"),
-        Row("prefix", "--prefix TEXT", "Begin each translation with this text.", default=False),
-        Row("max_tokens", "--max-tokens N", "Longest translation, in tokens.", "2 × source + 10", bounds=(1, 10_000)),
-        Row("glossary", "--glossary FILE", "Fixed translations: a word or phrase, a TAB and its translation on each "
-            "line; or a CSV or TBX."),
-        Row("device", "--device DEVICE", "auto, cpu, cuda or cuda:N; only cpu has been tested."),
-    ),
-    "Output": (
-        Row("output", "--output -o FILE", "Write to a file, which appears when it is whole, or to a folder.",
-            of="translate"),
-        Row("output", "--output -o FILE", "Keep the translations, one per line.", of="evaluate"),
-        Row("output", "--output -o FILE", "The .svg, .pdf or .png to write.  [default: inspect.png]", of="inspect"),
-        Row("output", "--output -o FILE", "The .svg, .pdf or .png to write.", of="curves"),
-        Row("output", "--output -o DIR", "The folder to make.", "exports/RUN, or exports/RUN-int8 and so on", "export"),
-        Row("output_tokens", "--output-tokens FILE", "Keep the decoder's tokens, one sentence per line."),
-        Row("to", "--to", "The format to write.", of="export"),
-        Row("quantization", "--quantization -q", "How weights are kept; int8 is the smallest, and on CPUs with VNNI "
-            "the fastest."),
-        Row("n_best", "--n-best K", "Print the K best of each line: line number, score, text, between tabs.",
-            bounds=(1, 1000)),
-        Row("keep_unk", "--keep-unk", "Keep <unk>, in whose place the source word attended to most is written."),
-        Row("lowercase", "--lowercase", "Score without case. Lower-cased runs are scored so anyway."),
-        Row("metrics", "--metrics NAME,…", "Scores to print: chrf++ and ter, too."),
-        Row("details", "--details", "Print brevity penalty, length ratio and n-gram precisions of BLEU, too."),
-        Row("form", "--format", "How tables are printed. LaTeX needs the package booktabs."),
-        Row("examples", "--examples N", "How many of the sentences that changed most are shown.", str(EXAMPLES),
-            bounds=(0, None)),
-        Row("kind", "--kind", "Self-attention of one stack, or attention between the two. Repeatable.", "all"),
-        Row("layer", "--layer N", "Which layer, counted from 1.", "the last"),
-        Row("head", "--head N", "Which head, counted from 1. Repeatable.", "every head"),
-        Row("as_blocks", "--text", "Print the attention weights as blocks of text; no picture."),
-        Row("as_json", "--json", "Print the numbers as JSON, with scores before softmax; no picture.", of="inspect"),
-        Row("as_json", "--json", "Print one JSON object per line.", of="translate score"),
-        Row("as_json", "--json", "Print JSON."),
-    ),
-    "Word vectors instead of a model": (
-        Row("vectors", "--vectors FILE", "Use no model: show the attention of these word vectors over themselves. Give "
-            "a file, or a name that gensim knows. Words are split at white space; each word gets the vector of its own "
-            "spelling, or else the vector of its lower-case form."),
-        Row("query", "--query WORD", "Show only this word's rows."),
-        Row("scale", "--scale", "Divide the scores by √dimension, or not.", "sqrt"),
-    ),
-    "Options": (
-        Row("config", "--config -c NAME|FILE", "A config that comes with tfm, such as demo, or a YAML file.",
-            "the built-in settings, as `tfm config` prints them"),
-        Row("name", "--name NAME", "What NAME.yaml and the run are called.", "FILE's", "prepare"),
-        Row("name", "--name NAME", "What the run is called.", "FOLDER's"),
-        Row("like", "--like RUN", "A run whose model is to be trained further on this text: its languages, codecs and "
-            "shape are taken."),
-        Row("dry_run", "--dry-run", "Show what would be left out, and write nothing."),
-        Row("source_dir", "--source-dir FOLDER", "A folder with Multi30k's files, instead of the download; or set "
-            "TFM_MULTI30K_DIR."),
-        Row("begin_from", "--from RUN", "Begin with the weights of this run, and take the settings from it that must "
-            "be equal."),
-        Row("watch", "--watch FILE", "With --from: text that is not to be forgotten, as pairs, or a split of the "
-            "dataset. Its loss is shown, and a share of the start's weights is kept. Repeatable."),
-        Row("along", "--along FILE", "With --from: pairs that make up half of each epoch, or sentences that the start "
-            "translates. Repeatable."),
-        Row("fresh", "--fresh", "Move an existing run of this name aside and begin a new one."),
-        Row("list_names", "--list -l", "List the configs that come with tfm."),
-        Row("model", "--model FILE", "The file with the weights, where FOLDER has several."),
-        Row("positions", "--positions", "Which sines and cosines are computed: those of Marian, which trained the "
-            "model, or those of transformers, which hardly change translations, but do change scores.",
-            "those of the program that wrote the folder"),
-        Row("host", "--host ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine."),
-        Row("port", "--port N", "The port; 0 lets the system choose.", bounds=(0, 65535)),
-        Row("api_key", "--api-key KEY", "What requests have to bring as api_key. The variable is better: others can "
-            "see a command's options.", variable="TFM_API_KEY"),
-        Row("allow_host", "--allow-host NAME", "A name that clients call this server by, such as tr.example.org; * for "
-            "any. Repeatable.", "localhost, numeric addresses, --host's and this machine's name"),
-        Row("cors_origin", "--cors-origin URL", "Let pages of this other server use this one, such as "
-            "https://example.org. Repeatable.", "none"),
-    ),
-}  # fmt: skip
-COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
-    **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), spelling.runs),
-    **dict.fromkeys(("base", "config"), spelling.configs),
-    "overrides": spelling.settings,
-    "search": spelling.decoding_settings,
-    "split": spelling.splits,
-}
-
-
-def row_of(command: str, name: str) -> tuple[str, Row]:
-    """Returns the group and the row of a command's parameter."""
-    rows = [(group, row) for group, rows in TABLE.items() for row in rows if row.name == name]
-    found = [(group, row) for of in (command, "") for group, row in rows if of in (row.of.split() or [""])]
-    assert found, f"the parameter {name} of {command} has no row in commands/options.py::TABLE"
-    return found[0]
-
-
-def with_rows(function: Callable[..., None], command: str) -> Callable[..., None]:
-    """Returns a command's function as Typer reads it: each parameter has its row for a default."""
-    signature = inspect.signature(function)
-    parameters = [
-        each.replace(default=_for_typer(row_of(command, name)[1], each.default))
-        for name, each in signature.parameters.items()
-    ]
-
-    @wraps(function)
-    def run(**given: Any) -> None:
-        function(**given)
-
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return run
-
-
-def _for_typer(row: Row, default: Any) -> Any:
-    flags = [word for word in row.form.split() if word.startswith("-")]
-    least, most = row.bounds
-    about: dict[str, Any] = {
-        "help": row.help,
-        "metavar": row.form[len(" ".join(flags)) :].strip() or None,
-        "show_default": row.default is None or row.default,
-        "autocompletion": COMPLETED.get(row.name),
-        "envvar": row.variable,
-        "min": least,
-        "max": most,
-    }
-    value = ... if default is inspect.Parameter.empty else default
-    return typer.Option(value, *flags, **about) if flags else typer.Argument(value, **about)
+# the parameters that several commands have
+# fmt: off
+RunArguments = Annotated[list[str] | None, typer.Argument(
+    metavar="[RUN]...", show_default=False, autocompletion=spelling.runs, help="The same as --run.")]
+RunArgument = Annotated[str | None, typer.Argument(
+    metavar="[RUN]", show_default=False, autocompletion=spelling.runs, help="The same as --run.")]
+References = Annotated[list[Path] | None, Input(
+    "--reference", metavar="FILE", help="A file of reference translations. Repeatable: a sentence may have several "
+    "references.")]
+ToLanguage = Annotated[str | None, Input(
+    "--to", metavar="CODE", help="Of a model of several targets, the language to translate into.")]
+Splits = Annotated[list[str] | None, Input(
+    "--split", metavar="SPLIT", show_default="every test set", autocompletion=spelling.splits,
+    help="valid, train or a test set of the (first) run's dataset. Repeatable.")]
+HoldPattern = Annotated[str, Input(
+    "--hold-pattern", metavar="REGEX", help="Hold also what this regular expression finds, such as '#[A-Z]+-\\d+'.")]
+Runs = Annotated[list[str] | None, Search(
+    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
+    help="A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble.")]
+OneRun = Annotated[str | None, Search(
+    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
+    help="A run's name under runs/, or its folder.")]
+Overrides = Annotated[list[str] | None, Search(
+    "--set", "-s", metavar="KEY=VALUE", autocompletion=spelling.settings, help="Override one setting, such as "
+    "training.epochs=3. Repeatable.")]
+SearchOverrides = Annotated[list[str] | None, Search(
+    "--set", "-s", metavar="KEY=VALUE", autocompletion=spelling.decoding_settings, help="Override a setting of the "
+    "search, such as decoding.length_penalty=0.6. Repeatable.")]
+BeamSize = Annotated[int | None, Search(
+    "--beam-size", metavar="N", show_default="the run's decoding.beam_size", help="Hypotheses that the search keeps; 1 "
+    "is greedy search.")]
+Glossary = Annotated[Path | None, Search(
+    "--glossary", metavar="FILE", help="Fixed translations: a word or phrase, a TAB and its translation on each line; "
+    "or a CSV or TBX.")]
+Device = Annotated[str, Search(
+    "--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N; only cpu has been tested.")]
+Lowercase = Annotated[bool, Output("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")]
+Metrics = Annotated[str, Output("--metrics", metavar="NAME,…", help="Scores to print: chrf++ and ter, too.")]
+TableForm = Annotated[Form, Output("--format", help="How tables are printed. LaTeX needs the package booktabs.")]
+AsJsonLines = Annotated[bool, Output("--json", help="Print one JSON object per line.")]
+AsJson = Annotated[bool, Output("--json", help="Print JSON.")]
+ConfigName = Annotated[str | None, typer.Option(
+    "--config", "-c", metavar="NAME|FILE", show_default="the built-in settings, as `tfm config` prints them",
+    autocompletion=spelling.configs, help="A config that comes with tfm, such as demo, or a YAML file.")]
+# fmt: on
 
 
 def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] | None = None) -> list[Path]:

@@ -7,11 +7,11 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from transformer_cli.commands import options
+from transformer_cli.commands import options, spelling
 from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
 
@@ -19,17 +19,27 @@ log = logging.getLogger(__name__)
 
 
 def serve(
-    named: list[str] | None = None,
-    run: list[str] | None = None,
-    host: str = "127.0.0.1",
-    port: int = 5000,
-    device: str = "auto",
-    api_key: str | None = None,
-    allow_host: list[str] | None = None,
-    cors_origin: list[str] | None = None,
-    glossary: Path | None = None,
-    hold_pattern: str = "",
-) -> None:
+    named: options.RunArguments = None,
+    run: Annotated[list[str] | None, options.Search(
+        "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
+        help="A run's name under runs/, or its folder. Repeatable: one run for each direction.")] = None,
+    host: Annotated[str, typer.Option(
+        "--host", metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network of this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(
+        "--port", metavar="N", min=0, max=65535, help="The port; 0 lets the system choose.")] = 5000,
+    device: options.Device = "auto",
+    api_key: Annotated[str | None, typer.Option(
+        "--api-key", metavar="KEY", envvar="TFM_API_KEY", help="What requests have to bring as api_key. The variable "
+        "is better: others can see a command's options.")] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(
+        "--allow-host", metavar="NAME", show_default="localhost, numeric addresses, --host's and this machine's name",
+        help="A name that clients call this server by, such as tr.example.org; * for any. Repeatable.")] = None,
+    cors_origin: Annotated[list[str] | None, typer.Option(
+        "--cors-origin", metavar="URL", show_default="none", help="Let pages of this other server use this one, such "
+        "as https://example.org. Repeatable.")] = None,
+    glossary: options.Glossary = None,
+    hold_pattern: options.HoldPattern = "",
+) -> None:  # fmt: skip
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
 
     SIGHUP opens the runs anew, without losing a request.

@@ -5,13 +5,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from transformer_cli.adapters.study.picture_files import picture_format
-from transformer_cli.commands.options import find_runs, refuse_unwritable, writing
-from transformer_cli.commands.spelling import as_option
+from transformer_cli.commands import options, spelling
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import shortened, table
 
@@ -22,22 +21,30 @@ log = logging.getLogger(__name__)
 
 
 def prepare(
-    files: list[Path] | None = None,
-    config: str | None = None,
-    overrides: list[str] | None = None,
-    source: str | None = None,
-    target: str | None = None,
-    name: str | None = None,
-    to: str | None = None,
-    columns: str | None = None,
-    like: str | None = None,
-    dry_run: bool = False,
-    source_dir: Path | None = None,
-    as_json: bool = False,
-) -> None:
+    files: Annotated[list[Path] | None, typer.Argument(
+        metavar="[FILE]...", show_default=False, help="Training text: TMX, XLIFF, .po, TSV, CSV or JSON lines, or "
+        "files of one side each, such as a.de and a.en.")] = None,
+    config: options.ConfigName = None,
+    overrides: options.Overrides = None,
+    source: Annotated[str | None, options.Input("--source", metavar="CODE", help="The language of the source.")] = None,
+    target: Annotated[str | None, options.Input("--target", metavar="CODE", help="The language of the target.")] = None,
+    name: Annotated[str | None, typer.Option(
+        "--name", metavar="NAME", show_default="FILE's", help="What NAME.yaml and the run are called.")] = None,
+    to: options.ToLanguage = None,
+    columns: Annotated[str | None, options.Input(
+        "--columns", metavar="A,B", help="The columns of source and target: names, or numbers from 1.")] = None,
+    like: Annotated[str | None, typer.Option(
+        "--like", metavar="RUN", autocompletion=spelling.runs, help="A run whose model is to be trained further on "
+        "this text: its languages, codecs and shape are taken.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be left out, and write nothing.")] = False,
+    source_dir: Annotated[Path | None, typer.Option(
+        "--source-dir", metavar="FOLDER", help="A folder with Multi30k's files, instead of the download; or set "
+        "TFM_MULTI30K_DIR.")] = None,
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Fetch, tokenise, count and encode parallel text into data/. With FILEs, also clean it and write NAME.yaml."""
     for file in files or ():
-        if not file.exists() and (meant := as_option(str(file), ["--config", "--set", "--like"])):
+        if not file.exists() and (meant := spelling.as_option(str(file), ["--config", "--set", "--like"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
     given = {
         "data.source": (source, "--source"),
@@ -45,13 +52,13 @@ def prepare(
         "data.to": (to, "--to"),
         "name": (name, "--name"),
     }
-    options: dict[str, tuple[Any, str]] = {
+    settings_given: dict[str, tuple[Any, str]] = {
         key: (value, f"{flag} {value}") for key, (value, flag) in given.items() if value is not None
     }
     if columns is not None:
-        options["data.columns"] = ([each.strip() for each in columns.split(",")], f"--columns {columns}")
-    if options and not files:
-        raise typer.BadParameter(f"{next(iter(options.values()))[1]} is about FILEs; name them, or use --set")
+        settings_given["data.columns"] = ([each.strip() for each in columns.split(",")], f"--columns {columns}")
+    if settings_given and not files:
+        raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} is about FILEs; name them, or use --set")
     if files and source_dir:
         raise typer.BadParameter("--source-dir is about Multi30k; leave it out where FILEs are named")
     if source is not None and source == target:
@@ -64,7 +71,7 @@ def prepare(
 
     place = None
     if files:
-        settings, place = config_for(files, options=options, base=config, overrides=overrides or (), like=like)
+        settings, place = config_for(files, options=settings_given, base=config, overrides=overrides or (), like=like)
     else:
         settings = load_config(config, overrides or (), inherited=inherited(like) if like else None)
     if dry_run:
@@ -122,13 +129,20 @@ def prepared_as_table(prepared: "Prepared") -> str:
 
 
 def train(
-    config: str | None = None,
-    overrides: list[str] | None = None,
-    begin_from: str | None = None,
-    watch: list[str] | None = None,
-    along: list[str] | None = None,
-    fresh: bool = False,
-) -> None:
+    config: options.ConfigName = None,
+    overrides: options.Overrides = None,
+    begin_from: Annotated[str | None, typer.Option(
+        "--from", metavar="RUN", autocompletion=spelling.runs, help="Begin with the weights of this run, and take the "
+        "settings from it that must be equal.")] = None,
+    watch: Annotated[list[str] | None, typer.Option(
+        "--watch", metavar="FILE", help="With --from: text that is not to be forgotten, as pairs, or a split of the "
+        "dataset. Its loss is shown, and a share of the start's weights is kept. Repeatable.")] = None,
+    along: Annotated[list[str] | None, typer.Option(
+        "--along", metavar="FILE", help="With --from: pairs that make up half of each epoch, or sentences that the "
+        "start translates. Repeatable.")] = None,
+    fresh: Annotated[bool, typer.Option(
+        "--fresh", help="Move an existing run of this name aside and begin a new one.")] = False,
+) -> None:  # fmt: skip
     """Train a run under runs/. An interrupted run continues from its last save."""
     from transformer_cli.config.load import load_config
 
@@ -138,8 +152,8 @@ def train(
 
         below = inherited(begin_from)
     given = {"watch": watch, "along": along}
-    options = {f"training.{key}": (names, f"--{key} {names[0]}") for key, names in given.items() if names}
-    settings = load_config(config, overrides or (), options=options, inherited=below)
+    settings_given = {f"training.{key}": (names, f"--{key} {names[0]}") for key, names in given.items() if names}
+    settings = load_config(config, overrides or (), options=settings_given, inherited=below)
     from transformer_cli.adapters.finetuning.beside import as_table
     from transformer_cli.compute.world import World  # imports torch, so only after the config has been checked
     from transformer_cli.training.trainer import train
@@ -150,14 +164,17 @@ def train(
 
 
 def curves(
-    named: list[str] | None = None,
-    run: list[str] | None = None,
-    output: Path = Path("curves.png"),
-) -> None:
+    named: options.RunArguments = None,
+    run: Annotated[list[str] | None, options.Search(
+        "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
+        help="A run's name under runs/, or its folder. Repeatable.")] = None,
+    output: Annotated[Path, options.Output(
+        "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.")] = Path("curves.png"),
+) -> None:  # fmt: skip
     """Draw learning curves. Several runs share one picture, which names the settings in which they differ."""
     picture_format(output)
-    refuse_unwritable(output)
-    folders = find_runs(named, run)
+    options.refuse_unwritable(output)
+    folders = options.find_runs(named, run)
     from transformer_cli.adapters.study import plots
     from transformer_cli.config.load import settings_by_key
     from transformer_cli.runs.listing import in_short
@@ -173,6 +190,6 @@ def curves(
             raise DataError(f"{each.folder}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
         told = ", ".join(f"{key} {value}" for key, value in settings.items())
         histories[f"{each.folder} ({told})" if told else str(each.folder)] = history
-    with writing(output):
+    with options.writing(output):
         plots.save(plots.draw_curves(histories), output)
     print(output)

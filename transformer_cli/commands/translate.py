@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
 import typer
 
@@ -37,26 +37,45 @@ log = logging.getLogger(__name__)
 
 
 def translate(
-    sentences: list[str] | None = None,
-    input_file: Path | None = None,
-    text_format: Literal["text", "html", "docx", "xliff", "po", "srt"] | None = None,
-    to: str | None = None,
-    split_sentences: bool | None = None,
-    on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
-    run: list[str] | None = None,
-    search: list[str] | None = None,
-    beam_size: int | None = None,
-    prefix: str = "",
-    max_tokens: int | None = None,
-    device: str = "auto",
-    output: Path | None = None,
-    glossary: Path | None = None,
-    hold: bool = True,
-    hold_pattern: str = "",
-    n_best: int | None = None,
-    keep_unk: bool = False,
-    as_json: bool = False,
-) -> None:
+    sentences: Annotated[list[str] | None, typer.Argument(
+        show_default="standard input", help="The sentences to translate.")] = None,
+    input_file: Annotated[Path | None, options.Input(
+        "--input", "-i", metavar="FILE", help="Translate the lines of a file, a document, or a folder of "
+        "them.")] = None,
+    text_format: Annotated[Literal["text", "html", "docx", "xliff", "po", "srt"] | None, options.Input(
+        "--format", show_default="as its name says", help="What the --input is: lines of text, or a document that is "
+        "kept but for its text.")] = None,
+    to: options.ToLanguage = None,
+    split_sentences: Annotated[bool | None, options.Input(
+        "--split-sentences/--no-split-sentences", show_default="only in a conversation", help="Translate each sentence "
+        "of a line by itself.")] = None,
+    on_error: Annotated[Literal["stop", "blank", "copy", "truncate"], options.Input(
+        "--on-error", help="Of a line that is too long: stop with an error, leave it blank, copy it, or translate its "
+        "beginning.")] = "stop",
+    run: options.Runs = None,
+    search: options.SearchOverrides = None,
+    beam_size: options.BeamSize = None,
+    prefix: Annotated[str, options.Search(
+        "--prefix", metavar="TEXT", show_default=False, help="Begin each translation with this text.")] = "",
+    max_tokens: Annotated[int | None, options.Search(
+        "--max-tokens", metavar="N", show_default="2 × source + 10", min=1, max=10_000, help="Longest translation, in "
+        "tokens.")] = None,
+    device: options.Device = "auto",
+    output: Annotated[Path | None, options.Output(
+        "--output", "-o", metavar="FILE", help="Write to a file, which appears when it is whole, or to a "
+        "folder.")] = None,
+    glossary: options.Glossary = None,
+    hold: Annotated[bool, options.Input(
+        "--hold/--no-hold", help="Let placeholders such as {name} and %s, and addresses of the web and of mail, "
+        "pass.")] = True,
+    hold_pattern: options.HoldPattern = "",
+    n_best: Annotated[int | None, options.Output(
+        "--n-best", metavar="K", min=1, max=1000, help="Print the K best of each line: line number, score, text, "
+        "between tabs.")] = None,
+    keep_unk: Annotated[bool, options.Output(
+        "--keep-unk", help="Keep <unk>, in whose place the source word attended to most is written.")] = False,
+    as_json: options.AsJsonLines = False,
+) -> None:  # fmt: skip
     """Translate sentences, one line of output for each line of input.
 
     A line is one sentence; with --split-sentences it may be a paragraph. Of documents, such as HTML, all that is not

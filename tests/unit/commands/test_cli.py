@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.commands import options
 from transformer_cli.errors import Interrupted
 
 COMMANDS = (
@@ -88,17 +87,6 @@ def test_help_of_translate_has_its_options_in_groups(tfm: Tfm, tmp_path: Path) -
     assert groups == ["Arguments", "Input", "Model and search", "Output", "Options"]
     of_prepare = tfm("prepare", "-h", cwd=tmp_path)[1].partition("\nInput:")[2].partition("\n\n")[0]
     assert re.findall(r"^  (--\w+)", of_prepare, re.MULTILINE) == ["--source", "--target", "--to", "--columns"]
-
-
-def test_row_of_the_table_of_options_is_in_the_help_of_the_commands_that_it_names(tfm: Tfm, tmp_path: Path) -> None:
-    helps = {name: " ".join(tfm(name, "--help", cwd=tmp_path)[1].split()) for name in COMMANDS}
-    for row in (row for rows in options.TABLE.values() for row in rows):
-        wanted = row.of.split() or [name for name in COMMANDS if row_is_in(helps[name], row)][:1]
-        assert [name for name in wanted if row_is_in(helps[name], row)] == wanted != [], row
-
-
-def row_is_in(text: str, row: options.Row) -> bool:
-    return " ".join(row.help.split()) in text
 
 
 def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
