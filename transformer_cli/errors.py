@@ -56,7 +56,7 @@ class DataError(TfmError):
 
 
 class DownloadError(DataError):
-    """A corpus or word vectors could not be fetched: no network, an address that fails, a time-out."""
+    """A corpus could not be fetched: no network, an address that fails, a time-out."""
 
 
 class CheckpointError(TfmError):

@@ -41,9 +41,7 @@ def test_every_library_that_is_imported_is_declared_and_the_other_way_round(proj
     extras = project["optional-dependencies"]
     needed = {_name(requirement) for requirement in project["dependencies"]}
     on_request = {
-        _name(requirement)
-        for extra in ("vectors", "tensorboard", "ctranslate2", "serve")
-        for requirement in extras[extra]
+        _name(requirement) for extra in ("tensorboard", "ctranslate2", "serve") for requirement in extras[extra]
     }
     of_others = {"python-multipart"}  # which Starlette imports, to read forms
     assert used - {"typing-extensions"} | of_others == needed | on_request  # pydantic brings it; only checkers read it
@@ -55,7 +53,7 @@ def test_errors_ask_for_the_versions_that_the_extras_declare(project: dict[str, 
     commands = re.findall(r"run `pip install ((?:'[^']+>=[^']+' ?)+)`", source)
     asked = {requirement for command in commands for requirement in re.findall(r"'([^']+)'", command)}
     extras = project["optional-dependencies"]
-    assert asked == {one for extra in ("vectors", "tensorboard", "ctranslate2") for one in extras[extra]}
+    assert asked == {one for extra in ("tensorboard", "ctranslate2") for one in extras[extra]}
 
 
 def test_the_list_of_what_runs_exports_has_the_versions_of_the_metadata(project: dict[str, Any]) -> None:

@@ -38,8 +38,8 @@ def inspect(
         "--on-error", help="What becomes of a sentence that is too long: an error, or it is cut.")] = "stop",
     vectors: Annotated[str | None, options.Vectors(
         "--vectors", metavar="FILE", help="Use no model: show the attention of these word vectors over themselves. "
-        "Give a file, or a name that gensim knows. Words are split at white space; each word gets the vector of its "
-        "own spelling, or else the vector of its lower-case form.")] = None,
+        "Words are split at white space; each word gets the vector of its own spelling, or else the vector of its "
+        "lower-case form.")] = None,
     query: Annotated[str | None, options.Vectors("--query", metavar="WORD", help="Show only this word's rows.")] = None,
     scale: Annotated[Literal["sqrt", "none"] | None, options.Vectors(
         "--scale", show_default="sqrt", help="Divide the scores by √dimension, or not.")] = None,

@@ -28,7 +28,7 @@ RUNS = Path("runs")
 UNKNOWN = "–"
 IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.steps", "training.seed")
 VARIABLES = re.compile(
-    r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_MULTI30K_DIR|SACREBLEU_SEED|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_CACHE_HOME"
+    r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_MULTI30K_DIR|SACREBLEU_SEED|MPLCONFIGDIR|XDG_CACHE_HOME"
     r"|TMPDIR|TERM|LANG|LC_ALL|RANK|WORLD_SIZE"
 )
 
@@ -280,7 +280,7 @@ def _packages() -> str:
 
     needed, found = [*DISTRIBUTIONS.values()], dict[str, str]()
     with suppress(metadata.PackageNotFoundError):  # a checkout that is not installed
-        needed += metadata.requires(DISTRIBUTIONS["tfm"]) or []  # gensim>=4.3; extra == "vectors"
+        needed += metadata.requires(DISTRIBUTIONS["tfm"]) or []  # tensorboard>=2.18; extra == "tensorboard"
     for name in (re.split(r"[^\w.-]", each)[0] for each in needed if 'extra == "dev"' not in each):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)

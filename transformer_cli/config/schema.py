@@ -270,11 +270,10 @@ class DataConfig(Section, decides=Decides.DATASET):
 
 
 class VectorsConfig(Section, decides=Decides.TRAINING):
-    """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
+    """Pretrained word vectors for the embeddings, in text files."""
 
     source: Annotated[NameOrPath | None, Decides.PLACE] = None
-    """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
-    name such as glove-wiki-gigaword-100"""
+    """vectors for the source embedding: a file, as seen from the config's own folder"""
     target: Annotated[NameOrPath | None, Decides.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
@@ -662,5 +661,5 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def is_file(where: str) -> bool:
-    """Whether `where` is a path, which has a "/" or a ".", and not a name for gensim's downloader."""
+    """Whether `where` is a path, which has a "/" or a ".", and not the name of a split."""
     return "/" in where or "." in where

@@ -14,7 +14,7 @@ from transformer_cli.adapters.finetuning.pretrained import begin_with, no_frozen
 from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
-from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, is_file, keys_that_decide
+from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, keys_that_decide
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, find_dataset, is_text_of
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
@@ -251,7 +251,6 @@ def _moved_vectors(old: Config, new: Config) -> list[str]:
     keys = []
     for side in SIDES:
         before, now = getattr(old.model.vectors, side), getattr(new.model.vectors, side)
-        are_files = before and now and is_file(before) and is_file(now)
-        if are_files and Path(before).name == Path(now).name and not Path(before).exists():
+        if before and now and Path(before).name == Path(now).name and not Path(before).exists():
             keys.append(f"model.vectors.{side}")
     return keys

@@ -180,9 +180,9 @@ def test_load_config_vectors_paths_become_absolute_and_names_stay(
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    text = "model: {vectors: {source: my.vec, target: glove-twitter-25, freeze: true}}"
+    text = "model: {vectors: {source: my.vec, target: glove, freeze: true}}"
     vectors = load(path, text).model.vectors
-    assert (vectors.source, vectors.target, vectors.freeze) == (str(tmp_path / "my.vec"), "glove-twitter-25", True)
+    assert (vectors.source, vectors.target, vectors.freeze) == (str(tmp_path / "my.vec"), str(tmp_path / "glove"), True)
     vectors = load(path, text, "model.vectors.target=sub/vectors").model.vectors
     assert (vectors.source, vectors.target) == (str(tmp_path / "my.vec"), str(here / "sub/vectors"))
 

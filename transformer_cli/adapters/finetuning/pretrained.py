@@ -62,7 +62,7 @@ def read_pretrained(config: Config, dataset: Dataset) -> dict[str, tuple[Tensor,
     for side, where in config.model.pretrained.items():
         all_ids = range(len(SPECIALS), len(codecs[side]))
         words = codecs[side].tokens(all_ids)
-        vectors = read_vectors(where, words, lowercase=config.data.lowercased)
+        vectors = read_vectors(Path(where), words, lowercase=config.data.lowercased)
         if vectors.dimension != config.model.d_model:
             raise ConfigError(
                 f"model.vectors.{side}: {where} has {vectors.dimension} numbers per word, but model.d_model is "

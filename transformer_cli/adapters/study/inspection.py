@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -378,14 +379,14 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     Words are separated by white space. A word gets the vector of its own spelling, else of its lower-case form, else of
     any spelling that differs only in case; a word without a vector is left out with a warning.
 
-    where: a file or a name, as in `read_vectors`. query: a word, in upper or lower case, to return only its rows.
+    where: a file, as `read_vectors` takes it. query: a word, in upper or lower case, to return only its rows.
     Raises DataError if there is no word, no word with a vector, or no vector for the
     query; otherwise as `read_vectors` does.
     """
     words = sentence.split()
     if not words:
         raise DataError(BLANK)
-    found = read_vectors(where, [*words, *map(str.lower, words)], lowercase=True).found
+    found = read_vectors(Path(where), [*words, *map(str.lower, words)], lowercase=True).found
     found = {word.lower(): row for word, row in found.items()} | found
     rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
     missing = [word for word in words if word not in rows]
