@@ -37,7 +37,7 @@ import torch
 from matplotlib.figure import Figure
 
 from disturb import is_of_time
-from transformer_cli import Translator, prepare
+from transformer_cli import Translator, evaluate, prepare
 from transformer_cli.adapters.corpora.formats import read_texts
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_ctranslate2 import export
@@ -48,7 +48,6 @@ from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import validations_so_far
-from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.text import words
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.trainer import train

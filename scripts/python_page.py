@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,8 @@ def _words(public: Any) -> str:
 
 def _members(public: type) -> Iterator[str]:
     """Yield the fields of a class with what stands below them, then its methods with their first sentence."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(public))).body
-    assert isinstance(body, ast.ClassDef)
     lines = []
-    for node, after in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
+    for node, after in pairwise([*chain.from_iterable(map(_body, _own_classes(public))), ast.Pass()]):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             says = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
             lines.append((f"`{node.target.id}`", says))
@@ -100,6 +99,17 @@ def _members(public: type) -> Iterator[str]:
         said = re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "\\<", " ".join((first[1] or says).split()))
         line = f"- {' '.join(name.split())}{': ' if said else ''}{said.removesuffix('.')}"
         yield "\n" * (name == lines[0][0]) + textwrap.fill(line, WIDTH, subsequent_indent="  ") + "\n"
+
+
+def _own_classes(public: type) -> Iterator[type]:
+    """Yield a class, and the core's of the same name, which it extends."""
+    return (each for each in public.__mro__ if each.__name__ == public.__name__)
+
+
+def _body(each: type) -> list[ast.stmt]:
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+    assert isinstance(node, ast.ClassDef)
+    return node.body
 
 
 if __name__ == "__main__":

@@ -22,16 +22,22 @@ if TYPE_CHECKING:
 
     from transformer_cli.adapters.interop.to_ctranslate2 import export
     from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
-    from transformer_cli.adapters.study.compare import Conditions, compare, compare_recipes
-    from transformer_cli.adapters.study.inspection import Inspection, inspect_sentence
-    from transformer_cli.api import prepare
+    from transformer_cli.adapters.study.compare import Conditions
+    from transformer_cli.adapters.study.inspection import Inspection
+    from transformer_cli.api import (
+        Translator,
+        compare,
+        compare_recipes,
+        evaluate,
+        inspect_sentence,
+        prepare,
+        score_pairs,
+    )
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
     from transformer_cli.pipeline import Translation
     from transformer_cli.runs.run import Run
-    from transformer_cli.scoring.evaluate import evaluate, score_pairs
     from transformer_cli.training.trainer import train
-    from transformer_cli.translate import Translator
 
 __all__ = [
     "ArgumentError", "CheckpointError", "Conditions", "Config", "ConfigError", "DataError", "DeviceError",
@@ -45,16 +51,16 @@ _HOME = {
     "Inspection": "adapters.study.inspection",
     "Run": "runs.run",
     "Translation": "pipeline",
-    "Translator": "translate",
-    "compare": "adapters.study.compare",
-    "compare_recipes": "adapters.study.compare",
-    "evaluate": "scoring.evaluate",
+    "Translator": "api",
+    "compare": "api",
+    "compare_recipes": "api",
+    "evaluate": "api",
     "export": "adapters.interop.to_ctranslate2",
     "export_to_hugging_face": "adapters.interop.to_hugging_face",
-    "inspect_sentence": "adapters.study.inspection",
+    "inspect_sentence": "api",
     "load_config": "config.load",
     "prepare": "api",
-    "score_pairs": "scoring.evaluate",
+    "score_pairs": "api",
     "train": "training.trainer",
 }
 

@@ -1,21 +1,36 @@
-"""What `import transformer_cli` offers: the core, composed with the adapters that a setting or a format calls for.
+"""What `import transformer_cli` offers: the one place that composes the core and its adapters.
 
-    setting or format               adapter
-    data.corpus (but pairs)         corpora: reads, cleans and holds out text
-    a glossary's file               corpora reads it, and terminology takes its entries
+    what calls for it                       the adapter
+    data.corpus (but pairs)                 corpora: reads, cleans and holds out text
+    a glossary's file                       corpora reads it, and terminology takes its entries
+    a run that was exported                 interop/ctranslate2.py: its engine
+    systems to be compared, a look inside   study
 
-Adapters are imported where they are needed, so that what needs none of them loads none.
+What takes long to import is imported where it is needed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli import translate
+from transformer_cli.adapters.study import compare as comparing
+from transformer_cli.adapters.study.compare import Comparison, Conditions
+from transformer_cli.adapters.study.statistics import PairedScore, RecipeScore
+from transformer_cli.config.schema import Config, DataConfig, TranslationSettings
 from transformer_cli.data.corpus import Corpus, PairCorpus
 from transformer_cli.data.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.run import find_codec
-from transformer_cli.system.arguments import checked
+from transformer_cli.runs.run import Run, find_codec
+from transformer_cli.scoring import evaluate as scoring
+from transformer_cli.scoring.evaluate import Judged, LineScore
+from transformer_cli.scoring.metrics import further_metrics
+from transformer_cli.search.interface import Engine
+from transformer_cli.system.arguments import as_list, checked
+from transformer_cli.translate import AnyRun, open_models
+
+if TYPE_CHECKING:  # they import torch
+    from transformer_cli.adapters.study.inspection import Inspection
 
 
 @checked
@@ -61,3 +76,138 @@ def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:
     from transformer_cli.adapters.terminology.glossary import entries_of
 
     return entries_of(read_terms(path, data)) if path else {}
+
+
+class Translator(translate.Translator):
+    """A trained or exported run, or an ensemble of several, ready to translate."""
+
+    @checked
+    def __init__(
+        self,
+        run: str | Path | Run | None = None,
+        device: str = "auto",
+        *,
+        others: str | Path | Run | Iterable[str | Path | Run] = (),
+        runs_dir: Path = Path("runs"),
+    ) -> None:
+        """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
+
+        run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. device:
+        auto, cpu, cuda or cuda:N. others: runs whose models translate together with the first one's; raises
+        ConfigError if their codecs differ, or if one of them is exported.
+        """
+        runs = [Run.named(each, runs_dir) for each in (run, *as_list(others))]
+        for each in runs:
+            each.say_other_tokenizer()
+        super().__init__(runs, *_open_engine(runs, device))
+
+    @staticmethod
+    def load(run: str | Path | Run | None = None, *others: str | Path | Run, device: str = "auto") -> "Translator":
+        """Load a run, or (None) the newest one; with others, an ensemble. A run is named as in `Translator(…)`."""
+        return Translator(run, device, others=others)
+
+    @staticmethod
+    def of(run: AnyRun | None, device: str = "auto", *, runs_dir: Path = Path("runs")) -> translate.Translator:
+        """Returns a translator as it is, or that of a run, which is named as in `Translator(…)`."""
+        return run if isinstance(run, translate.Translator) else Translator(run, device, runs_dir=runs_dir)
+
+
+def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
+    """Open what translates; returns also the names of the checkpoints."""
+    if len(runs) == 1 and runs[0].exported:
+        from transformer_cli.adapters.interop.ctranslate2 import open_exported
+
+        return open_exported(runs[0], device), [runs[0].best_name]
+    return open_models(runs, device)
+
+
+@checked
+def evaluate(
+    run: AnyRun | None = None,
+    *,
+    others: str | Path | Run | Iterable[str | Path | Run] = (),
+    splits: str | Iterable[str] = (),
+    files: Sequence[str | Path] | None = None,
+    lists: Sequence[Sequence[str]] | None = None,
+    device: str = "auto",
+    settings: TranslationSettings | None = None,
+    lowercase: bool = False,
+    metrics: str | Iterable[str] = (),
+    is_kept: bool = True,
+    data_dir: Path = Path("data"),
+    runs_dir: Path = Path("runs"),
+) -> list[Judged]:
+    """Judge a run's best checkpoint on splits of its dataset (by default every test set), on files or on lists.
+
+    run: a name under runs_dir, a folder (an exported run's too), an opened run or a Translator, or None for the newest
+    run. others: further runs, which make an ensemble with it. files: sentences, and one or several files of their
+    references; losses are those of the first. lists: the same, as lists of str. settings: how to translate (None: as
+    the run's config, or the Translator, says); too long lines are cut. lowercase: score without case; a lower-cased run
+    is scored so anyway. metrics: which of "chrf++" and "ter" to find, too.
+    is_kept: append each result to the run's evaluations.jsonl, if that can be written.
+    Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
+    """
+    metrics = further_metrics(metrics)
+    if isinstance(run, translate.Translator) and others:
+        raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
+    opened = run.run if isinstance(run, translate.Translator) else Run.named(run, runs_dir)
+    texts = scoring.texts_of(opened.config.data, splits=as_list(splits), files=files, lists=lists, data_dir=data_dir)
+    if isinstance(run, translate.Translator):
+        translator = run
+    else:
+        translator = Translator(opened, device, others=others, runs_dir=runs_dir)
+    if settings:
+        translator = translator.with_options(**dict(settings))
+    named = files or (() if lists is None else ["lists"])
+    return scoring.evaluate(translator, texts, lowercase=lowercase, metrics=metrics, is_kept=is_kept, named=named)
+
+
+@checked
+def score_pairs(
+    run: AnyRun | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
+) -> Iterator[LineScore]:
+    """Yield the score of each sentence and its translation, and log the perplexity of them all.
+
+    run: a run's name or folder, or None for the newest; or what is open already. pairs: (sentence, translation), which
+    are read as the scores are. Words that the vocabulary lacks are scored as <unk>; a warning counts them. names: what
+    is said of the two sides. Raises DataError for a line that is longer than the model's positions.
+    """
+    yield from scoring.score_pairs(Translator.of(run), pairs, names=names)
+
+
+@checked
+def compare(
+    systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun],
+    conditions: Conditions = Conditions(),
+    *,
+    examples: int = 3,
+) -> list[Comparison[PairedScore]]:
+    """Compare the first of these runs or files of translations with each other one; returns one result per text.
+
+    systems: a mapping gives each a name. examples: how many sentences are shown of each pair. The scores of runs are
+    appended to their evaluations.jsonl. Raises CheckpointError or DataError.
+    """
+    return comparing.compare(systems, conditions, Translator.of, examples=examples)
+
+
+@checked
+def compare_recipes(
+    recipes: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
+    conditions: Conditions = Conditions(),
+) -> list[Comparison[RecipeScore]]:
+    """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
+
+    recipes: at least two runs of each, all different; a mapping gives each recipe a name. The scores of runs are
+    appended to their evaluations.jsonl. Raises CheckpointError or DataError.
+    """
+    return comparing.compare_recipes(recipes, conditions, Translator.of)
+
+
+def inspect_sentence(run: AnyRun | None, sentence: str) -> "Inspection":
+    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
+
+    run: a run's name or folder, or None for the newest; or what is open already.
+    """
+    from transformer_cli.adapters.study import inspection
+
+    return inspection.inspect_sentence(Translator.of(run), sentence)

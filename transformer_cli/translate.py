@@ -1,7 +1,6 @@
 """Translator: text → ids → search → text, in the order of the sentences. The only way from text to text.
 
-Knows no tables and no pictures. What is read and written of a line is in pipeline.py, what is opened for it in
-runs/engines.py.
+Knows no tables and no pictures. What is read and written of a line is in pipeline.py.
 """
 
 import logging
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from transformer_cli.adapters.documents.blocks import Block
 from transformer_cli.adapters.documents.files import FORMATS, MISSING, TRANSLATED
@@ -19,11 +18,10 @@ from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.config.load import translation_settings
 from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmError
 from transformer_cli.pipeline import EMPTY, Translation, Wording, joined, whole
-from transformer_cli.runs.engines import open_engine
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.run import Run, differing_codecs
 from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, SearchRequest, no_check
 from transformer_cli.system import progress
-from transformer_cli.system.arguments import as_list, checked
+from transformer_cli.system.arguments import checked
 from transformer_cli.text.alignment import Link
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.lines import is_too_long
@@ -39,6 +37,7 @@ CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has
 PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the first part is sampled as its line would be
 PIECES = 1 << 64  # piece m of that part, if a part is cut further, has k + n·PARTS + m·PIECES
 
+Same = TypeVar("Same", bound="Translator")
 Done = Callable[[int], object]
 """Is told how many more lines have been translated"""
 
@@ -48,44 +47,13 @@ log = logging.getLogger(__name__)
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
-    @checked
-    def __init__(
-        self,
-        run: str | Path | Run | None = None,
-        device: str = "auto",
-        *,
-        others: str | Path | Run | Iterable[str | Path | Run] = (),
-        runs_dir: Path = Path("runs"),
-    ) -> None:
-        """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
-
-        run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. device:
-        auto, cpu, cuda or cuda:N. others: runs whose models translate together with the first one's; raises
-        ConfigError if their codecs differ, or if one of them is exported.
-        """
-        runs = [Run.named(each, runs_dir) for each in (run, *as_list(others))]
-        for each in runs:
-            each.say_other_tokenizer()
-        self._begin(runs, *open_engine(runs, device))
-
-    @classmethod
-    def of_engine(cls, run: Run, engine: Engine) -> "Translator":
-        """Returns a translator by what is open already, such as a model in training."""
-        translator = cls.__new__(cls)
-        translator._begin([run], engine, ["in training"])
-        return translator
-
-    def _begin(self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str]) -> None:
+    def __init__(self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str]) -> None:
+        """What is open already: a run or an ensemble's, what translates, and the names of the checkpoints."""
         self.run, self.runs, self.engine, self.checkpoints = runs[0], [*runs], engine, [*checkpoints]
         self.settings = translation_settings(self.run.config.decoding, {})  # as the (first) run's own config says
         language, takes_constraints = self.run.config.data.source, self.engine.takes_constraints
         self.wording = Wording(self.run.codecs, language, self.max_length, takes_constraints, self.settings)
         self._before_step: BeforeStep = no_check
-
-    @staticmethod
-    def load(run: str | Path | Run | None = None, *others: str | Path | Run, device: str = "auto") -> "Translator":
-        """Load a run, or (None) the newest one; with others, an ensemble. A run is named as in `Translator(…)`."""
-        return Translator(run, device, others=others)
 
     def __repr__(self) -> str:
         data, settings = self.run.config.data, self.settings
@@ -93,24 +61,19 @@ class Translator:
         return f"Translator({names}: {data.source} → {data.into}, {settings.in_words}, on {self.engine.device})"
 
     @checked
-    def into(self, language: str | None) -> "Translator":
+    def into(self: Same, language: str | None) -> Same:
         """Returns a translator with the same models into one of several languages; see `Run.into`."""
         other = copy(self)
         other.run = self.run.into(language)
         other.wording = replace(self.wording, codecs=other.run.codecs)
         return other
 
-    @staticmethod
-    def of(run: "AnyRun | None", device: str = "auto", *, runs_dir: Path = Path("runs")) -> "Translator":
-        """Returns a translator as it is, or that of a run, which is named as in `Translator(…)`."""
-        return run if isinstance(run, Translator) else Translator(run, device, runs_dir=runs_dir)
-
     @checked
-    def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
+    def with_terms(self: Same, glossary: Mapping[str, str]) -> Same:
         """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
         return self.with_options(glossary={**self.settings.glossary, **glossary}) if glossary else self
 
-    def with_options(self, *overrides: str, **named: "Unpack[NamedSettings]") -> "Translator":
+    def with_options(self: Same, *overrides: str, **named: "Unpack[NamedSettings]") -> Same:
         """Returns a translator with the same models and other settings, named as on the command line.
 
         For example, `translator.with_options(beam_size=5, length_penalty=0.6, n_best=3, prefix="The")`. All fields of
@@ -220,7 +183,7 @@ class Translator:
         self._check()
         return self._translate(lines, keys, lambda n_lines: None, PIECES)
 
-    def calling(self, before_step: BeforeStep) -> "Translator":
+    def calling(self: Same, before_step: BeforeStep) -> Same:
         """Returns a translator whose searches call this before each step, and end when it raises."""
         other = copy(self)
         other._before_step = before_step
@@ -348,6 +311,32 @@ class Translator:
         return [
             next(parts) if line.parts is None else joined(line, [next(parts) for _ in line.parts]) for line in lines
         ]
+
+
+def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
+    """Load the best weights of a run, or of several that translate together. Returns also their checkpoints' names.
+
+    Raises CheckpointError, DeviceError, and ConfigError if codecs differ or if one of several is exported.
+    """
+    from transformer_cli.compute.devices import choose_device
+    from transformer_cli.runs.checkpoints import load_named_best
+    from transformer_cli.search.decoder import TransformerEngine  # imports torch, without which an export translates
+
+    first = runs[0]
+    for run in runs if len(runs) > 1 else ():
+        if run.exported:
+            raise ConfigError(
+                f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves"
+            )
+        if run.codecs != first.codecs:
+            differing = differing_codecs(first.config.data, run.config.data) or "other vocabularies"
+            raise ConfigError(
+                f"{first.folder} and {run.folder} cannot translate together, because their codecs differ "
+                f"({differing}); name runs of one dataset"
+            )
+    chosen = choose_device(device)
+    names, models = zip(*(load_named_best(each, chosen) for each in runs), strict=True)
+    return TransformerEngine(models), [*names]
 
 
 AnyRun = str | Path | Run | Translator

@@ -14,12 +14,10 @@ import torch
 from kinds import TrainTiny
 from outcomes import weights
 from pretended import PretendedDevice, is_moved, pretended_gpus
-from transformer_cli import Translator
-from transformer_cli.adapters.study.inspection import inspect_sentence
+from transformer_cli import Translator, evaluate, inspect_sentence
 from transformer_cli.model import loss
 from transformer_cli.model.loss import token_losses
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 
 pytestmark = pytest.mark.long  # make test runs the same code on the CPU

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from sealed import set_config
-from transformer_cli import Translation, Translator
+from transformer_cli import Translation, Translator, inspect_sentence
 from transformer_cli import translate as module
-from transformer_cli.adapters.study.inspection import inspect_sentence
 from transformer_cli.compute import devices
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import TranslationSettings

@@ -87,7 +87,7 @@ def inspect(
         raise typer.BadParameter("--query and --scale need --vectors")
     folders = options.find_runs(run)
     from transformer_cli.adapters.study.inspection import KINDS, inspect_sentence
-    from transformer_cli.translate import Translator
+    from transformer_cli.api import Translator
 
     translator = Translator.load(*folders, device=device)
     translator = translator.with_options(*(search or ()), on_error=on_error)

@@ -72,10 +72,10 @@ def evaluate(
     groups = [[folder] for folder in folders] if named else [folders]
     if len(groups) > 1 and (output or output_tokens):
         raise typer.BadParameter("--output and --output-tokens keep the translations of one run; name one")
-    from transformer_cli.api import read_glossary
+    from transformer_cli.api import evaluate, read_glossary
     from transformer_cli.config.load import translation_settings
     from transformer_cli.runs.run import Run
-    from transformer_cli.scoring.evaluate import Judged, evaluate  # imports torch, so only when there are runs
+    from transformer_cli.scoring.evaluate import Judged
 
     by_run: dict[str, list[Judged]] = {}
     for group in groups:
@@ -218,7 +218,8 @@ def compare(
         *(reference or ()),
         *(Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()),
     )
-    from transformer_cli.adapters.study.compare import Conditions, compare, compare_recipes
+    from transformer_cli.adapters.study.compare import Conditions
+    from transformer_cli.api import compare, compare_recipes
 
     conditions = Conditions(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
     found: Sequence[Comparison[Any]]
@@ -343,9 +344,9 @@ def score(
         raise typer.BadParameter("only one of --input and --target can be standard input")
     folders = options.find_runs(named, run)
     options.check_text(input_file, target_file)
+    from transformer_cli.api import Translator
     from transformer_cli.scoring.evaluate import score_files
     from transformer_cli.scoring.losses import perplexity_text
-    from transformer_cli.translate import Translator
 
     for each in score_files(Translator.load(*folders, device=device), input_file, target_file):
         if as_json:

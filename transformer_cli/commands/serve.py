@@ -50,10 +50,9 @@ def serve(
 
     with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.adapters.serve.app import create_app
-        from transformer_cli.api import read_glossary
+        from transformer_cli.api import Translator, read_glossary
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.runs.run import Run
-        from transformer_cli.translate import Translator
 
         def open_runs() -> list[Translator]:
             opened = []

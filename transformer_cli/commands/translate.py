@@ -129,8 +129,7 @@ def translate(
     if World.from_environment().size > 1:
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
     folders = options.find_runs(run)
-    from transformer_cli.api import read_glossary
-    from transformer_cli.translate import Translator
+    from transformer_cli.api import Translator, read_glossary
 
     translator = Translator.load(*folders, device=device).into(to)
     translator = translator.with_options(

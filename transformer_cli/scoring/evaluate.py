@@ -9,18 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine
-from transformer_cli.config.schema import DataConfig, DecodingConfig, TranslationSettings
+from transformer_cli.config.schema import DataConfig, DecodingConfig
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, Side, find_dataset
 from transformer_cli.errors import ArgumentError, ConfigError, DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.runs.provenance import append_result, text_sum
-from transformer_cli.runs.run import Run
 from transformer_cli.scoring.losses import (
     Losses,
     SentenceLosses,
@@ -36,20 +34,17 @@ from transformer_cli.scoring.metrics import (
     Interval,
     TextScore,
     bleu_of_tokens,
-    further_metrics,
     rows_with_text,
     score_text,
     warn_of_form,
 )
-from transformer_cli.system.arguments import as_list, check, checked
+from transformer_cli.search.interface import FindsLogProbs
+from transformer_cli.system.arguments import check
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
 from transformer_cli.text.vocabulary import MARKERS, UNK
 from transformer_cli.text.words import nearest_tokenizer
-from transformer_cli.translate import AnyRun, Translator
-
-if TYPE_CHECKING:
-    pass
+from transformer_cli.translate import Translator
 
 log = logging.getLogger(__name__)
 
@@ -133,51 +128,22 @@ Keeper = Callable[[Mapping[str, Any], ParallelText], None]
 """Keeps a result on a text."""
 
 
-@checked
 def evaluate(
-    run: AnyRun | None = None,
+    translator: Translator,
+    texts: Iterable[ParallelText],
     *,
-    others: str | Path | Run | Iterable[str | Path | Run] = (),
-    splits: str | Iterable[str] = (),
-    files: Sequence[str | Path] | None = None,
-    lists: Sequence[Sequence[str]] | None = None,
-    device: str = "auto",
-    settings: TranslationSettings | None = None,
     lowercase: bool = False,
-    metrics: str | Iterable[str] = (),
+    metrics: Iterable[str] = (),
     is_kept: bool = True,
-    data_dir: Path = Path("data"),
-    runs_dir: Path = Path("runs"),
+    named: Iterable[str | Path] = (),
 ) -> list[Judged]:
-    """Judge a run's best checkpoint on splits of its dataset (by default every test set), on files or on lists.
+    """Returns how a translator does on each text; see `judge`.
 
-    run: a name under runs_dir, a folder (an exported run's too), an opened run or a Translator, or None for the newest
-    run. others: further runs, which make an ensemble with it. files: sentences, and one or several files of their
-    references; losses are those of the first. lists: the same, as lists of str. settings: how to translate (None: as
-    the run's config, or the Translator, says); too long lines are cut. lowercase: score without case; a lower-cased run
-    is scored so anyway. metrics: which of "chrf++" and "ter" to find, too.
-    is_kept: append each result to the run's evaluations.jsonl, if that can be written.
-    Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
+    is_kept: append each result to the run's evaluations.jsonl, if that can be written. named: the files that the texts
+    were read from, which it then says. Raises DataError.
     """
-    metrics = further_metrics(metrics)
-    if isinstance(run, Translator) and others:
-        raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
-    splits = as_list(splits)
-    if [files is None, lists is None, not splits].count(False) > 1:
-        raise ConfigError("files, lists, splits: each names texts; give one of them")
-    opened = run.run if isinstance(run, Translator) else Run.named(run, runs_dir)
-    if files is not None or lists is not None:
-        if files is not None and not len(files):
-            raise DataError("files: empty; name sentences and their references, or leave it out")
-        texts = [text_of(lists) if lists is not None else read_text(*map(Path, files or ()))]
-        _warn_of_training_text(opened.config.data, texts[0], data_dir)
-    else:
-        texts = read_splits(opened.config.data, splits, data_dir)
-    translator = run if isinstance(run, Translator) else Translator(opened, device, others=others, runs_dir=runs_dir)
-    if settings:
-        translator = translator.with_options(**dict(settings))
     say_other_code(translator)
-    found, keep = [], keeper(translator, files or (() if lists is None else ["lists"]))
+    found, keep = [], keeper(translator, named)
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
         if is_kept:
@@ -187,7 +153,7 @@ def evaluate(
 
 def say_other_code(translator: Translator) -> None:
     """Warn of each of its runs whose code computes something else than when it was saved; see `say_other_losses`."""
-    if not isinstance(translator.engine, CTranslate2Engine):
+    if not translator.run.exported:
         for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
             say_other_losses(model, run.folder / "checkpoints" / name)
 
@@ -207,17 +173,14 @@ def score_files(translator: Translator, source: Path, target: Path) -> Iterator[
     return score_pairs(translator, pairs(), names=(str(source), str(target)))
 
 
-@checked
 def score_pairs(
-    run: AnyRun | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
+    translator: Translator, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
 ) -> Iterator[LineScore]:
     """Yield the score of each sentence and its translation, and log the perplexity of them all.
 
-    run: a run's name or folder, or None for the newest; or what is open already. pairs: (sentence, translation), which
-    are read as the scores are. Words that the vocabulary lacks are scored as <unk>; a warning counts them. names: what
-    is said of the two sides. Raises DataError for a line that is longer than the model's positions.
+    pairs: (sentence, translation), which are read as the scores are. names: what is said of the two sides. Raises
+    DataError for a line that is longer than the model's positions.
     """
-    translator = Translator.of(run)
     say_other_code(translator)
     codecs, limit = translator.run.codecs, translator.max_length
     pairs = iter(pairs)
@@ -364,6 +327,30 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     return corpus_losses_of(losses_by(translator, split, rows), split, rows)
 
 
+def texts_of(
+    data: DataConfig,
+    *,
+    splits: Sequence[str] = (),
+    files: Sequence[str | Path] | None = None,
+    lists: Sequence[Sequence[str]] | None = None,
+    data_dir: Path = Path("data"),
+) -> list[ParallelText]:
+    """Returns what a run with these settings is judged on: splits of its dataset, or the text of files or of lists.
+
+    Without any, every test set. A warning counts the lines of files and lists that it was trained on. Raises
+    ConfigError, DataError.
+    """
+    if [files is None, lists is None, not splits].count(False) > 1:
+        raise ConfigError("files, lists, splits: each names texts; give one of them")
+    if files is None and lists is None:
+        return read_splits(data, splits, data_dir)
+    if files is not None and not len(files):
+        raise DataError("files: empty; name sentences and their references, or leave it out")
+    text = text_of(lists) if lists is not None else read_text(*map(Path, files or ()))
+    _warn_of_training_text(data, text, data_dir)
+    return [text]
+
+
 def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:
     """Read splits of the dataset that has these settings; without names, every test set. Raises DataError."""
     dataset = Dataset.open(find_dataset(data, data_dir))
@@ -413,7 +400,7 @@ def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> Senten
     Of an exported model they are those of its weights as they are kept, such as in int8.
     """
     engine = translator.engine
-    if not isinstance(engine, CTranslate2Engine):
+    if not isinstance(engine, FindsLogProbs):
         first, *others = engine.models
         return sentence_losses(first, split, rows, others=others)
     sources, targets = ([side[row].tolist() for row in rows] for side in (split.source, split.target))

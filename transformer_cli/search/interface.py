@@ -10,7 +10,7 @@ where sentences may have different numbers of them.
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,18 @@ class Engine(Protocol):
 
         before_step: is called before each step of a batch, where the engine takes steps one by one. Raises ConfigError
         or MemoryShortage, and what before_step raises.
+        """
+
+
+@runtime_checkable
+class FindsLogProbs(Protocol):
+    """An `Engine` whose models are not ours, so that it finds the log-probabilities of given translations itself."""
+
+    def log_probs(self, sentences: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
+
+        sentences, targets: ids without <sos> and <eos>, perhaps none, and no more than there are positions for. Raises
+        MemoryShortage.
         """
 
 

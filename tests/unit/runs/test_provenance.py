@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from transformer_cli import evaluate
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.provenance import append_result, last_result, text_sum
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import evaluate
 
 PACKAGES = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
 

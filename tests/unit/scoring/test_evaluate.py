@@ -15,13 +15,13 @@ import pytest
 
 from aligned import AlignedFiles
 from sealed import set_config
-from transformer_cli import Translator
+from transformer_cli import Translator, evaluate, score_pairs
 from transformer_cli.config.load import load_config
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring import evaluate as module
-from transformer_cli.scoring.evaluate import LineScore, ParallelText, evaluate, judge, score_files, score_pairs
+from transformer_cli.scoring.evaluate import LineScore, ParallelText, judge, score_files
 from transformer_cli.text.codec import WordCodec
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import Tokenizer

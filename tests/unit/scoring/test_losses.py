@@ -11,14 +11,11 @@ import torch
 from torchtext.data.utils import interleave_keys
 
 from kinds import TrainTiny
-from transformer_cli import Translator
-from transformer_cli.adapters.study.compare import Conditions, compare
-from transformer_cli.adapters.study.inspection import inspect_sentence
+from transformer_cli import Conditions, Translator, compare, evaluate, inspect_sentence, score_pairs
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.model.transformer import Embedding
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring import losses as module
-from transformer_cli.scoring.evaluate import evaluate, score_pairs
 from transformer_cli.scoring.losses import corpus_losses, perplexity, perplexity_text, sentence_losses
 from transformer_cli.text.vocabulary import EOS, SOS
 

@@ -10,12 +10,11 @@ import torch
 from kinds import Tfm, TrainTiny
 from outcomes import outcome
 from sealed import reseal
-from transformer_cli import Translator
+from transformer_cli import Translator, score_pairs
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model import loss, size
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import score_pairs
 from transformer_cli.search import decoder
 from transformer_cli.training import learner, optimisers
 

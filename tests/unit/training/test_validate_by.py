@@ -7,9 +7,9 @@ import pytest
 
 from kinds import TrainTiny
 from outcomes import outcome
+from transformer_cli import evaluate
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ConfigError
-from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.training import trainer
 
 BLEU = ("training.validate_by=bleu", "training.learning_rate=1e-3")

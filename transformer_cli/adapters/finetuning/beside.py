@@ -28,7 +28,7 @@ from transformer_cli.system.files import read_sums, write_sums, write_text
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.lines import read_lines
-from transformer_cli.translate import Translator
+from transformer_cli.translate import Translator, open_models
 
 KINDS = ("watch", "along")
 JUDGED = 300  # lines of each text, at most, that are translated at the end
@@ -60,7 +60,8 @@ def _pairs(kind: str, names: Sequence[str], config: Config, dataset: Dataset, ru
     if kind == "along" and len(paths) == 1 and format_of(paths[0], config.data) == ONE_SIDE:
         lines = list(read_lines(paths[0]))
         note(f"{paths[0]}: {counted(len(lines), 'line')} are translated by {config.training.initialize_from}")
-        translator = Translator(config.training.initialize_from, config.training.device, runs_dir=runs_dir)
+        start = Run.named(config.training.initialize_from, runs_dir)
+        translator = Translator([start], *open_models([start], config.training.device))
         return list(zip(lines, translator.with_options(on_error="blank").translate(lines), strict=True))
     texts = read_texts(paired(paths, config.data), config.data)
     return [(source, target) for source, target, _ in texts]
@@ -104,7 +105,8 @@ def as_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[str, ...]
     texts = [[dataset.text("valid", side) for side in SIDES], kept_text(run, "watch")]
     bleu, device = [], run.config.training.device
     start = load_validated(run, START).to(choose_device(device)).eval()  # its run may be gone, or trained further
-    for translator in (Translator.of_engine(run, TransformerEngine([start])), Translator(run, device)):
+    now = Translator([run], *open_models([run], device))
+    for translator in (Translator([run], TransformerEngine([start]), ["start"]), now):
         some = (ParallelText("", source[:JUDGED], [target[:JUDGED]]) for source, target in texts)
         bleu.append([f"{judge(translator, text).result.bleu:.2f}" for text in some])
     valid, watched = (min(JUDGED, len(source)) for source, _ in texts)

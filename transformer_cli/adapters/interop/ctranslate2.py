@@ -24,6 +24,7 @@ from transformer_cli.compute.devices import parse_device, room_for, saturates_in
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.runs.run import Run
 from transformer_cli.search.interface import (
     BATCH_POSITIONS,
     BeforeStep,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
 FULL_BEAM = 4  # hypotheses of a sentence, beyond which a batch has fewer sentences, so that it takes no longer
 
+log = logging.getLogger(__name__)
+
 Begun = list[list[Any]]  # lists of results that are being computed
 
 
@@ -56,6 +59,23 @@ def import_ctranslate2() -> ModuleType:
         ) from None
     module: ModuleType = ctranslate2
     return module
+
+
+def open_exported(run: Run, device: str) -> "CTranslate2Engine":
+    """Open the model of an exported run. Raises CheckpointError, ConfigError, DeviceError."""
+    assert run.exported, run.folder
+    engine = CTranslate2Engine(
+        run.folder,
+        device,
+        positions=run.exported.positions,
+        source=run.codecs.source.names(),
+        target=run.codecs.target.names(),
+    )
+    kept, now = run.exported.quantization, engine.computes_in
+    if kept not in now:
+        why = f"in which this {engine.device} is slow or inexact"
+        log.info("%s: weights in %s, %s: computes in %s", run.folder, kept, why, now)
+    return engine
 
 
 class CTranslate2Engine:
@@ -176,11 +196,7 @@ class CTranslate2Engine:
             yield rows, list(best.values())
 
     def log_probs(self, sentences: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
-
-        sentences, targets: ids without <sos> and <eos>, perhaps none, and no more than there are positions for. Raises
-        MemoryShortage.
-        """
+        """See `search.interface.FindsLogProbs`."""
         longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
         found: dict[int, list[float]] = {}
 

@@ -31,7 +31,7 @@ from transformer_cli.runs.listing import MOST_TOLD, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import Keeper, ParallelText, keeper, read_splits, read_text, say_other_code
 from transformer_cli.scoring.metrics import METRICS, further_metrics, rows_with_text, sentence_chrf, warn_of_form
-from transformer_cli.system.arguments import as_list, check, checked
+from transformer_cli.system.arguments import as_list, check
 from transformer_cli.system.terminal import counted, first_few, note, shortened
 from transformer_cli.text.lines import read_lines
 from transformer_cli.translate import AnyRun, Translator
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 Opened = Run | Translator | Path
 """a system: one that translates, or the file of its translations"""
+OpenRun = Callable[[Run, str], Translator]
+"""Opens a run on a device, when its turn comes"""
 
 BY_CHANCE = ("training.seed", "training.device", "training.lanes")  # in which the runs of a recipe may differ
 
@@ -137,48 +139,41 @@ class Comparison(Generic[Score]):
     """`recipes` in JSON, if these are judged"""
 
 
-@checked
 def compare(
     systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun],
-    conditions: Conditions = Conditions(),
+    conditions: Conditions,
+    open_run: OpenRun,
     *,
     examples: int = 3,
 ) -> list[Comparison[PairedScore]]:
-    """Compare the first of these runs or files of translations with each other one; returns one result per text.
-
-    systems: a mapping gives each a name. examples: how many sentences are shown of each pair. The scores of runs are
-    appended to their evaluations.jsonl. Raises CheckpointError or DataError.
-    """
+    """Compare the first of these runs or files of translations with each other one; see `api.compare`."""
     if examples < 0:
         raise ArgumentError(f"compare: examples: {examples}, where 0 or more is wanted")
     names, given = _named(systems)
     groups = [([name], [each]) for name, each in zip(names, given, strict=True)]
-    return _comparisons(names, groups, conditions, paired_tests, examples)
+    return _comparisons(names, groups, conditions, open_run, paired_tests, examples)
 
 
-@checked
 def compare_recipes(
     recipes: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
-    conditions: Conditions = Conditions(),
+    conditions: Conditions,
+    open_run: OpenRun,
 ) -> list[Comparison[RecipeScore]]:
-    """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
-
-    recipes: at least two runs of each, all different; a mapping gives each recipe a name. The scores of runs are
-    appended to their evaluations.jsonl. Raises CheckpointError or DataError.
-    """
+    """Compare the first recipe with each other one, by the runs (or files) of each; see `api.compare_recipes`."""
     of_recipes = [_named(runs) for runs in (recipes.values() if isinstance(recipes, Mapping) else recipes)]
     joined = [*recipes] if isinstance(recipes, Mapping) else [",".join(runs) for runs, _ in of_recipes]
     if few := [runs for runs, _ in of_recipes if len(runs) < 2]:
         what = "one run has no spread; name at least two runs of each recipe, or one of each"
         raise DataError(f"{''.join(few[0]) or 'a recipe without a run'}: {what}")
     tests = partial(recipe_tests, sizes=[len(runs) for runs, _ in of_recipes])
-    return _comparisons(joined, of_recipes, conditions, tests)
+    return _comparisons(joined, of_recipes, conditions, open_run, tests)
 
 
 def _comparisons(
     names: Sequence[str],
     groups: Sequence[tuple[Sequence[str], Sequence[AnyRun]]],
     conditions: Conditions,
+    open_run: OpenRun,
     tests: Callable[..., Mapping[str, ByMetric[Score]]],
     examples: int | None = None,
 ) -> list[Comparison[Score]]:
@@ -194,7 +189,7 @@ def _comparisons(
     systems = _open_all(members, [each for _, given in groups for each in given], conditions.runs_dir)
     if examples is None:
         _check_recipes([called for called, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
-    texts, written, language, lowercase = _translate_all(members, systems, conditions)
+    texts, written, language, lowercase = _translate_all(members, systems, conditions, open_run)
     searches = [dict.fromkeys(each.search for each in group if each.search) for group in split(written, sizes)]
     comparisons: list[Comparison[Score]] = []
     for text, lines in zip(texts, zip(*(each.texts for each in written), strict=True), strict=True):
@@ -265,7 +260,7 @@ def _run_of(system: Opened) -> Run | None:
 
 
 def _translate_all(
-    names: Sequence[str], systems: Sequence[Opened], conditions: Conditions
+    names: Sequence[str], systems: Sequence[Opened], conditions: Conditions, open_run: OpenRun
 ) -> tuple[list[ParallelText], list[Written], str, bool]:
     """Returns texts, what the systems of these names write for them, its language, and whether case is ignored.
 
@@ -297,7 +292,9 @@ def _translate_all(
         among = ", ".join(text.name for text in texts)
         raise DataError(f"files hold the translations of one text, but there are {among}; choose one with --split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
-    of = {number: _write(systems[number], texts, conditions) for number in files_first}  # what is wrong is told soon
+    of = {}
+    for number in files_first:  # what is wrong is told soon
+        of[number] = _write(systems[number], texts, conditions, open_run)
     written = [of[number] for number in range(len(systems))]
     language = conditions.language or next((run.config.data.into for _, run in runs), "en")
     for name, of_system in zip(names, written, strict=True):
@@ -388,7 +385,7 @@ def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
     return texts
 
 
-def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions) -> Written:
+def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions, open_run: OpenRun) -> Written:
     """Returns the lines that a system has for each text, and how it wrote them."""
     if isinstance(system, Path):
         lines, n_references = list(read_lines(system)), len(texts[0].references[0])
@@ -397,7 +394,8 @@ def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions
             found = f"{system} has {counted(len(lines), 'line')}, {where} has {n_references}"
             raise DataError(f"{found}; line n must translate line n")
         return Written([lines])
-    translator = Translator.of(system, conditions.device).with_options(on_error="truncate", **_beam(conditions))
+    opened = system if isinstance(system, Translator) else open_run(system, conditions.device)
+    translator = opened.with_options(on_error="truncate", **_beam(conditions))
     say_other_code(translator)
     written = []
     for text in texts:

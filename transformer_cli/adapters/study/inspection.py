@@ -32,7 +32,7 @@ from transformer_cli.system.arguments import as_list, checked
 from transformer_cli.system.terminal import table
 from transformer_cli.text.vectors import read_vectors
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
-from transformer_cli.translate import AnyRun, Translator
+from transformer_cli.translate import Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: dict[Kind, str] = {
@@ -246,12 +246,8 @@ class Choice:
 
 
 @checked
-def inspect_sentence(run: AnyRun | None, sentence: str) -> Inspection:
-    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
-
-    run: a run's name or folder, or None for the newest; or what is open already.
-    """
-    translator = Translator.of(run)
+def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
+    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
     say_other_losses(translator.model, translator.run.folder / "checkpoints" / translator.checkpoints[0])
     (translation,) = translator.translations([sentence])
     return inspect_translation(translator, translation)

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from kinds import Refused, Tfm
-from transformer_cli import Translator
+from transformer_cli import Translator, evaluate
 from transformer_cli.adapters.interop.to_ctranslate2 import export, readme
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs.run import Facts, Run, is_new
-from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.system.files import write_text
 
 

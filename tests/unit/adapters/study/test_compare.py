@@ -12,12 +12,12 @@ import sacrebleu
 from safetensors.numpy import load, save
 
 from sealed import edit_sealed, reseal, set_config
-from transformer_cli.adapters.study.compare import Comparison, Conditions, Example, compare, compare_recipes
+from transformer_cli import Conditions, compare, compare_recipes, evaluate
+from transformer_cli.adapters.study.compare import Comparison, Example
 from transformer_cli.adapters.study.statistics import PairedScore, welch
 from transformer_cli.data.dataset import find_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import evaluate
 from transformer_cli.system.files import write_text
 from transformer_cli.translate import AnyRun
 

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from transformer_cli import Translator
+from transformer_cli import Translator, inspect_sentence
 from transformer_cli.adapters.study.inspection import (
     KINDS,
     Inspection,
     attend_over_words,
     decoder_choices,
-    inspect_sentence,
     inspect_translation,
 )
 from transformer_cli.errors import DataError
