@@ -9,7 +9,6 @@ import logging
 import re
 import sys
 import threading
-import unicodedata
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
@@ -113,9 +112,8 @@ class Joins:
 
     A pair of tokens that was seen in training is glued or apart as it mostly was there. Any other pair follows a rule:
     it is glued only if one of the two tokens mostly stands glued to words on that side, and its edge there is not a
-    letter or a digit; or if both edges are letters or digits, and those of their two scripts mostly stand glued. So
-    two Chinese characters that never met are glued, and two German words are not. Of the pairs seen, only those that
-    the rule gets wrong are kept.
+    letter or a digit. So two words that never met stand apart, in Chinese, too. Of the pairs seen, only those that the
+    rule gets wrong are kept.
     """
 
     glue_left: frozenset[str] = frozenset()
@@ -126,8 +124,6 @@ class Joins:
     """pairs that are glued against the rule: ("t", "-"), ("do", "n't")"""
     spaced_pairs: frozenset[tuple[str, str]] = frozenset()
     """pairs that have a space between them against the rule"""
-    glued_scripts: frozenset[tuple[str, str]] = frozenset()
-    """pairs of scripts, such as ("CJK", "CJK") and ("CJK", "DIGIT"), that mostly have no space between them"""
 
     def __repr__(self) -> str:
         return f"Joins({', '.join(f'{len(getattr(self, each.name))} {each.name}' for each in fields(self))})"
@@ -144,9 +140,7 @@ class Joins:
             return True
         if (left, right) in self.spaced_pairs:
             return False
-        if left in self.glue_right or right in self.glue_left:
-            return True
-        return bool(self.glued_scripts) and (_script(left[-1]), _script(right[0])) in self.glued_scripts
+        return left in self.glue_right or right in self.glue_left
 
     def as_json(self) -> dict[str, Any]:
         """Returns what `from_json` reads, in a stable order."""
@@ -155,11 +149,10 @@ class Joins:
     @staticmethod
     def from_json(value: Any) -> "Joins":
         """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for anything else."""
-        pairs = ("glued_pairs", "spaced_pairs", "glued_scripts")
         return Joins(
             frozenset(value["glue_left"]),
             frozenset(value["glue_right"]),
-            *(frozenset((left, right) for left, right in value[key]) for key in pairs),
+            *(frozenset((left, right) for left, right in value[key]) for key in ("glued_pairs", "spaced_pairs")),
         )
 
 
@@ -177,8 +170,7 @@ def learn_joins(
     begins_as_word = np.array([form[0].isalnum() for form in forms])
     leans_left = np.bincount(right, majority * (ends_as_word[left] & ~begins_as_word[right]), len(forms)) > 0
     leans_right = np.bincount(left, majority * (begins_as_word[right] & ~ends_as_word[left]), len(forms)) > 0
-    glued_scripts, of_glued_scripts = _learn_scripts(forms, left, right, majority)
-    glued_by_rule = leans_right[left] | leans_left[right] | of_glued_scripts
+    glued_by_rule = leans_right[left] | leans_left[right]
 
     def token_pairs(chosen: NDArray[np.bool_]) -> frozenset[tuple[str, str]]:
         return frozenset((forms[one], forms[other]) for one, other in zip(left[chosen], right[chosen], strict=True))
@@ -188,39 +180,7 @@ def learn_joins(
         frozenset(compress(forms, leans_right)),
         token_pairs((majority > 0) & ~glued_by_rule),
         token_pairs((majority < 0) & glued_by_rule),
-        glued_scripts,
     )
-
-
-def _learn_scripts(
-    forms: Sequence[str], left: NDArray[Any], right: NDArray[Any], majority: NDArray[Any]
-) -> tuple[frozenset[tuple[str, str]], NDArray[np.bool_]]:
-    """Returns the pairs of scripts that are mostly glued, and which pairs of forms (pairs,) are such pairs.
-
-    The arguments are those of `learn_joins` for each distinct pair; majority: times glued minus times apart.
-    """
-    ends, begins = [_script(form[-1]) for form in forms], [_script(form[0]) for form in forms]
-    names = sorted({*ends, *begins})
-    number = {name: index for index, name in enumerate(names)}
-    end, begin = (np.array([number[name] for name in edges]) for edges in (ends, begins))
-    both = end[left] * len(names) + begin[right]  # with 3 scripts, number 1 before number 2 is 1 × 3 + 2 = 5
-    is_script = np.array([name != "" for name in names])
-    is_glued = (np.bincount(both, majority, len(names) ** 2) > 0) & np.outer(is_script, is_script).ravel()
-    scripts = (divmod(index, len(names)) for index in np.flatnonzero(is_glued).tolist())
-    return frozenset((names[one], names[other]) for one, other in scripts), is_glued[both]
-
-
-@cache
-def _script(character: str) -> str:
-    """Returns the script of a letter or a mark, such as LATIN or THAI; DIGIT; or "" for any other character.
-
-    Unicode's names begin with the script: CJK UNIFIED IDEOGRAPH-4E24, THAI CHARACTER MAI EK, KATAKANA-HIRAGANA
-    PROLONGED SOUND MARK (a vowel that is drawn out, mostly in words of Katakana: the script is KATAKANA).
-    """
-    category = unicodedata.category(character)[0]
-    if category == "N":
-        return "DIGIT"
-    return unicodedata.name(character, "").replace("-", " ").split(" ")[0] if category in "LM" else ""
 
 
 @cache
