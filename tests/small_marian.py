@@ -1,6 +1,6 @@
 """A small random model as Marian writes it."""
 
-import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,21 @@ transformer-decoder-autoreg: self-attention
 transformer-preprocess: ""
 transformer-postprocess: dan
 """
+
+
+def learn(lines: Sequence[str], path: Path, size: int) -> sentencepiece.SentencePieceProcessor:
+    """Learn a SentencePiece model as Marian does."""
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=file,
+            vocab_size=size,
+            bos_id=-1,
+            eos_id=0,
+            unk_id=1,
+            minloglevel=2,
+        )
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
 
 
 def weights() -> dict[str, Any]:
@@ -54,15 +69,5 @@ def make_model(place: Path) -> Path:
     """Write a model with one vocabulary for both languages, whose </s> has id 0 and <unk> id 1. Returns its folder."""
     place.mkdir()
     write(place, weights())
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT),
-        model_writer=model,
-        vocab_size=VOCABULARY,
-        bos_id=-1,
-        eos_id=0,
-        unk_id=1,
-        minloglevel=2,
-    )
-    (place / "vocab.spm").write_bytes(model.getvalue())
+    learn(TEXT, place / "vocab.spm", VOCABULARY)
     return place

@@ -6,25 +6,24 @@ from pathlib import Path
 
 import pytest
 
-import foreign
+import hostile
+
+pytestmark = pytest.mark.long
+NEAR = 1e-4  # nats, or logits
 
 
-@pytest.mark.long
 @pytest.mark.skipif(find_spec("pymarian") is None, reason="pymarian is not installed")
-@pytest.mark.parametrize("name", [*foreign.MARIAN, *foreign.REFUSED])
-def test_model_that_marian_trains_has_its_scores_and_greedy_translations_or_is_refused_by_key(
-    name: str, tmp_path: Path
-) -> None:
-    compared = foreign.marian(tmp_path, text=foreign.captions(), name=name)
-    sys.stdout.write(f"{name}: {compared.text}\n")
-    assert compared.agrees, compared.text
+@pytest.mark.parametrize("name", hostile.MARIAN)
+def test_model_that_marian_trains_has_its_scores(name: str, tmp_path: Path) -> None:
+    worst = hostile.marian(tmp_path, text=hostile.captions(), name=name)
+    sys.stdout.write(f"{name}: scores within {worst:.1e}\n")
+    assert worst < NEAR
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("default")  # transformers has many
 @pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
-@pytest.mark.parametrize("name", foreign.HUGGING_FACE)
-def test_model_that_transformers_writes_has_its_ids_logits_and_translations(name: str, tmp_path: Path) -> None:
-    compared = foreign.hugging_face(tmp_path, text=foreign.captions(), name=name)
-    sys.stdout.write(f"{name}: {compared.text}\n")
-    assert compared.agrees, compared.text
+@pytest.mark.parametrize("name", hostile.HUGGING_FACE)
+def test_model_that_transformers_writes_has_its_ids_and_logits(name: str, tmp_path: Path) -> None:
+    n_wrong, worst = hostile.hugging_face(tmp_path, text=hostile.captions(), name=name)
+    sys.stdout.write(f"{name}: ids of {n_wrong} lines differ, logits within {worst:.1e}\n")
+    assert (n_wrong, worst < NEAR) == (0, True)

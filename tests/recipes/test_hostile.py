@@ -11,6 +11,7 @@ import hostile
 import torture
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_curves")
 def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Path) -> None:
     tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2, in_full=False)
@@ -22,11 +23,17 @@ def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Pat
         assert all(line.count("\n") == 0 and ";" in line for line in table.said)
 
 
-def test_hostile_every_damaged_training_text_gives_pairs_or_one_line(tmp_path: Path) -> None:
-    for table in hostile.try_texts(tmp_path, 10).values():
-        assert table.missed == []
-        assert sum(table.counts.values()) == 10
-        assert all(line.count("\n") == 0 and ";" in line for line in table.said)
+TEXTS = hostile.texts_of_all_formats()
+
+
+@pytest.mark.parametrize(
+    "name", ["TMX", *(pytest.param(each, marks=pytest.mark.long) for each in TEXTS if each != "TMX")]
+)
+def test_hostile_every_damaged_training_text_gives_pairs_or_one_line(tmp_path: Path, name: str) -> None:
+    table = hostile.try_text(tmp_path, TEXTS[name], 20)
+    assert table.missed == []
+    assert sum(table.counts.values()) == 20
+    assert all(line.count("\n") == 0 and ";" in line for line in table.said)
 
 
 def test_hostile_counts_a_miss(tmp_path: Path) -> None:

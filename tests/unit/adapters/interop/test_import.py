@@ -84,6 +84,12 @@ def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
         ("enc-depth: 2", "enc-depth: 1", "no place for the weight encoder.layers.1"),
         ("dec-depth: 2", "dec-depth: 3", "decoder.layers.2"),
         ("dim-ffn: 24", "dim-ffn: 23", "or not finite; settings and vocabulary ask for floats"),
+        ("type: transformer", "output-omit-bias: true", "output-omit-bias: true cannot be imported"),
+        ("type: transformer", "transformer-decoder-dim-ffn: 32", "transformer-decoder-dim-ffn: 32 cannot be"),
+        ("type: transformer", "transformer-no-affine: true", "transformer-no-affine: true cannot be imported"),
+        ("type: transformer", "transformer-no-projection: true", "transformer-no-projection: true cannot be"),
+        ("type: transformer", "transformer-postprocess-emb: nd", "transformer-postprocess-emb: 'nd' cannot be"),
+        ("type: transformer", "transformer-tied-layers: [1, 1]", "transformer-tied-layers: [1, 1] cannot be"),
         ("type: transformer", "[", "not YAML"),
     ],
 )
