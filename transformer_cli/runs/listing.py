@@ -14,8 +14,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors import SafetensorError, safe_open
-
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config, Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
@@ -177,6 +175,8 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
 
 def _count_parameters(checkpoint: Path) -> int | None:
     """Returns how many numbers the weights of a checkpoint are; None if their file is damaged, which is said later."""
+    from safetensors import SafetensorError, safe_open  # exported runs are used without it
+
     with suppress(SafetensorError, OSError), safe_open(checkpoint / "model.safetensors", "numpy") as weights:
         return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     return None
