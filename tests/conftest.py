@@ -15,14 +15,12 @@ import gc
 import io
 import logging
 import os
-import random
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
-from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +29,7 @@ import hypothesis
 import pytest
 
 from forked import Forks
+from small_corpus import write_corpus
 
 if TYPE_CHECKING:
     from kinds import TrainTiny
@@ -45,31 +44,6 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup starts ignores it
 # Other programs may hold a test up.
 hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("untimed")
-
-NOUNS = {"der Hund": "dog", "der Mann": "man", "die Frau": "woman", "die Katze": "cat", "das Kind": "child"}
-ADJECTIVES = {"kleine": "small", "große": "big", "junge": "young", "alte": "old"}
-VERBS = {"läuft": "runs", "schläft": "sleeps", "singt": "sings", "wartet": "waits", "springt": "jumps"}
-PLACES = {"im Park": "in the park", "am Strand": "at the beach", "zu Hause": "at home"}
-NAMES = [
-    f"{first}{second}"
-    for first in ("Ba", "Do", "Ki", "Lu", "Mo", "Ra", "Se")
-    for second in ("bo", "di", "lax", "no", "ru")
-]
-SIZES = {"train": 200, "valid": 40, "test": 30}
-TINY = """\
-name: tiny
-data:
-  corpus: files
-  files:
-    train: {source: train.de, target: train.en}
-    valid: {source: valid.de, target: valid.en}
-    test: {source: test.de, target: test.en}
-model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 16}
-training: {epochs: 6, batch_size: 16, learning_rate: 1e-2, precision: float32, device: cpu, lanes: 1, num_threads: 1}
-"""
-SUBWORDS = TINY.replace("  corpus: files\n", "  corpus: files\n  tokens: subwords\n  subwords: {size: 400}\n").replace(
-    "max_length: 16", "max_length: 48"
-)
 
 
 def pytest_collection_finish() -> None:
@@ -118,7 +92,7 @@ def corpus() -> Path:
 
     Not to be written to.
     """
-    return _made_once("corpus", _write_corpus)
+    return _made_once("corpus", write_corpus)
 
 
 @pytest.fixture(scope="session")
@@ -156,9 +130,8 @@ def project(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working folder: the corpus prepared under data/, a run trained under runs/. Not to be written to."""
 
     def make(folder: Path) -> None:
-        for command in ("prepare", "train"):
-            code, _, err = _tfm(command, "--config", corpus / "tiny.yaml", cwd=folder)
-            assert code == 0, err
+        _prepare(corpus / "tiny.yaml", folder / "data")
+        _train(corpus / "tiny.yaml", data_dir=folder / "data", runs_dir=folder / "runs")
 
     return _copied(_made_once("project", make), tmp_path_factory)
 
@@ -168,8 +141,7 @@ def subword_data(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A data folder with the corpus prepared as subwords.yaml says. Not to be written to."""
 
     def make(folder: Path) -> None:
-        code, _, err = _tfm("prepare", "--config", corpus / "subwords.yaml", cwd=folder)
-        assert code == 0, err
+        _prepare(corpus / "subwords.yaml", folder / "data")
 
     return _copied(_made_once("subwords", make), tmp_path_factory) / "data"
 
@@ -235,16 +207,13 @@ def train_tiny(corpus: Path, request: pytest.FixtureRequest) -> "TrainTiny":
 
     by: "words" or "subwords". Its curves.png is empty.
     """
-    from transformer_cli.config.load import load_config
-    from transformer_cli.training.trainer import train
 
     def train_with(runs_dir: Path, *overrides: str, fresh: bool = False, by: str = "words") -> "Run":
-        data_dir = (
-            request.getfixturevalue("project") / "data" if by == "words" else request.getfixturevalue("subword_data")
-        )
-        config = load_config(corpus / ("tiny.yaml" if by == "words" else "subwords.yaml"), overrides)
-        with _curves_are_left_out():
-            return train(config, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
+        if by == "words":
+            config, data_dir = corpus / "tiny.yaml", request.getfixturevalue("project") / "data"
+        else:
+            config, data_dir = corpus / "subwords.yaml", request.getfixturevalue("subword_data")
+        return _train(config, *overrides, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
 
     return train_with
 
@@ -334,30 +303,22 @@ def _copied(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(made, tmp_path_factory.mktemp(made.name), dirs_exist_ok=True))
 
 
-def _write_corpus(folder: Path) -> None:
-    pairs = iter(_pairs())
-    for split, size in SIZES.items():
-        chosen = [next(pairs) for _ in range(size)]
-        for language, lines in zip(("de", "en"), zip(*chosen, strict=True), strict=True):
-            (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (folder / "tiny.yaml").write_text(TINY, encoding="utf-8")
-    (folder / "subwords.yaml").write_text(SUBWORDS, encoding="utf-8")
+def _prepare(config: Path, data_dir: Path) -> None:
+    """Make the dataset of a config of aligned files, as `tfm prepare` does."""
+    from aligned import AlignedFiles
+    from transformer_cli.config.load import load_config
+    from transformer_cli.data.make_dataset import make_dataset
+
+    settings = load_config(config)
+    make_dataset(settings, AlignedFiles(settings.data), data_dir=data_dir)
 
 
-def _pairs() -> list[tuple[str, str]]:
-    """All sentences that the words above make, in a fixed random order; some are about a name seen only once."""
-    chance = random.Random(0)
-    combined = list(product(NOUNS.items(), ADJECTIVES.items(), VERBS.items(), PLACES.items()))
-    chance.shuffle(combined)
-    pairs = []
-    for index, ((noun, thing), adjective, verb, place) in enumerate(combined):
-        article, german = noun.split()
-        if index % 8 == 0:
-            german = thing = NAMES[index // 8 % len(NAMES)]
-        source = f"{article} {adjective[0]} {german} {verb[0]} {place[0]}."
-        target = f"the {adjective[1]} {thing} {verb[1]} {place[1]}."
-        pairs.append((source.capitalize(), target.capitalize()))
-    return pairs
+def _train(config: Path, *overrides: str, data_dir: Path, runs_dir: Path, fresh: bool = False) -> "Run":
+    from transformer_cli.config.load import load_config
+    from transformer_cli.training.trainer import train
+
+    with _curves_are_left_out():
+        return train(load_config(config, overrides), data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Where the sentences of a line are found, and that nothing is lost between them."""
 
-import bz2
 import random
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.adapters.corpora.corpora import CAPTIONS
+from small_corpus import pairs
 from transformer_cli.text.sentences import join, pieces, sentences
 
 Paragraph = tuple[str, list[str]]
@@ -61,11 +60,9 @@ def test_sentences_of_our_own_are_found() -> None:
     assert len(false) <= 0.04 * n_ends, false
 
 
-def test_sentences_of_captions_that_were_put_together_are_found() -> None:
+def test_sentences_that_were_put_together_are_found() -> None:
     chance = random.Random(1)
-    captions = bz2.decompress(CAPTIONS.read_bytes()).decode().splitlines()
-    half = len(captions) // 2  # the German ones
-    sides = {"de": captions[:half], "en": captions[half:]}
+    sides = dict(zip(("de", "en"), zip(*pairs(), strict=True), strict=True))
     paragraphs = [(side, chance.sample(sides[side], chance.randint(1, 6))) for side in sides for _ in range(150)]
     n_ends, missed, _ = judge(paragraphs)
     assert (n_ends > 500, missed) == (True, [])

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from transformer_cli import prepare
 from transformer_cli.adapters.corpora.corpora import OpenedCorpus, gather, open_corpus, read_captions
+from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.corpus import read_pairs
 from transformer_cli.errors import DataError
@@ -152,3 +154,13 @@ def test_prepare_captions_overlap_nowhere() -> None:
     for german_or_english in (0, 1):
         learned = set(splits["train"][german_or_english])
         assert learned.isdisjoint(splits["valid"][german_or_english] + splits["test"][german_or_english])
+
+
+def test_prepare_makes_the_dataset_that_the_fixtures_make_without_adapters(
+    corpus: Path, project: Path, tmp_path: Path
+) -> None:
+    folder = prepare(load_config(corpus / "tiny.yaml"), data_dir=tmp_path).folder
+    made = project / "data" / folder.name
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        path.name: path.read_bytes() for path in made.iterdir()
+    }
