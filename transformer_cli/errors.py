@@ -1,42 +1,13 @@
 """The errors that a user can do something about. Anything else that goes wrong is our defect, and an `assert`.
 
-A message is one line: what is wrong, where (file, line, value), what to do. commands/app.py turns errors into exit
-codes.
+A message is one line: what is wrong, where (file, line, value), what to do. It is read on the command line and in
+Python: settings and arguments have the names of Python (max_tokens, training.epochs=0), and an option stands where it
+says what to do (give it --fresh). commands/app.py turns errors into exit codes.
 """
-
-import re
-
-# what a command in backticks says stays, and so does -- inside of a file's name; --set goes; then options at the
-# beginning of a message, and elsewhere
-OPTION = re.compile(r"`[^`]*`|[\w./]--|--set:? |^--([a-z-]+) (?=[^:]+: )|--([a-z]+(?:-[a-z]+)*)( \d+\b| [A-Z]+\b)?")
-IN_PYTHON = {
-    "fresh": "fresh=True",
-    "input": "sources",
-    "on-error": "with_options(on_error=…)",
-    "reference": "references",
-    "set": "overrides",
-    "split": "splits",
-}
 
 
 class TfmError(Exception):
-    """The base class of all errors in the user's input, as opposed to defects of ours.
-
-    Messages are written with options, as the command line has them; `str` has the names of Python instead: "--split"
-    becomes "splits", "--beam-size 0: …" becomes "beam_size=0: …", and "--set training.epochs=0: …" loses its option.
-    """
-
-    @property
-    def on_command_line(self) -> str:
-        """The message with the names of options."""
-        return super().__str__()
-
-    def __str__(self) -> str:
-        return OPTION.sub(_in_python, self.on_command_line)
-
-    def __format__(self, form: str) -> str:
-        """In an f-string it has options: a message that quotes it is put into Python's words once, as a whole."""
-        return format(self.on_command_line, form)
+    """The base class of all errors in the user's input, as opposed to defects of ours."""
 
 
 class ArgumentError(TfmError, TypeError):
@@ -92,14 +63,3 @@ def defect(error: BaseException) -> str:
     words = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     words = f"{words[:300]}…" if len(words) > 300 else words
     return f"{words}; this is a defect of tfm: please send its authors the lines above, and what `tfm doctor` prints"
-
-
-def _in_python(option: re.Match[str]) -> str:
-    """Returns how Python says what was found of an option."""
-    first, name, value = option.groups()
-    if first:
-        return f"{first.replace('-', '_')}="
-    if not name:
-        return "" if option[0].startswith("--") else option[0]
-    known = IN_PYTHON.get(name, name.replace("-", "_"))
-    return f"{known}={value.strip()}" if value and value.strip().isdigit() else known

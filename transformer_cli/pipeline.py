@@ -159,16 +159,16 @@ class Wording:
                     raise DataError(f"prefix: {index} is not the id of a token that the model can write")
             return given
         text = given.strip()
-        refuse_halves(text, "--prefix: ")
+        refuse_halves(text, "prefix: ")
         if not text:
             return ()
         if is_too_long(text):
-            raise DataError(f"--prefix has {TOO_LONG}; shorten it")
+            raise DataError(f"prefix has {TOO_LONG}; shorten it")
         prefix = target.encode_as_it_is(text)
         for token, index in zip(prefix.tokens, prefix.ids, strict=True):
             if index == UNK:
                 raise DataError(
-                    f"--prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
+                    f"prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
                 )
         return tuple(prefix.ids)
 
@@ -207,8 +207,8 @@ class Wording:
             limit := longest_translation(self.settings, len(line.read), self.max_length)
         ):
             raise DataError(
-                f"--prefix has {len(self.prefix)} tokens, but the translation may have {limit}; shorten it, or raise "
-                "--max-tokens as far as the model's positions allow"
+                f"prefix has {len(self.prefix)} tokens, but the translation may have {limit}; shorten it, or raise "
+                "max_tokens as far as the model's positions allow"
             )
         return line
 

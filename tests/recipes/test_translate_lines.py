@@ -92,7 +92,7 @@ def test_translate_line_that_cannot_be_read_is_named_after_those_before_it(
     tfm: Tfm, project: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "sentences"
-    remedy = "; split the sentence, or let --on-error say what becomes of such lines\n"
+    remedy = "; split the sentence, or let on_error say what becomes of such lines\n"
     for line, what, end in (
         (LONG.encode(), "15 tokens, but the model takes at most 14 (its 16 positions minus <sos> ", remedy),
         (ENDLESS.encode(), "more than 4,000 characters; ", remedy),

@@ -183,25 +183,6 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
-    [
-        ("--beam-size 0: decoding.beam_size: must be", "beam_size=0: decoding.beam_size: must be"),
-        ("a beam of 1; add --beam-size 3", "a beam of 1; add beam_size=3"),
-        ("choose one with --split", "choose one with splits"),
-        ("--set name=b-2 to train another, or --fresh to begin", "name=b-2 to train another, or fresh=True to begin"),
-        ("`tfm prepare FILE --like RUN` learns", "`tfm prepare FILE --like RUN` learns"),
-        ("a–b -- c", "a–b -- c"),
-        ("mine--input.txt: empty; see in/--split/a", "mine--input.txt: empty; see in/--split/a"),
-        ("or let --on-error say what", "or let with_options(on_error=…) say what"),
-        ("leave --split and (--input) out", "leave splits and (sources) out"),
-    ],
-)
-def test_error_as_a_str_has_the_names_of_python(written: str, said: str) -> None:
-    error = DataError(written)
-    assert (str(error), error.on_command_line) == (said, written)
-
-
-@pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda given: given.translate(["Hund", "a\ud800b"]), "line 2: character 2: half a surrogate pair ("),
@@ -299,9 +280,3 @@ def test_examples_of_the_page_run(workspace: Path, corpus: Path, monkeypatch: py
     program = "\n".join(examples(PAGE.read_text(encoding="utf-8")).values())
     monkeypatch.chdir(workspace)
     exec(program, {"__name__": "__main__"})
-
-
-def test_error_that_quotes_another_has_options_on_the_command_line_and_arguments_in_python() -> None:
-    outer = DataError(f"line 2: {DataError('too long; let --on-error say')}")
-    assert outer.on_command_line == "line 2: too long; let --on-error say"
-    assert str(outer) == "line 2: too long; let with_options(on_error=…) say"

@@ -60,7 +60,7 @@ def load_config(
     Raises ConfigError, in one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
-    text, origin = "", "--set"
+    text, origin = "", "the settings"
     if path is not None:
         file, origin = find_config(path), str(path)
         text = read_config_text(file)
@@ -143,8 +143,8 @@ def translation_settings(
         if name in TranslationSettings.model_fields and name not in DecodingConfig.model_fields:
             further[name] = value
         else:
-            given.append(_put(tree, f"decoding.{name}", value, _flag(name, value)))
-    last = given[-1][1] if given else "--set"  # where the values do not fit together
+            given.append(_put(tree, f"decoding.{name}", value, f"{name}={value!r}"))
+    last = given[-1][1] if given else "decoding"  # where the values do not fit together
     decoding = validated(tree, last, given=given).decoding
     for key, flag in () if decoding.sample else given:
         if key[-1] in OF_SAMPLES and getattr(decoding, key[-1]) != getattr(now, key[-1]):
@@ -156,13 +156,7 @@ def translation_settings(
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise ConfigError(f"{_flag(name, further[name])}: {sentence(first, Config().model_dump())}") from None
-
-
-def _flag(name: str, value: object) -> str:
-    """Returns how a setting of a translation would be written on the command line, or in Python if it has no option."""
-    has_option = name == "beam_size" or name not in DecodingConfig.model_fields
-    return f"--{name.replace('_', '-')} {value}" if has_option else f"{name}={value!r}"
+        raise ConfigError(f"{name}={further[name]!r}: {sentence(first, Config().model_dump())}") from None
 
 
 def dump_config(config: Config) -> str:
@@ -314,7 +308,7 @@ def _each_path(value: Any, change: Callable[[str], str]) -> Any:
 
 def _apply(tree: dict[str, Any], override: str) -> Given:
     """Set a key of the tree, as in `training.epochs=3`. Returns the key, and what an error about it begins with."""
-    option = f"--set {shortened(override, 100)}"
+    option = shortened(override, 100)
     dotted, equals, text = override.partition("=")
     if not equals or not all(dotted.strip().split(".")):
         raise ConfigError(f"{option}: write KEY=VALUE, such as training.learning_rate=3e-4")

@@ -544,7 +544,7 @@ class TranslationSettings(DecodingConfig, decides=Decides.FREE):
     def _beam_holds_them(cls, n_best: int, others: ValidationInfo) -> int:
         beam_size = others.data.get("beam_size", 1)
         if not others.data.get("sample") and n_best > beam_size:
-            raise ValueError(f"a beam of {beam_size} does not hold so many; add --beam-size {n_best}")
+            raise ValueError(f"a beam of {beam_size} does not hold so many; raise beam_size to {n_best}")
         return n_best
 
 

@@ -186,7 +186,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         except DataError as error:
             damaged.append(str(error))
     if data.corpus == "imported":
-        remedy = "give --input FILE and --reference FILE, or train on the text of `tfm prepare FILE --like RUN`"
+        remedy = "give a file of sentences and one of references, or train on the text of `tfm prepare FILE --like RUN`"
         raise DataError(f"an imported run has no dataset: {remedy}")
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"

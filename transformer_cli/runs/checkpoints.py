@@ -92,7 +92,7 @@ def load_named_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
         return checkpoint.name, load_weights(run, checkpoint)
 
     name, model = steadily(run.folder / "best", load)
-    with room_for(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another --device"):
+    with room_for(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another device"):
         return name, model.to(device).eval()
 
 

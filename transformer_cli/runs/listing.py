@@ -100,7 +100,7 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
         newest = find_run(None, runs_dir).name
     except CheckpointError as error:
         if folders:
-            log.warning("%s", error.on_command_line)
+            log.warning("%s", error)
     found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
     return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
 
@@ -136,7 +136,7 @@ def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
         for facts in _facts(folder):
             known.update(facts)
     except TfmError as error:
-        known.update(state="broken", problem=error.on_command_line)
+        known.update(state="broken", problem=str(error))
     except OSError as error:
         known.update(state="broken", problem=f"{error.filename or folder}: cannot be read: {error.strerror or error}")
     return ListedRun(folder.name, newest=is_newest, **known)

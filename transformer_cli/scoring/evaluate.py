@@ -356,7 +356,7 @@ def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[
     dataset = Dataset.open(find_dataset(data, data_dir))
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
-        raise DataError(f"{dataset.folder} has no test set; name a split with --split, such as valid")
+        raise DataError(f"{dataset.folder} has no test set; name another split, such as valid")
     return [ParallelText(name, dataset.text(name, "source"), [dataset.text(name, "target")]) for name in names]
 
 

@@ -31,7 +31,7 @@ def serve(module: str, name: str) -> None:
         while True:
             _send(answers, answer(_receive(requests)))
     except ConfigError as error:
-        _send(answers, error.on_command_line)
+        _send(answers, str(error))
     except EOFError:
         os._exit(0)  # the caller is gone: end at once, without writing what is left
 

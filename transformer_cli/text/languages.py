@@ -76,9 +76,9 @@ def token_of(language: str, targets: Mapping[str, str]) -> str:
     token = written.get(short_code(language.lower()).replace("-", "_"))
     if token is None:
         if not targets:
-            raise ConfigError(f"--to: {language}: the model translates into one language only; leave it out")
+            raise ConfigError(f"to: {language}: the model translates into one language only; leave it out")
         some = first_few(sorted(targets))
-        raise ConfigError(f"--to: {language} is not a language that the model writes; choose one of {some}")
+        raise ConfigError(f"{language} is not a language that the model writes; choose one of {some}")
     return token
 
 

@@ -16,7 +16,7 @@ from transformer_cli.text.lines import LONGEST_LINE, TOO_LONG, has_letter, is_to
 from transformer_cli.text.sentences import mask, pieces, sentences
 from transformer_cli.text.vocabulary import MARKERS
 
-REMEDY = "split the sentence, or let --on-error say what becomes of such lines"
+REMEDY = "split the sentence, or let on_error say what becomes of such lines"
 NO_TOKENS = Encoded([], [])
 
 FindSpans = Callable[[str], Sequence[Span]]

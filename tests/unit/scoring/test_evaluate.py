@@ -107,7 +107,7 @@ def test_evaluate_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_p
     run = shutil.copytree(tiny.folder, tmp_path / "run")
     pinned = data.model_copy(update={"fingerprint": dataset.manifest["fingerprint"]})
     set_config(run, tiny.config.model_copy(update={"data": pinned}))
-    with pytest.raises(DataError, match=r"has no test set; name a split with splits, such as valid$"):
+    with pytest.raises(DataError, match=r"has no test set; name another split, such as valid$"):
         list(evaluate(run, data_dir=tmp_path / "data"))
     assert [each.result.split for each in evaluate(run, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
 

@@ -85,7 +85,7 @@ def test_freeze_all_that_learns_is_an_error(ties: str) -> None:
 
 def test_initialize_from_the_run_itself_is_an_error(train_tiny: TrainTiny, runs: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"initialize_from: base is this run itself; .* a name of its own: name=base-2$"
+        ConfigError, match=r"initialize_from: base is this run itself; .* a name of its own: --set name=base-2$"
     ):
         train_tiny(runs, *SHORT, "name=base", "training.initialize_from=base", fresh=True)
     assert [path.name for path in runs.glob("base*")] == ["base"]

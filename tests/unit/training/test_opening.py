@@ -184,7 +184,7 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
     with pytest.raises(ConfigError) as refused, opened(folder, "training.epochs=3", change):
         pass
     assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
-    assert ": give the old ones to go on, name=tiny-2 to train another run, or fresh=True to mo" in str(refused.value)
+    assert ": give the old ones to go on, --set name=tiny-2 to train another run, or --fresh to" in str(refused.value)
     without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
     assert without_lock == before
 

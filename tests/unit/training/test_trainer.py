@@ -146,7 +146,7 @@ def test_train_that_diverges_is_an_error_with_the_rate(
         with power_cut(tmp_path, f"step-{cut_at:07d}-unvalidated"):
             train_tiny(tmp_path, *TWO_SENTENCES, *settings, "training.save_minutes=1e-9")
     message = (
-        rf"^training\.learning_rate: 1e\+30 made training diverge \({reason}.*\); lower it and train with fresh=True$"
+        rf"^training\.learning_rate: 1e\+30 made training diverge \({reason}.*\); lower it and train with --fresh$"
     )
     with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *TWO_SENTENCES, *settings)

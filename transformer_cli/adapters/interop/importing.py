@@ -67,22 +67,22 @@ def import_run(
         what = "an empty folder" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
         raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
     if (folder / "run.json").is_file():
-        raise DataError(f"{folder}: a run of tfm, or its export, which needs no import; name it with --run")
+        raise DataError(f"{folder}: a run of tfm, or its export, which needs no import; use it as it is")
     name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", foreign.called(folder)).lstrip("._-")[:MOST_OF_A_NAME]
     place = runs_dir / name
     if not is_new(place):
-        raise ConfigError(f"{place} is there already; give another --name, or delete it first")
+        raise ConfigError(f"{place} is there already; give another name, or delete it first")
     weights = None if model is None else folder / Path(model).name
     if weights is not None and not weights.is_file():
-        raise DataError(f"{weights}: no such file; name one of {folder} with --model")
+        raise DataError(f"{weights}: no such file; name one of {folder}")
     is_marians = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
     found = read_marian(folder, weights, (source, target)) if is_marians else read_hugging_face(folder, weights)
     said = [short_code(code) if code else None for code in found.languages]
     codes = foreign.known((source, target), (said[0], said[1]))
     targets = targets_among(found.sides[0].tokens)
     languages = [code or (MANY if side and targets else "") for side, code in enumerate(codes)]
-    if unknown := [f"--{side}" for side, code in zip(SIDES, languages, strict=True) if not code]:
-        raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as --source de")
+    if unknown := [side for side, code in zip(SIDES, languages, strict=True) if not code]:
+        raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as de")
     for side, code, other in zip(SIDES, (source, target), said, strict=True):
         if code and other and language_named(code) != language_named(other):
             log.warning("%s: %s is taken, though %s says %s", side, code, folder, other)
@@ -148,7 +148,7 @@ def _config(
             tie = "all"
     shape = {**found.shape, "start_token": False, "tie_embeddings": tie}
     if positions is not None and shape["positions"] == "learned":
-        raise ConfigError("--positions: the model has learned its positions; leave it out")
+        raise ConfigError("positions: the model has learned its positions; leave it out")
     shape["positions"] = positions or shape["positions"]
     data = {
         "corpus": "imported",
@@ -163,8 +163,8 @@ def _config(
         "joint_vocabulary": is_joint,
     }
     tree = {"name": name, "data": data, "model": shape, "training": {"epochs": 1}, "decoding": {**found.decoding}}
-    options = ((("name",), "--name"), (("data", "source"), "--source"), (("data", "target"), "--target"))
-    return validated(tree, str(found.path), given=options)
+    given = ((("name",), "name"), (("data", "source"), "source"), (("data", "target"), "target"))
+    return validated(tree, str(found.path), given=given)
 
 
 def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int]]) -> Transformer:

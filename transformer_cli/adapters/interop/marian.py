@@ -142,7 +142,7 @@ def _find(folder: Path, weights: Path | None) -> tuple[Path, Path]:
     if weights is None and len(found) != 1:
         names = ", ".join(path.name for path in found)
         if found:
-            raise DataError(f"{folder}: it has several models; name one with --model: {names}")
+            raise DataError(f"{folder}: it has several models; name one as model: {names}")
         raise DataError(f"{folder}: neither a .npz file with weights, nor Hugging Face's config.json, is in it")
     path = weights or found[0]
     places = (folder / f"{path.name}.decoder.yml", folder / "decoder.yml")
@@ -169,7 +169,7 @@ def _vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any], given: 
         if not (names := lists * 2 if len(lists) == 1 else _by_side(lists, codes)):
             raise DataError(
                 f"{folder}: which of {', '.join(lists) or 'its files'} is the vocabulary of the source cannot be told; "
-                "give --source and --target, if the names have these codes, or name both in decoder.yml, under vocabs"
+                "give source and target, if the names have these codes, or name both in decoder.yml, under vocabs"
             )
     said = tuple(next((part for part in _parts(name) if _IS_CODE.fullmatch(part)), None) for name in names)
     both = (said[0], said[1]) if names[0] != names[1] else (None, None)

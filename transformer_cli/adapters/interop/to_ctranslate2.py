@@ -75,12 +75,12 @@ def export(
             of = earlier.exported
             raise ConfigError(
                 f"{place}: there already, {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
-                f"{of.written_by}; give --output a new name, or delete it first"
+                f"{of.written_by}; name another output, or delete it first"
             )
         log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
         return earlier
     if os.path.lexists(place):
-        raise ConfigError(f"{place}: there already, and not an exported model; give --output a new name")
+        raise ConfigError(f"{place}: there already, and not an exported model; name another output")
     checkpoint, model = load_named_best(opened, torch.device("cpu"))
     facts = replace(facts, checkpoint=checkpoint)  # training may have found better weights meanwhile
     codecs = opened.codecs

@@ -63,7 +63,7 @@ def export_to_hugging_face(
     assert len(codecs) == len(SIDES), "words are refused"
     place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}-huggingface"
     if os.path.lexists(place):
-        raise ConfigError(f"{place}: there already; give --output a new name, or delete it first")
+        raise ConfigError(f"{place}: there already; name another output, or delete it first")
     checkpoint, model = load_named_best(opened, torch.device("cpu"))
     lists = [[*FIRST, *codec.names()[len(SPECIALS) :]] for codec in codecs]
     is_one = config.model.tie_embeddings == "all"

@@ -271,10 +271,10 @@ def _translate_all(
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
-    about_runs = {"--beam-size": conditions.beam_size is not None, "--device": conditions.device != "auto"}
-    for option, is_given in about_runs.items():
+    about_runs = {"beam_size": conditions.beam_size is not None, "device": conditions.device != "auto"}
+    for name, is_given in about_runs.items():
         if is_given and not runs:
-            raise DataError(f"{option} is about runs, and all of these are files; leave it out")
+            raise DataError(f"{name} is about runs, and all of these are files; leave it out")
     lowered = [name for name, run in runs if run.config.data.lowercased]
     if lowered and len(lowered) < len(names):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowered)))
@@ -290,7 +290,7 @@ def _translate_all(
     texts = _texts([run for _, run in runs], conditions)
     if len(texts) > 1 and len(runs) < len(names):
         among = ", ".join(text.name for text in texts)
-        raise DataError(f"files hold the translations of one text, but there are {among}; choose one with --split")
+        raise DataError(f"files hold the translations of one text, but there are {among}; name one split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
     of = {}
     for number in files_first:  # what is wrong is told soon
@@ -371,10 +371,10 @@ def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
     """
     if conditions.sources or conditions.reference_files:
         if runs and not conditions.sources:
-            raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")
+            raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file")
         return [read_text(Path(conditions.sources) if conditions.sources else None, *conditions.reference_files)]
     if not runs:
-        raise DataError("files of translations need a reference: name it with --reference")
+        raise DataError("files of translations need a reference; name its file")
     texts = read_splits(runs[0].config.data, as_list(conditions.splits), conditions.data_dir)
     for run, text in product(runs[1:], texts):
         with suppress(DataError):  # its dataset is not here, or has no such split

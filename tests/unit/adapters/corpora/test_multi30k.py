@@ -168,7 +168,7 @@ def test_open_corpus_multi30k_folder_with_a_missing_or_other_file_is_refused(
 
 
 def test_open_corpus_multi30k_without_the_named_folder_says_what_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; source_dir must name one that holds"):
+    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --source-dir must name one that holds"):
         open_corpus(DataConfig(), source_dir=Path("~nobody-at-all/a"))
     monkeypatch.setenv("TFM_MULTI30K_DIR", "/nowhere")
     with pytest.raises(DataError, match=r"^/nowhere: no such folder; TFM_MULTI30K_DIR must name one that holds"):
@@ -215,7 +215,7 @@ def test_open_corpus_multi30k_download_that_fails_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(multi30k, "TIMEOUT_S", 0.1)
     server.answers = [*answers]
-    remedy = r"try again later, or use a folder .*\(source_dir or TFM_M.*\), .* \(config demo-captions\)$"
+    remedy = r"try again later, or use a folder .*\(--source-dir FOLDER or TFM_M.*\), .* \(--config demo-captions\)$"
     with pytest.raises(DownloadError, match=f"cannot be fetched into {cache}: .*{reason}.*; {remedy}"):
         open_corpus(DataConfig())
     assert len(server.asked) == len(answers)

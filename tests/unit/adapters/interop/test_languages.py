@@ -153,7 +153,7 @@ def test_several_models_are_refused_until_one_is_named_and_an_archive_is_to_be_u
     folder: Path, tmp_path: Path, tfm: Tfm
 ) -> None:
     shutil.copy(folder / "model.npz", folder / "model.best-bleu.npz")
-    with pytest.raises(DataError, match=r"name one with model: model.best-bleu.npz, model.npz$"):
+    with pytest.raises(DataError, match=r"name one as model: model.best-bleu.npz, model.npz$"):
         import_run(folder, runs_dir=tmp_path / "runs")
     assert tfm("import", folder, "--model", "model.npz", cwd=tmp_path)[:2] == (0, "runs/de-en\n")
     (tmp_path / "opus.zip").touch()
@@ -194,7 +194,7 @@ def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked
 
 
 def test_to_of_a_language_that_the_model_does_not_write_is_one_line(several: Run, tmp_path: Path, tfm: Tfm) -> None:
-    said = "tfm: error: --to: de is not a language that the model writes; choose one of es, fr\n"
+    said = "tfm: error: de is not a language that the model writes; choose one of es, fr\n"
     assert tfm("translate", "--run", "several", "--to", "de", "the dog", cwd=tmp_path) == (1, "", said)
     assert tfm("translate", "--run", "several", "--to", "es", "", cwd=tmp_path)[:2] == (0, "\n")
 

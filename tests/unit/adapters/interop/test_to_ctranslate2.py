@@ -141,10 +141,10 @@ def test_export_writes_beside_runs_and_replaces_nothing(
     assert (code, out) == (0, f"{place}\n")
     assert err.startswith(f"{place}: there already, as step-")
     other = refused("export", "tiny", "-q", "int16", "-o", place, cwd=workspace)
-    assert re.search(rf"{place}: there already, step-\d+ of tiny in .*; give --output a new name, or delete it", other)
+    assert re.search(rf"{place}: there already, step-\d+ of tiny in .*; name another output, or delete it", other)
     for taken in ("runs/tiny", "."):
         other = refused("export", "tiny", "-o", taken, cwd=workspace)
-        assert other.endswith(f"{taken}: there already, and not an exported model; give --output a new name")
+        assert other.endswith(f"{taken}: there already, and not an exported model; name another output")
     assert tfm("translate", "-r", place, "", cwd=workspace)[:2] == (0, "\n")
 
 

@@ -211,18 +211,18 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
     for names, wrong_terms, message in (
         ([short, "nothing"], Conditions(), r"no such run; runs/ has none; and there is no file nothing$"),
         ([short, str(tmp_path)], Conditions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
-        ([short, empty], Conditions(), r"^files of translations need a reference: name it with references"),
+        ([short, empty], Conditions(), r"^files of translations need a reference; name its file"),
         (["tiny", short], replace(conditions, sources=Path(short)), "sentences to translate need their references; "),
         ([reference, short], Conditions(references=[Path(reference)]), lengths),
         (["tiny", short], conditions, lengths),
-        (["tiny", short], replace(conditions, splits=("valid", "test")), "one text, but there are valid, test; choose"),
+        (["tiny", short], replace(conditions, splits=("valid", "test")), "one text, but there are valid, test; name"),
         (["tiny", short], replace(conditions, references=[Path(short)]), "a run needs sentences to translate; name "),
         (["tiny", "a" * 300], conditions, "^'a{39}…': not a run or a file: File name too long; name what is there"),
         ([], conditions, "^nothing to compare; name at least two runs or files"),
         ([tiny, tiny], conditions, "^.*tiny: named twice; name different runs or files"),
         ([empty, short], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
         (["tiny", str(tiny.folder)], conditions, "^tiny: named twice; name different runs or files"),
-        ([empty, short], replace(conditions, beam_size=3), "beam.size is about runs, and all of these are files"),
+        ([empty, short], replace(conditions, beam_size=3), "beam_size is about runs, and all of these are files"),
         (["tiny", reversed_run], conditions, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
         with pytest.raises((CheckpointError, DataError), match=message):
