@@ -1,8 +1,6 @@
 """Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +11,7 @@ from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import collate, plan_epoch, target_tokens
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, find_dataset
+from transformer_cli.data.dataset import Dataset, Rows, find_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.training.opening import new_run
 from transformer_cli.training.trainer import Trainer
@@ -21,27 +19,10 @@ from transformer_cli.training.trainer import Trainer
 CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True)
-class Contest:
-    """The same batches for both sides; each function runs over all of them, one step per batch."""
-
-    split: EncodedSplit
-    tokens: int
-    """target tokens of the batches, <eos> included"""
-    ours: Callable[[], None]
-    plain: Callable[[], None]
-
-
 def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: int = 8) -> list[Figure]:
     """Measure target tokens/s in float32, and in bfloat16 if `precision: auto` picks it; the plain loop is float32."""
-    figures = []
-    for precision in precisions():
-        with beside_plain(config, data_dir, precision, batches) as contest:
-            say(f"train, {precision}: {batches} batches by ours, then by the plain loop")
-            seconds, plain_seconds = alternate((contest.ours, contest.plain), rounds=rounds)
-            speeds = (contest.tokens / seconds, contest.tokens / plain_seconds)
-            figures.append(Figure("train", precision, "target tokens/s", *speeds))
-    return figures
+    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    return [speed_beside_plain(config, dataset, precision, rounds, batches) for precision in precisions()]
 
 
 def precisions() -> list[Precision]:
@@ -49,14 +30,12 @@ def precisions() -> list[Precision]:
     return ["float32", "bfloat16"] if choose_precision("auto", CPU) == "bfloat16" else ["float32"]
 
 
-@contextmanager
-def beside_plain(config: Config, data_dir: Path, precision: Precision, batches: int) -> Iterator[Contest]:
-    """Yield a config's own steps and the plain loop's, with the same weights, after a first step of each."""
+def speed_beside_plain(config: Config, dataset: Dataset, precision: Precision, rounds: int, batches: int) -> Figure:
+    """Time a config's own steps and the plain loop's, on the same batches with the same weights at the beginning."""
     training = config.training.model_copy(update={"precision": precision})
     config = config.model_copy(update={"training": training})
-    dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
-        trainer = new_trainer(Path(folder), config, dataset)
+        trainer = Trainer(new_run(Run.create(Path(folder, "run"), config, dataset), dataset), CPU)
         plain = PlainTransformer(trainer.learner.model)
         optimizer = torch.optim.Adam(plain.parameters(), lr=training.learning_rate)
         split = trainer.train_sentences.split
@@ -68,13 +47,10 @@ def beside_plain(config: Config, data_dir: Path, precision: Precision, batches: 
 
         trainer.step([warm_up])
         step(warm_up)
-        tokens = sum(int(target_tokens(split, rows).sum()) for rows in plan)
-        yield Contest(split, tokens, each(lambda rows: trainer.step([rows]), plan), each(step, plan))
-
-
-def new_trainer(folder: Path, config: Config, dataset: Dataset) -> Trainer:
-    """Returns what trains a model that has learned nothing yet, in a folder."""
-    return Trainer(new_run(Run.create(folder / "run", config, dataset), dataset), CPU)
+        say(f"train, {precision}: {batches} batches by ours, then by the plain loop")
+        seconds = alternate((each(lambda rows: trainer.step([rows]), plan), each(step, plan)), rounds=rounds)
+    tokens = sum(int(target_tokens(split, rows).sum()) for rows in plan)
+    return Figure("train", precision, "target tokens/s", *(tokens / taken for taken in seconds))
 
 
 def each(step: Callable[[Rows], None], plan: Sequence[Rows]) -> Callable[[], None]:
