@@ -21,6 +21,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -34,9 +35,10 @@ from small_corpus import write_corpus
 if TYPE_CHECKING:
     from kinds import TrainTiny
     from served import Running
-    from transformer_cli import Translator
+    from transformer_cli import api
     from transformer_cli.runs.run import Run
     from transformer_cli.system import progress
+    from transformer_cli.translate import Translator
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup starts ignores it
@@ -157,14 +159,11 @@ def tiny(project: Path) -> "Run":
 @pytest.fixture(scope="session")
 def translator(tiny: "Run") -> "Translator":
     """The project's run, ready to translate. A test that changes it makes its own."""
-
-    from transformer_cli import Translator
-
-    return Translator(tiny, "cpu")
+    return _translator(tiny)
 
 
 @pytest.fixture(scope="session")
-def served(translator: "Translator") -> Iterator["Running"]:
+def served(translator: "api.Translator") -> Iterator["Running"]:
     """A server of the tiny run, with two workers."""
     from served import running  # only the tests of the server need its libraries
 
@@ -175,10 +174,10 @@ def served(translator: "Translator") -> Iterator["Running"]:
 @pytest.fixture(scope="session")
 def by_subwords(train_tiny: "TrainTiny", tmp_path_factory: pytest.TempPathFactory) -> "Translator":
     """A run of subwords that has hardly learned anything."""
-    from transformer_cli import Translator
+    from transformer_cli.runs.run import Run
 
     runs = _made_once("subword_runs", lambda folder: train_tiny(folder, "training.epochs=1", by="subwords"))
-    return Translator(_copied(runs, tmp_path_factory) / "tiny", "cpu")
+    return _translator(Run.open(_copied(runs, tmp_path_factory) / "tiny"))
 
 
 @pytest.fixture
@@ -319,6 +318,17 @@ def _train(config: Path, *overrides: str, data_dir: Path, runs_dir: Path, fresh:
 
     with _curves_are_left_out():
         return train(load_config(config, overrides), data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
+
+
+def _translator(run: "Run") -> "Translator":
+    """The public Translator, or in a tree of the core alone the core's."""
+    if find_spec("transformer_cli.api"):
+        from transformer_cli import Translator
+
+        return Translator(run, "cpu")
+    from opened import translator_of
+
+    return translator_of(run)
 
 
 @contextmanager

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from transformer_cli import evaluate
-from transformer_cli.config.schema import TranslationSettings
+from opened import translator_of
 from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.provenance import append_result, last_result, text_sum
 from transformer_cli.runs.run import Run
+from transformer_cli.scoring.evaluate import evaluate, texts_of
 
 PACKAGES = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
 
@@ -57,13 +57,14 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 def test_evaluations_get_a_line_for_every_judged_text(workspace: Path, corpus: Path) -> None:
     folder = workspace / "runs/tiny"
     (folder / "evaluations.jsonl").unlink(missing_ok=True)
-    judged = list(evaluate(folder, splits=["valid", "test"], data_dir=workspace / "data"))
+    run = Run.open(folder)
+    data, translator = run.config.data, translator_of(run)
+    judged = evaluate(translator, texts_of(data, splits=["valid", "test"], data_dir=workspace / "data"))
     files = (corpus / "test.de", corpus / "test.en")
-    judged += evaluate(folder, files=files)
+    judged += evaluate(translator, texts_of(data, files=files), named=files)
     lines = kept(folder)
     named = [str(path) for path in files]
     assert {line["split"]: line["files"] for line in lines} == {"valid": None, "test": None, "test.de": named}
-    run = Run.open(folder)
     for line, each in zip(lines, judged, strict=True):
         assert asdict(each.result).items() <= line.items()
         assert (line["version"], line["checkpoint"]) == (version("transformer-cli"), run.checkpoint("best").name)
@@ -86,8 +87,8 @@ def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
 def test_evaluate_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
     folder = workspace / "runs/tiny"
     other = shutil.copytree(folder, workspace / "runs/other")
-    settings = TranslationSettings(beam_size=2)
-    (judged,) = evaluate(folder, others=[other], settings=settings, data_dir=workspace / "data")
+    both = translator_of(Run.open(folder), Run.open(other)).with_options(beam_size=2)
+    (judged,) = evaluate(both, texts_of(both.run.config.data, data_dir=workspace / "data"))
     last = kept(folder)[-1]
     assert (last["others"], last["decoding"]["beam_size"]) == ([str(other)], 2)
     assert last["bleu"] == judged.result.bleu

@@ -5,7 +5,6 @@ These are what the decoder itself finds, line by line, in the order of the lines
 
 import gzip
 import logging
-import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +13,25 @@ from typing import Any
 import pytest
 
 from aligned import AlignedFiles
-from sealed import set_config
-from transformer_cli import Translator, evaluate, score_pairs
+from opened import translator_of
 from transformer_cli.config.load import load_config
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring import evaluate as module
-from transformer_cli.scoring.evaluate import LineScore, ParallelText, judge, score_files
+from transformer_cli.scoring.evaluate import (
+    LineScore,
+    ParallelText,
+    evaluate,
+    judge,
+    score_files,
+    score_pairs,
+    texts_of,
+)
 from transformer_cli.text.codec import WordCodec
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import Tokenizer
+from transformer_cli.translate import Translator
 
 SOURCE = "Der alte Bado schläft zu Hause."
 REFERENCE = "The old Bado sleeps at home."
@@ -46,7 +53,7 @@ def test_judge_cased_run_may_be_scored_without_case(translator: Translator) -> N
         config=config.model_copy(update={"data": config.data.model_copy(update={"lowercase": False})}),
         codecs=replace(codecs, target=replace(codecs.target, lowercase=False)),
     )
-    cased = Translator(run, "cpu")
+    cased = translator_of(run)
     text = ParallelText("mine", ["der kleine Hund läuft im Park ."], [["THE small dog runs in the park ."]])
     found = [judge(cased, text, lowercase=lowercase).result for lowercase in (False, True)]
     assert found[0].bleu < found[1].bleu
@@ -82,7 +89,7 @@ def test_judge_leaves_pairs_of_blank_lines_out(translator: Translator) -> None:
 
 @pytest.mark.parametrize("as_files", [False, True])
 def test_evaluate_tokenises_each_text_once(
-    project: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, as_files: bool
+    project: Path, tiny: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch, as_files: bool
 ) -> None:
     seen = Counter[str]()
     tokens = Tokenizer.tokens
@@ -93,26 +100,23 @@ def test_evaluate_tokenises_each_text_once(
 
     monkeypatch.setattr(Tokenizer, "tokens", count)
     files = (corpus / "test.de", corpus / "test.en") if as_files else None
-    judged = list(evaluate("tiny", files=files, data_dir=project / "data", runs_dir=project / "runs"))
+    judged = evaluate(translator_of(tiny), texts_of(tiny.config.data, files=files, data_dir=project / "data"))
     assert [(each.result.split, len(each.translations)) for each in judged] == [("test.de" if as_files else "test", 30)]
     lines = [line for side in ("de", "en") for line in (corpus / f"test.{side}").read_text("utf-8").split("\n")[:-1]]
     assert seen == Counter(lines)
 
 
-def test_evaluate_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path, tiny: Run) -> None:
+def test_texts_of_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path) -> None:
     config = load_config(corpus / "tiny.yaml")
     files = {name: pair for name, pair in (config.data.files or {}).items() if name != "test"}
     data = config.data.model_copy(update={"files": files, "fingerprint": None})
-    dataset = make_dataset(config.model_copy(update={"data": data}), AlignedFiles(data), data_dir=tmp_path / "data")
-    run = shutil.copytree(tiny.folder, tmp_path / "run")
-    pinned = data.model_copy(update={"fingerprint": dataset.manifest["fingerprint"]})
-    set_config(run, tiny.config.model_copy(update={"data": pinned}))
+    make_dataset(config.model_copy(update={"data": data}), AlignedFiles(data), data_dir=tmp_path / "data")
     with pytest.raises(DataError, match=r"has no test set; name another split, such as valid$"):
-        list(evaluate(run, data_dir=tmp_path / "data"))
-    assert [each.result.split for each in evaluate(run, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
+        texts_of(data, data_dir=tmp_path / "data")
+    assert [text.name for text in texts_of(data, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
 
 
-def test_evaluate_files_that_cannot_be_judged_are_one_line(project: Path, tmp_path: Path) -> None:
+def test_texts_of_files_that_cannot_be_judged_is_one_line(tiny: Run, tmp_path: Path) -> None:
     for sources, references, message in (
         ("", "", "empty; name a file with one sentence per line"),
         ("a\nb\n", "a\n", "has 2 lines, .* has 1; line n must"),
@@ -120,19 +124,17 @@ def test_evaluate_files_that_cannot_be_judged_are_one_line(project: Path, tmp_pa
         (tmp_path / "a.de").write_text(sources)
         (tmp_path / "a.en").write_text(references)
         with pytest.raises(DataError, match=f"^{tmp_path}/a.de.*{message}"):
-            list(evaluate(project / "runs/tiny", files=(tmp_path / "a.de", tmp_path / "a.en")))
+            texts_of(tiny.config.data, files=(tmp_path / "a.de", tmp_path / "a.en"))
 
 
-def test_evaluate_says_how_many_lines_of_a_file_stood_in_training(
-    project: Path, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_texts_of_says_how_many_lines_of_a_file_stood_in_training(
+    project: Path, tiny: Run, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for side in ("de", "en"):
         trained, new = (corpus / f"{split}.{side}" for split in ("train", "test"))
         lines = [*trained.read_text(encoding="utf-8").splitlines()[:2], new.read_text(encoding="utf-8").splitlines()[0]]
         (tmp_path / f"own.{side}").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
-    files = (tmp_path / "own.de", tmp_path / "own.en")
-    run = shutil.copytree(project / "runs/tiny", tmp_path / "tiny")
-    list(evaluate(run, files=files, data_dir=project / "data", runs_dir=tmp_path))
+    texts_of(tiny.config.data, files=(tmp_path / "own.de", tmp_path / "own.en"), data_dir=project / "data")
     assert "own.de: 2 of 3 lines stood in the training text" in caplog.text
 
 
@@ -144,7 +146,7 @@ def test_score_files_lines_add_up_to_the_loss_of_the_split(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(module, "CHUNK", 7)
-    (judged,) = evaluate(translator.run.folder, data_dir=project / "data")
+    (judged,) = evaluate(translator, texts_of(translator.run.config.data, data_dir=project / "data"))
     with caplog.at_level(logging.INFO):
         found = list(score_files(translator, corpus / "test.de", corpus / "test.en"))
     sides = [(corpus / f"test.{side}").read_text("utf-8").splitlines() for side in ("de", "en")]
@@ -169,19 +171,6 @@ def test_score_pairs_of_blank_lines_count_where_the_other_side_has_words(
     with caplog.at_level(logging.INFO):
         assert len(list(score_files(translator, tmp_path / "blank", tmp_path / "blank"))) == 1
     assert caplog.messages == []  # no perplexity
-
-
-def test_score_and_evaluate_read_lines_with_placeholders_as_translate_does(translator: Translator) -> None:
-    source = "Der alte Hund {name} singt im Park, siehe www.example.org."
-    (found,) = translator.translations([source])
-    assert "{name}" in found.text
-    own, alone = score_pairs(translator, [(source, found.text), ("{name}", "%s")])
-    assert own.log_prob == pytest.approx(found.log_prob, abs=1e-4)
-    assert (own.tokens, alone.tokens) == (len(found.tokens) + 1, 0)
-    judged = judge(translator, ParallelText("mine", [source, "{name}"], [[found.text, "{name}"]])).result
-    assert judged.loss == pytest.approx(-own.log_prob / own.tokens, abs=1e-4)
-    assert judged.sentences == 2
-    assert judged.bleu == pytest.approx(100)
 
 
 def test_score_files_line_too_long_is_named_with_its_file(

@@ -1,23 +1,18 @@
 """Losses against written-out sums, sentence by sentence and together."""
 
-import re
-import shutil
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 from torchtext.data.utils import interleave_keys
 
-from kinds import TrainTiny
-from transformer_cli import Conditions, Translator, compare, evaluate, inspect_sentence, score_pairs
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.model.transformer import Embedding
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring import losses as module
 from transformer_cli.scoring.losses import corpus_losses, perplexity, perplexity_text, sentence_losses
 from transformer_cli.text.vocabulary import EOS, SOS
+from transformer_cli.translate import Translator
 
 
 @pytest.fixture(scope="module")
@@ -79,29 +74,3 @@ def test_sentence_losses_of_an_ensemble_are_of_its_mean_probability(
 @pytest.mark.parametrize(("loss", "text"), [(1.91, "6.753"), (13.8, "984609.111"), (14, "1.2e+06"), (9e9, "1.01e+304")])
 def test_perplexity_text_never_has_many_digits(loss: float, text: str) -> None:
     assert perplexity_text(perplexity(loss)) == text
-
-
-def test_model_of_other_code_is_said_once_to_whoever_uses_its_losses_or_scores(
-    workspace: Path, train_tiny: TrainTiny, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    runs, data = workspace / "runs", workspace / "data"
-    uses: list[Callable[[], object]] = [
-        lambda: evaluate("tiny", splits=["valid", "test"], data_dir=data, runs_dir=runs),
-        lambda: inspect_sentence(runs / "tiny", "Der alte Hund singt."),
-        lambda: compare(["tiny"], Conditions(["valid", "test"], data_dir=data, runs_dir=runs)),
-        lambda: [*score_pairs(runs / "tiny", [("Der Hund", "the dog")])],
-        lambda: train_tiny(runs, "training.epochs=7"),
-    ]
-    before = shutil.copytree(runs, workspace / "before")
-    for use in uses:
-        use()
-    assert "something else" not in caplog.text
-    embed = Embedding.forward
-    monkeypatch.setattr(Embedding, "forward", lambda *given: 3.0 * embed(*given))  # which has no weight of its own
-    shutil.rmtree(runs)
-    before.rename(runs)
-    for use in uses:
-        caplog.clear()
-        use()
-        (said,) = (message for message in caplog.messages if "something else" in message)
-        assert re.search(r"tiny/checkpoints/step-\d+: the model computes .* the loss of 3 pairs was \d\.\d+, and", said)

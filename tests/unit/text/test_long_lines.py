@@ -4,10 +4,10 @@ import unicodedata
 
 import pytest
 
-from transformer_cli import Translator
 from transformer_cli.text.codec import SubwordCodec
 from transformer_cli.text.long_lines import LongLines
 from transformer_cli.text.subwords import learn_pieces
+from transformer_cli.translate import Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."
 

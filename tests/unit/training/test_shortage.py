@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 import torch
 
-from kinds import Tfm, TrainTiny
+from kinds import TrainTiny
+from opened import translator_of
 from outcomes import outcome
-from sealed import reseal
-from transformer_cli import Translator, score_pairs
+from sealed import set_config
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model import loss, size
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
+from transformer_cli.scoring.evaluate import score_pairs
 from transformer_cli.search import decoder
 from transformer_cli.training import learner, optimisers
+from transformer_cli.translate import Translator
 
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
 MUON = "training.optimizer=muon"
@@ -46,29 +48,24 @@ def fail_in_call(patch: pytest.MonkeyPatch, owner: object, name: str, number: in
 
 
 def test_train_model_without_room_is_refused_before_anything_is_written(
-    tfm: Tfm, corpus: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+    train_tiny: TrainTiny, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sorted(path.name for path in (workspace / "runs").rglob("*") if path.suffix != ".lock")
     monkeypatch.setattr(size, "free_memory", lambda device: 10**9)
-    for arguments in (("--fresh",), ("--set", "name=other")):
-        wide = ("--set", "model.d_ff=1000000")
-        code, out, err = tfm("train", "--config", corpus / "tiny.yaml", *arguments, *wide, cwd=workspace)
-        assert (code, out, err.count("\n")) == (1, "", 1)
-        assert err.startswith("tfm: error: the model's 130,016,601 parameters need 2.1 GB with their gradients and the")
+    said = r"^the model's 130,016,601 parameters need 2\.1 GB with their gradients and the"
+    for name in ("tiny", "other"):
+        with pytest.raises(MemoryShortage, match=said):
+            train_tiny(workspace / "runs", f"name={name}", "model.d_ff=1000000", fresh=True)
     assert sorted(path.name for path in (workspace / "runs").rglob("*") if path.suffix != ".lock") == before
 
 
-def test_translate_by_a_huge_run_is_refused_before_it_is_built(tfm: Tfm, workspace: Path) -> None:
-    config = workspace / "runs/tiny/config.yaml"
-    text = config.read_text(encoding="utf-8")
-    huge = text.replace("d_ff: 64", "d_ff: 1048576").replace("d_model: 32", "d_model: 1048576")
-    config.write_text(huge, encoding="utf-8")
-    reseal(workspace / "runs/tiny")
-    code, out, err = tfm("translate", "Hallo", cwd=workspace)
-    *_, last = err.splitlines()  # before it, at most the line that says that the config was edited
-    assert (code, out) == (1, "")
-    assert last.startswith("tfm: error: runs/tiny: the model's 17,592,328,650,777 parameters need 70,369.3 GB just")
-    assert " GB just to be loaded, but only " in last
+def test_huge_run_is_refused_before_it_is_built(workspace: Path) -> None:
+    run = Run.open(workspace / "runs/tiny")
+    model = run.config.model.model_copy(update={"d_ff": 1_048_576, "d_model": 1_048_576})
+    set_config(run.folder, run.config.model_copy(update={"model": model}))
+    said = r"^.*runs/tiny: the model's 17,592,328,650,777 parameters need 70,369\.3 GB just to be loaded, but only "
+    with pytest.raises(MemoryShortage, match=said):
+        translator_of(Run.open(run.folder))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +126,7 @@ def test_device_without_room_for_the_model_is_one_line(
     with pytest.raises(MemoryShortage, match=r"^the model does not fit in the memory of cpu; choose another training"):
         train_tiny(workspace / "other")
     with pytest.raises(MemoryShortage, match=r"runs/tiny: its model does not fit in the memory of cpu; choose another"):
-        Translator(tiny, "cpu")
+        translator_of(tiny)
 
 
 def test_translate_and_score_without_room_are_one_line(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

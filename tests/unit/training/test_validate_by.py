@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kinds import TrainTiny
+from opened import translator_of
 from outcomes import outcome
-from transformer_cli import evaluate
-from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ConfigError
+from transformer_cli.scoring.evaluate import evaluate, read_splits
 from transformer_cli.training import trainer
 
 BLEU = ("training.validate_by=bleu", "training.learning_rate=1e-3")
@@ -24,8 +24,8 @@ def test_validate_by_bleu_finds_that_of_evaluate_and_resumes_exactly(
     assert [each["best"] for each in whole.history()] == [
         score > max(scores[:row], default=-1.0) for row, score in enumerate(scores)
     ]
-    greedy = TranslationSettings(beam_size=1)
-    (judged,) = evaluate(whole, splits="valid", settings=greedy, data_dir=project / "data", is_kept=False)
+    greedy = translator_of(whole).with_options(beam_size=1)
+    (judged,) = evaluate(greedy, read_splits(whole.config.data, ["valid"], project / "data"), is_kept=False)
     assert judged.result.bleu == pytest.approx(max(scores))
     assert f"  BLEU {scores[0]:.2f}" in caplog.text
     train_tiny(tmp_path / "parts", *BLEU, "training.epochs=1")
