@@ -24,6 +24,7 @@ from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.catalogue import open_catalogue
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.subtitles import open_subtitles
+from transformer_cli.adapters.documents.translate import whole
 from transformer_cli.adapters.documents.word import parse_part
 from transformer_cli.adapters.documents.xliff import open_xliff
 from transformer_cli.adapters.serve.languages import LOOKED_AT, _shares
@@ -32,7 +33,7 @@ from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.adapters.terminology.placeholders import Holder
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
-from transformer_cli.pipeline import Translation, whole
+from transformer_cli.pipeline import Translation
 from transformer_cli.scoring import metrics
 from transformer_cli.system.terminal import on_one_line, width
 from transformer_cli.text import alignment, lines, long_lines, reading, sentences

@@ -3,12 +3,14 @@
     what calls for it                       the adapter
     data.corpus (but pairs)                 corpora: reads, cleans and holds out text
     a glossary's file                       corpora reads it, and terminology takes its entries
+    translate_html, translate_file          documents
     a run that was exported                 interop/ctranslate2.py: its engine
     systems to be compared, a look inside   study
 
 What takes long to import is imported where it is needed.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,6 +107,26 @@ class Translator(translate.Translator):
     def load(run: str | Path | Run | None = None, *others: str | Path | Run, device: str = "auto") -> "Translator":
         """Load a run, or (None) the newest one; with others, an ensemble. A run is named as in `Translator(…)`."""
         return Translator(run, device, others=others)
+
+    @checked
+    def translate_html(self, html: str) -> str:
+        """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
+
+        Raises DataError for a word that is too long, and ConfigError for options that are about one sentence.
+        """
+        from transformer_cli.adapters.documents.translate import translate_html
+
+        return translate_html(self, html)
+
+    @checked
+    def translate_file(self, content: bytes, form: str) -> tuple[bytes, Counter[str]]:
+        """Returns a file with its text translated, and how many texts were translated, were kept, or lack something.
+
+        form: which of FORMATS it has. Raises DataError for what is no such file, and otherwise as `translate_html`.
+        """
+        from transformer_cli.adapters.documents.translate import translate_file
+
+        return translate_file(self, content, form)
 
     @staticmethod
     def of(run: AnyRun | None, device: str = "auto", *, runs_dir: Path = Path("runs")) -> translate.Translator:

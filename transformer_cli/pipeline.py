@@ -24,7 +24,7 @@ from transformer_cli.adapters.terminology.placeholders import Holder, has_branch
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
 from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, longest_translation
-from transformer_cli.text.alignment import Link, Span, overlap, places_in, put_back, token_spans, word_links
+from transformer_cli.text.alignment import Link, Span, moved, overlap, places_in, put_back, token_spans, word_links
 from transformer_cli.text.codec import Codec, Codecs, Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
 from transformer_cli.text.long_lines import NO_TOKENS, REMEDY, Line, LongLines
@@ -317,49 +317,18 @@ class Wording:
             source_ids=read.ids,
             ids=found.tokens,
             alignment=alignment,
-            held=[(one, _moved(other, len(before))) for one, other in held],
+            held=[(one, moved(other, len(before))) for one, other in held],
             terms=[*zip(of_source, term_spans(terms, text), strict=True)],
             start=line.start,
         )
-
-
-def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:
-    """Returns the translation of a text, and which characters of both belong to each other, in the latter's order.
-
-    spans: which parts of the text the translations are of.
-    """
-    translated = join(text, spans, [each.text for each in translations])
-    units = [
-        (origin + each.start, each)
-        for (origin, _), translation in zip(spans, translations, strict=True)
-        for each in ([translation] if translation.sentences is None else translation.sentences)
-    ]
-    links: list[Link] = []
-    for (place, each), first in zip(units, _starts(translated, [each for _, each in units]), strict=True):
-        put_in = [*each.held, *((one, other) for one, other in each.terms if other)]
-        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, put_in)
-        links += ((_moved(one, place), _moved(other, first)) for one, other in found)
-    return translated, links
-
-
-def _starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
-    """Yield where each translation begins in a text that they were joined to."""
-    last = 0
-    for part in parts:
-        yield (start := text.index(part.text, last))
-        last = start + len(part.text)
-
-
-def _moved(span: Span, by: int) -> Span:
-    return span[0] + by, span[1] + by
 
 
 def joined(line: Line, parts: list[Translation]) -> Translation:
     """Returns the translation of a line that was split. Parts that were copied have no tokens in it, and no score."""
     read = [part for part in parts if part.source_tokens]
     firsts = accumulate((len(part.source_tokens) for part in read), initial=0)
-    text = join(line.sentence, [_moved((0, len(part.source)), part.start) for part in parts], [p.text for p in parts])
-    placed = [*zip(parts, _starts(text, parts), strict=True)]
+    text = join(line.sentence, [moved((0, len(part.source)), part.start) for part in parts], [p.text for p in parts])
+    placed = [*zip(parts, starts(text, parts), strict=True)]
     return Translation(
         source=line.sentence,
         source_tokens=[token for part in read for token in part.source_tokens],
@@ -370,12 +339,20 @@ def joined(line: Line, parts: list[Translation]) -> Translation:
         source_ids=[id_ for part in read for id_ in part.source_ids],
         ids=[id_ for part in read for id_ in part.ids],
         alignment=[first + place for first, part in zip(firsts, read, strict=False) for place in part.alignment],
-        held=[(_moved(one, part.start), _moved(other, first)) for part, first in placed for one, other in part.held],
+        held=[(moved(one, part.start), moved(other, first)) for part, first in placed for one, other in part.held],
         terms=[
-            (_moved(one, part.start), other and _moved(other, first))
+            (moved(one, part.start), other and moved(other, first))
             for part, first in placed
             for one, other in part.terms
         ],
         was_too_long=line.was_too_long or any(part.was_too_long for part in parts),
         sentences=parts,
     )
+
+
+def starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
+    """Yield where each translation begins in a text that they were joined to."""
+    last = 0
+    for part in parts:
+        yield (start := text.index(part.text, last))
+        last = start + len(part.text)

@@ -4,28 +4,21 @@ Knows no tables and no pictures. What is read and written of a line is in pipeli
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from transformer_cli.adapters.documents.blocks import Block
-from transformer_cli.adapters.documents.files import FORMATS, MISSING, TRANSLATED
-from transformer_cli.adapters.documents.markup import parse_html
-from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.config.load import translation_settings
 from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmError
-from transformer_cli.pipeline import EMPTY, Translation, Wording, joined, whole
+from transformer_cli.pipeline import EMPTY, Translation, Wording, joined
 from transformer_cli.runs.run import Run, differing_codecs
 from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, SearchRequest, no_check
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import checked
-from transformer_cli.text.alignment import Link
 from transformer_cli.text.codec import Encoded
-from transformer_cli.text.lines import is_too_long
-from transformer_cli.text.long_lines import Line, readable
+from transformer_cli.text.long_lines import Line
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -109,66 +102,14 @@ class Translator:
         return [translation.text for translation in translator.translations(sentences)]
 
     @checked
-    def translations(self, sentences: Iterable[str]) -> list[Translation]:
+    def translations(self, sentences: Iterable[str], *, name: str = "") -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
 
-        Raises DataError for a line that is too long, or a prefix that the model cannot write.
+        name: what errors call the text. Raises DataError for a line that is too long, or a prefix that the model cannot
+        write.
         """
         self._check()
-        return self._translate_all(list(self._read(sentences, 1)))
-
-    @checked
-    def translate_html(self, html: str) -> str:
-        """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
-
-        Raises DataError for a word that is too long, and ConfigError for options that are about one sentence.
-        """
-        document = parse_html(html, (self.run.config.data.source, self.run.config.data.into))
-        found, _ = self._translate_blocks(document.blocks)
-        return document.render(found)
-
-    @checked
-    def translate_file(self, content: bytes, form: str) -> tuple[bytes, Counter[str]]:
-        """Returns a file with its text translated, and how many texts were translated, were kept, or lack something.
-
-        form: which of FORMATS it has. Raises DataError for what is no such file, and otherwise as `translate_html`.
-        """
-        if form not in FORMATS:
-            what = f"where one of {', '.join(FORMATS)} is wanted"
-            raise ArgumentError(f"Translator.translate_file: form: {form!r}, {what}")
-        opened = FORMATS[form].open(content, (self.run.config.data.source, self.run.config.data.into))
-        found, counts = self._translate_blocks(opened.blocks)
-        written = opened.render(found)
-        counts[MISSING[2]] = sum(block.keeps_words for block in opened.blocks)
-        return written, counts + opened.kept
-
-    def _translate_blocks(self, blocks: Sequence[Block]) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
-        """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
-        texts, language = [block.text for block in blocks], self.run.config.data.source
-        spans = [
-            readable(text, language, self.wording.holder.spans) if is_too_long(text) else [(0, len(text))]
-            for text in texts
-        ]
-        lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
-        translator = self.with_options(split_sentences=True, scores=False)
-        translator._check()
-        read = translator._read(lines, 1, "blocks of text, one a line", translator.wording.read)
-        found = translator._translate_all(list(read))
-        if self.settings.on_error == "copy":  # all of it, also what was not read
-            copied = zip(found, lines, strict=True)
-            found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
-        left = iter(found)
-        parts = [[next(left) for _ in cuts] for cuts in spans]
-        if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
-            log.warning("blocks of text that were too long, of %d: %d", len(texts), n_too_long)
-        counts = Counter(
-            {
-                TRANSLATED: len(texts),
-                MISSING[0]: sum(bool(missing_numbers(each.source, each.text)) for each in found),
-                MISSING[1]: sum(not place for each in found for _, place in each.terms),
-            }
-        )
-        return list(map(whole, texts, spans, parts)), counts
+        return self._translate_all(list(self._read(sentences, 1, name)))
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
         """Like `translations`, for sentences that `Wording.encode` has encoded already."""
@@ -241,18 +182,13 @@ class Translator:
         self.engine.refuse(self.settings)
         _ = self.wording.prefix
 
-    def _read(
-        self, lines: Iterable[str], first_line: int, name: str = "", read: Callable[[str], Line] | None = None
-    ) -> Iterator[Line]:
-        """Yield each line as it is translated. Raises DataError, which names the line.
-
-        read: how it is read (None: as a text that may have several lines).
-        """
+    def _read(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[Line]:
+        """Yield each line, or text that may have several, as it is translated. Raises DataError, which names it."""
         for number, sentence in enumerate(lines, start=first_line):
             if not isinstance(sentence, str):
                 raise ArgumentError(f"line {number}: {sentence!r}, where a str is wanted")
             try:
-                line = (read or self.wording.read_text)(sentence)
+                line = self.wording.read_text(sentence)
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line

@@ -53,10 +53,6 @@ SEAMS = {  # imports that are still to be cut
     ("pipeline", "adapters.terminology.glossary"),
     ("pipeline", "adapters.terminology.numbers"),
     ("pipeline", "adapters.terminology.placeholders"),
-    ("translate", "adapters.documents.blocks"),
-    ("translate", "adapters.documents.files"),
-    ("translate", "adapters.documents.markup"),
-    ("translate", "adapters.terminology.numbers"),
 }
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "ctranslate2": (

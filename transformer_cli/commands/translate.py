@@ -21,8 +21,8 @@ from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep, w
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
+    from transformer_cli.api import Translator
     from transformer_cli.pipeline import Translation
-    from transformer_cli.translate import Translator
 
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 PAUSE_S = 0.05  # a program that writes no further line for so long may be waiting for translations

@@ -139,6 +139,11 @@ def ends_in_mark(text: str) -> str:
     return text[-1:] if text[-1:] in ".!?…。！？" else ""
 
 
+def moved(span: Span, by: int) -> Span:
+    """Returns a span of a part of a text as one of the text. by: where the part begins."""
+    return span[0] + by, span[1] + by
+
+
 def overlap(one: Span, other: Span) -> bool:
     """Whether two spans of a text have a character in common."""
     return one[0] < other[1] and other[0] < one[1]

@@ -8,11 +8,12 @@ from typing import Any
 
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.documents.translate import whole
 from transformer_cli.adapters.serve.languages import AUTO, Directions
 from transformer_cli.adapters.serve.questions import Limits, TranslateQuestion, refuse_beyond
 from transformer_cli.adapters.serve.waiting import SPLIT, Lines, Workers
 from transformer_cli.errors import DataError
-from transformer_cli.pipeline import Translation, whole
+from transformer_cli.pipeline import Translation
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.text.long_lines import FindSpans, readable

@@ -1,0 +1,87 @@
+"""Documents, translated block by block by a translator."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from transformer_cli.adapters.documents.blocks import Block
+from transformer_cli.adapters.documents.files import FORMATS, MISSING, TRANSLATED
+from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.terminology.numbers import missing_numbers
+from transformer_cli.errors import ArgumentError
+from transformer_cli.pipeline import Translation, starts
+from transformer_cli.text.alignment import Link, Span, moved, word_links
+from transformer_cli.text.lines import is_too_long
+from transformer_cli.text.long_lines import readable
+from transformer_cli.text.sentences import join
+from transformer_cli.translate import Translator
+
+log = logging.getLogger(__name__)
+
+
+def translate_html(translator: Translator, html: str) -> str:
+    """Returns a page, or a fragment of one, with its text translated; see `api.Translator.translate_html`."""
+    data = translator.run.config.data
+    document = parse_html(html, (data.source, data.into))
+    found, _ = _translate_blocks(translator, document.blocks)
+    return document.render(found)
+
+
+def translate_file(translator: Translator, content: bytes, form: str) -> tuple[bytes, Counter[str]]:
+    """Returns a file with its text translated, and counts; see `api.Translator.translate_file`."""
+    if form not in FORMATS:
+        what = f"where one of {', '.join(FORMATS)} is wanted"
+        raise ArgumentError(f"Translator.translate_file: form: {form!r}, {what}")
+    data = translator.run.config.data
+    opened = FORMATS[form].open(content, (data.source, data.into))
+    found, counts = _translate_blocks(translator, opened.blocks)
+    written = opened.render(found)
+    counts[MISSING[2]] = sum(block.keeps_words for block in opened.blocks)
+    return written, counts + opened.kept
+
+
+def _translate_blocks(
+    translator: Translator, blocks: Sequence[Block]
+) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
+    """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
+    texts, language = [block.text for block in blocks], translator.run.config.data.source
+    protected = translator.wording.holder.spans
+    spans = [readable(text, language, protected) if is_too_long(text) else [(0, len(text))] for text in texts]
+    lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
+    by_sentences = translator.with_options(split_sentences=True, scores=False)
+    found = by_sentences.translations(lines, name="blocks of text, one a line")
+    if translator.settings.on_error == "copy":  # all of it, also what was not read
+        copied = zip(found, lines, strict=True)
+        found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
+    left = iter(found)
+    parts = [[next(left) for _ in cuts] for cuts in spans]
+    if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
+        log.warning("blocks of text that were too long, of %d: %d", len(texts), n_too_long)
+    counts = Counter(
+        {
+            TRANSLATED: len(texts),
+            MISSING[0]: sum(bool(missing_numbers(each.source, each.text)) for each in found),
+            MISSING[1]: sum(not place for each in found for _, place in each.terms),
+        }
+    )
+    return list(map(whole, texts, spans, parts)), counts
+
+
+def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:
+    """Returns the translation of a text, and which characters of both belong to each other, in the latter's order.
+
+    spans: which parts of the text the translations are of.
+    """
+    translated = join(text, spans, [each.text for each in translations])
+    units = [
+        (origin + each.start, each)
+        for (origin, _), translation in zip(spans, translations, strict=True)
+        for each in ([translation] if translation.sentences is None else translation.sentences)
+    ]
+    links: list[Link] = []
+    for (place, each), first in zip(units, starts(translated, [each for _, each in units]), strict=True):
+        put_in = [*each.held, *((one, other) for one, other in each.terms if other)]
+        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, put_in)
+        links += ((moved(one, place), moved(other, first)) for one, other in found)
+    return translated, links
