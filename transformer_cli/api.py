@@ -28,14 +28,13 @@ from transformer_cli.scoring import evaluate as scoring
 from transformer_cli.scoring.evaluate import Judged, LineScore
 from transformer_cli.scoring.metrics import further_metrics
 from transformer_cli.search.interface import Engine
-from transformer_cli.system.arguments import as_list, checked
+from transformer_cli.system.arguments import as_list, refuse_text
 from transformer_cli.translate import AnyRun, open_models
 
 if TYPE_CHECKING:  # they import torch
     from transformer_cli.adapters.study.inspection import Inspection
 
 
-@checked
 def prepare(
     config: Config,
     *,
@@ -59,10 +58,10 @@ def prepare(
     codec_dir = find_codec(config.data, runs_dir)
     corpus: Corpus
     if pairs is None:
-        corpus = open_corpus(config.data, source_dir=source_dir)
+        corpus = open_corpus(config.data, source_dir=Path(source_dir) if source_dir else None)
     else:
         corpus = PairCorpus({split: list(of_split) for split, of_split in pairs.items()})
-    prepared = make_dataset(config, corpus, data_dir=data_dir, codec_dir=codec_dir)
+    prepared = make_dataset(config, corpus, data_dir=Path(data_dir), codec_dir=codec_dir)
     if prepared.created:
         warn_of_text(prepared.folder, prepared.manifest)
     return prepared
@@ -83,7 +82,6 @@ def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:
 class Translator(translate.Translator):
     """A trained or exported run, or an ensemble of several, ready to translate."""
 
-    @checked
     def __init__(
         self,
         run: str | Path | Run | None = None,
@@ -108,7 +106,6 @@ class Translator(translate.Translator):
         """Load a run, or (None) the newest one; with others, an ensemble. A run is named as in `Translator(…)`."""
         return Translator(run, device, others=others)
 
-    @checked
     def translate_html(self, html: str) -> str:
         """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
 
@@ -118,7 +115,6 @@ class Translator(translate.Translator):
 
         return translate_html(self, html)
 
-    @checked
     def translate_file(self, content: bytes, form: str) -> tuple[bytes, Counter[str]]:
         """Returns a file with its text translated, and how many texts were translated, were kept, or lack something.
 
@@ -143,7 +139,6 @@ def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     return open_models(runs, device)
 
 
-@checked
 def evaluate(
     run: AnyRun | None = None,
     *,
@@ -169,11 +164,17 @@ def evaluate(
     is_kept: append each result to the run's evaluations.jsonl, if that can be written.
     Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
     """
+    refuse_text("files", files)
+    refuse_text("lists", lists)
+    for number, each in enumerate(lists or ()):
+        refuse_text(f"lists, item {number}", each)
     metrics = further_metrics(metrics)
     if isinstance(run, translate.Translator) and others:
         raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
     opened = run.run if isinstance(run, translate.Translator) else Run.named(run, runs_dir)
-    texts = scoring.texts_of(opened.config.data, splits=as_list(splits), files=files, lists=lists, data_dir=data_dir)
+    texts = scoring.texts_of(
+        opened.config.data, splits=as_list(splits), files=files, lists=lists, data_dir=Path(data_dir)
+    )
     if isinstance(run, translate.Translator):
         translator = run
     else:
@@ -184,7 +185,6 @@ def evaluate(
     return scoring.evaluate(translator, texts, lowercase=lowercase, metrics=metrics, is_kept=is_kept, named=named)
 
 
-@checked
 def score_pairs(
     run: AnyRun | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
 ) -> Iterator[LineScore]:
@@ -197,7 +197,6 @@ def score_pairs(
     yield from scoring.score_pairs(Translator.of(run), pairs, names=names)
 
 
-@checked
 def compare(
     systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun],
     conditions: Conditions = Conditions(),
@@ -212,7 +211,6 @@ def compare(
     return comparing.compare(systems, conditions, Translator.of, examples=examples)
 
 
-@checked
 def compare_recipes(
     recipes: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
     conditions: Conditions = Conditions(),

@@ -16,7 +16,7 @@ from transformer_cli.pipeline import EMPTY, Translation, Wording, joined
 from transformer_cli.runs.run import Run, differing_codecs
 from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, SearchRequest, no_check
 from transformer_cli.system import progress
-from transformer_cli.system.arguments import checked
+from transformer_cli.system.arguments import refuse_text
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.long_lines import Line
 
@@ -53,7 +53,6 @@ class Translator:
         names = " + ".join(f"{run.folder}/{name}" for run, name in zip(self.runs, self.checkpoints, strict=True))
         return f"Translator({names}: {data.source} → {data.into}, {settings.in_words}, on {self.engine.device})"
 
-    @checked
     def into(self: Same, language: str | None) -> Same:
         """Returns a translator with the same models into one of several languages; see `Run.into`."""
         other = copy(self)
@@ -61,7 +60,6 @@ class Translator:
         other.wording = replace(self.wording, codecs=other.run.codecs)
         return other
 
-    @checked
     def with_terms(self: Same, glossary: Mapping[str, str]) -> Same:
         """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
         return self.with_options(glossary={**self.settings.glossary, **glossary}) if glossary else self
@@ -92,7 +90,6 @@ class Translator:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
         return self.engine.max_length
 
-    @checked
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """Returns the translation of each sentence as plain text; the translation of a blank line is empty.
 
@@ -101,13 +98,13 @@ class Translator:
         translator = self.with_options(scores=False, attention=False)
         return [translation.text for translation in translator.translations(sentences)]
 
-    @checked
     def translations(self, sentences: Iterable[str], *, name: str = "") -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
 
         name: what errors call the text. Raises DataError for a line that is too long, or a prefix that the model cannot
         write.
         """
+        refuse_text("sentences", sentences)
         self._check()
         return self._translate_all(list(self._read(sentences, 1, name)))
 
@@ -130,7 +127,6 @@ class Translator:
         other._before_step = before_step
         return other
 
-    @checked
     def stream(
         self,
         lines: Iterable[str],
@@ -148,6 +144,7 @@ class Translator:
         translated, before they are yielded. must_wait: whether the next line is not there yet; then those before it are
         translated first. An error is raised when all lines before it have been translated.
         """
+        refuse_text("lines", lines)
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()

@@ -23,7 +23,7 @@ from transformer_cli.config.mistakes import Given, sentence
 from transformer_cli.config.schema import NAME, Config, DecodingConfig, Section, TranslationSettings, is_file, leaves
 from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, parse
 from transformer_cli.errors import ConfigError, FileError
-from transformer_cli.system.arguments import as_list, checked
+from transformer_cli.system.arguments import as_list
 from transformer_cli.system.files import decoded, is_stream, open_to_read
 from transformer_cli.system.terminal import shortened
 
@@ -37,7 +37,6 @@ COMMENT = 28  # the column in which comments begin
 TIE = "\xa0"  # a space at which no line ends
 
 
-@checked
 def load_config(
     path: str | Path | None = None,
     overrides: str | Iterable[str] | Mapping[str, Any] = (),

@@ -48,7 +48,6 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
-from transformer_cli.system.arguments import checked
 from transformer_cli.system.files import (
     SUMS,
     check_files,
@@ -157,9 +156,9 @@ class Run:
         return Run.open(folder)
 
     @staticmethod
-    @checked
     def open(folder: Path) -> "Run":
         """Open a run's folder. Raises CheckpointError if it is missing, damaged or of another version, ConfigError."""
+        folder = Path(folder)
         identity = read_identity(folder)
         with told_as_damage(folder):
             check_files(folder)
@@ -167,12 +166,10 @@ class Run:
             return Run(folder, config, Codecs.load(folder, config.data), identity)
 
     @staticmethod
-    @checked
     def named(run: "str | Path | Run | None", runs_dir: Path = Path("runs")) -> "Run":
         """Returns a run that is opened, or opens it as `find_run` finds it. Raises as `find_run` and `open` do."""
         return run if isinstance(run, Run) else Run.open(find_run(run, runs_dir))
 
-    @checked
     def into(self, language: str | None) -> "Run":
         """Returns the run of which each line asks for a language (None: as the run itself says). Raises ConfigError."""
         if language is None:
@@ -246,7 +243,6 @@ class Run:
             model.get_submodule(part).requires_grad_(False)
         return model
 
-    @checked
     def checkpoint(self, pointer: str) -> Path:
         """Returns the folder that `best`, `last` or `average` names. Raises CheckpointError if it names none."""
         self.refuse_exported()
@@ -263,7 +259,6 @@ class Run:
             raise CheckpointError(f"{path} names {shown(name)}, which is not a checkpoint in checkpoints/; {RESTORE}")
         return folder
 
-    @checked
     def point(self, pointer: str, name: str) -> None:
         """Let `best`, `last` or `average` name a checkpoint. Raises CheckpointError if it is not there."""
         if pointer not in POINTERS:
@@ -311,6 +306,7 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
 
     If `latest` does not name a run, the only one that is there is the newest.
     """
+    runs_dir = Path(runs_dir)
     known = known_runs(runs_dir)
     if name is None:
         return _newest(runs_dir, known)

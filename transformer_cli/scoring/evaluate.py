@@ -39,7 +39,6 @@ from transformer_cli.scoring.metrics import (
     warn_of_form,
 )
 from transformer_cli.search.interface import FindsLogProbs
-from transformer_cli.system.arguments import check
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
 from transformer_cli.text.vocabulary import MARKERS, UNK
@@ -188,9 +187,8 @@ def score_pairs(
     total = 0.0
     while chunk := list(islice(pairs, CHUNK)):
         sides = []
-        check(score_pairs, {"pairs": chunk}, first=n_lines)
         for number, pair in enumerate(chunk, start=n_lines):
-            if len(pair) != 2:
+            if isinstance(pair, str) or len(pair) != 2:
                 raise ArgumentError(f"score_pairs: pairs, item {number}: {pair!r}, where two texts are wanted")
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
             for number, text in enumerate(texts, start=n_lines + 1):

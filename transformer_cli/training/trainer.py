@@ -46,7 +46,6 @@ from transformer_cli.runs.state import Average, Validation, best_of, error_of, i
 from transformer_cli.scoring.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.scoring.validation import greedy_score
 from transformer_cli.system import progress
-from transformer_cli.system.arguments import checked
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.learner import Learner
@@ -72,7 +71,6 @@ MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 log = logging.getLogger(__name__)
 
 
-@checked
 def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
     """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
 
@@ -89,6 +87,7 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
         check_tensorboard()
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
+    data_dir, runs_dir = Path(data_dir), Path(runs_dir)
     folder = runs_dir / config.run_name
     with world.joined(device), ExitStack() as opened:
         with told_how_to_go_on(Stop()):

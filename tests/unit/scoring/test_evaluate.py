@@ -8,7 +8,6 @@ import logging
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -186,13 +185,8 @@ def test_score_files_line_too_long_is_named_with_its_file(
         next(found)
     with pytest.raises(DataError, match=r"^target: line 1: 15 tokens"):
         list(score_pairs(translator, [("Hund", "dog " * 15)]))
-    mistakes: list[tuple[Any, str]] = [
-        (["Hund", None], "item 2, item 1: None, where a str is"),
-        (["Hund"], r"item 2: \['Hund'\], where two texts are"),
-    ]
-    for wrong, said in mistakes:
-        with pytest.raises(ArgumentError, match=f"^score_pairs: pairs, {said}"):
-            list(score_pairs(translator, [("Hund", "dog"), ("Hund", "dog"), wrong]))
+    with pytest.raises(ArgumentError, match=r"^score_pairs: pairs, item 2: \['Hund'\], where two texts are"):
+        list(score_pairs(translator, [("Hund", "dog"), ("Hund", "dog"), ["Hund"]]))
     (tmp_path / "a").write_text("Hund\nHund\n")
     with pytest.raises(DataError, match=r"a has 2 lines, .*b has 3; line n must translate line n"):
         list(score_files(translator, tmp_path / "a", tmp_path / "b"))

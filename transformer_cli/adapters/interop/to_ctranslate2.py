@@ -21,7 +21,6 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.run import MAY_CHANGE, Facts, Run, is_exported, write_config, write_identity
-from transformer_cli.system.arguments import checked
 from transformer_cli.system.files import new_folder, write_sums, write_text
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.lines import LONGEST_LINE
@@ -41,7 +40,6 @@ NEVER = -1e4  # the logit of a word without a probability; float16 can hold it
 EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
-@checked
 def export(
     run: str | Path | Run | None = None,
     output: str | Path | None = None,

@@ -24,7 +24,6 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.run import Run
-from transformer_cli.system.arguments import checked
 from transformer_cli.system.files import new_folder, write_bytes, write_json
 from transformer_cli.text.codec import SIDES, SubwordCodec
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK
@@ -47,7 +46,6 @@ NEVER = -1e4  # the logit of <pad>, which has no probability; float16 can hold i
 log = logging.getLogger(__name__)
 
 
-@checked
 def export_to_hugging_face(
     run: str | Path | Run | None = None, output: str | Path | None = None, *, runs_dir: Path = Path("runs")
 ) -> Path:

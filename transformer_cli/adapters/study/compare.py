@@ -31,7 +31,7 @@ from transformer_cli.runs.listing import MOST_TOLD, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import Keeper, ParallelText, keeper, read_splits, read_text, say_other_code
 from transformer_cli.scoring.metrics import METRICS, further_metrics, rows_with_text, sentence_chrf, warn_of_form
-from transformer_cli.system.arguments import as_list, check
+from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import counted, first_few, note, shortened
 from transformer_cli.text.lines import read_lines
 from transformer_cli.translate import AnyRun, Translator
@@ -69,7 +69,7 @@ class Conditions:
     runs_dir: Path = Path("runs")
 
     def __post_init__(self) -> None:
-        vars(self).update(check(Conditions, vars(self)))
+        vars(self).update(data_dir=Path(self.data_dir), runs_dir=Path(self.runs_dir))
 
     @property
     def reference_files(self) -> list[Path]:

@@ -28,7 +28,7 @@ from transformer_cli.pipeline import Translation
 from transformer_cli.scoring.losses import say_other_losses
 from transformer_cli.search.decoder import mean_log_probs
 from transformer_cli.search.interface import longest_translation
-from transformer_cli.system.arguments import as_list, checked
+from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import table
 from transformer_cli.text.vectors import read_vectors
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
@@ -132,7 +132,6 @@ class Inspection:
         rows = [(name, " × ".join(map(str, found.shape))) for name, found in self.stages.items()]
         return f"{self.sentence} → {self.translation}\n{table([('stage', 'shape'), *rows])}"
 
-    @checked
     def maps(
         self, kinds: Kind | Iterable[Kind] = tuple(KINDS), *, layer: int | None = None, heads: int | Sequence[int] = ()
     ) -> list[AttentionMap]:
@@ -245,7 +244,6 @@ class Choice:
     """the likeliest first; what was written need not be among them"""
 
 
-@checked
 def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
     """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
     say_other_losses(translator.model, translator.run.folder / "checkpoints" / translator.checkpoints[0])
