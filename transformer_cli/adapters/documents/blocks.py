@@ -199,10 +199,11 @@ class Builder:
         self._raw.extend(markup)
         self._add(markup, is_point=True)
 
-    def seam(self, markup: str, space: str = "") -> None:
+    def seam(self, *markup: str | Block, space: str = "") -> None:
         """Add what stands where as much of the text is before it as in the source. space: what it stands for."""
-        self._add([markup], is_point=True, is_seam=True)
-        self.text(markup, space)
+        self._raw.extend(markup)
+        self._add(markup, is_point=True, is_seam=True)
+        self.text("", space)
         self._elements[-1].end = self._length
 
     def marks(self, marks: Sequence["Mark"], fixed: Collection[str] = ()) -> bool:
@@ -218,7 +219,7 @@ class Builder:
             elif each.kind == "seam":
                 self.seam(each.raw)
             elif each.kind == "line" and after[:1].islower() and before[-1:] not in (*".!?:", ""):
-                self.seam(each.raw, " " * (before[-1] != " "))
+                self.seam(each.raw, space=" " * (before[-1] != " "))
             elif each.kind:
                 self.boundary(each.raw)
             elif number in pairs:
@@ -447,7 +448,7 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
                 left, right = spaces(held, block.source, *beside)
                 left = "" if (is_behind_point and place == start) or (is_copy and not held.before) else left
                 right = "" if is_copy and not held.after else right
-            inside += [Words(here[place:start]), left, *written[child], right]
+            inside += [Words(here[place:start] + left), *written[child], Words(right)]
             place, is_behind_point = max(start, places[child][1]), is_point
         inside.append(Words(here[place:end]))
         written[index] = [*written_parts(each.opening), *inside, each.closing]

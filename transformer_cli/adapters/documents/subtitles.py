@@ -154,7 +154,7 @@ def _add(build: Builder, parts: list[_Part], language: str) -> None:
         elif each.kind in _BREAKS:
             n_cues = bisect_left(cues, ends[number]) - bisect_left(cues, starts[number]) if is_inside else 0
             if is_inside and (each.kind == "line" or n_cues < MOST_CUES):
-                build.seam(each.raw, " ")
+                build.seam(each.raw, space=" ")
             else:
                 build.boundary(each.raw)
         elif index in across:

@@ -1,20 +1,21 @@
 """Word documents (.docx): the paragraphs of their parts are blocks. Knows what runs are, and nothing of how they look.
 
 A paragraph is a row of items: texts, what stands in a run between them (a tab, a picture), and what stands between runs
-(a bookmark, the ends of a link). Two items that follow one another as in the file have between them what stands there,
-tags of runs and all; others get the tags of the run that they were in. Runs of the same properties are one text,
-however Word cut it, and the properties that most of a paragraph's characters have are those of what no other run is
-linked to.
+(a bookmark, the ends of a link). A paragraph without a letter stays as it is. Otherwise each item that is no text gets
+a run of its own, and words get runs with the properties of those that they are linked to, or else with the properties
+that most of the paragraph's characters have; neighbours that look the same are one run.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain, groupby
+from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
-from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Words, nested, written_parts
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Words, nested
 from transformer_cli.adapters.documents.opened import Languages, Opened
 from transformer_cli.adapters.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
 from transformer_cli.errors import DataError
@@ -38,29 +39,37 @@ _PAIRS = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRan
 _SPACES = ("w:tab", "w:br", "w:cr", "w:ptab")
 _HYPHEN = "w:noBreakHyphen"  # a text, but not in one
 _DEEPEST = 50  # fields inside each other: what is in the innermost is copied for each
-_UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")
+_UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")  # what Word finds anew
+_PROPERTIES = (  # what an element begins with; no paragraph in it is text
+    *("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr"),
+)
+_SAVED = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # of a run's tag: when it was written
 _SAME = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
 
+_Parts = list[str | Block]
 
-@dataclass(frozen=True)
-class _Run:
-    opening: str
-    """its tag, and its properties"""
-    look: str = ""
-    """its properties, as far as they are seen"""
+
+class _Look(str):
+    """The tag of a run, and its properties, which the words behind it have."""
+
+    __slots__ = ()
+
+
+class _Sign(_Look):
+    """Likewise, for what has no letter and no digit."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
 class _Item:
     """A text, or what else stands in a paragraph and is kept."""
 
-    before: str
-    """what stands between it and the item before it"""
-    raw: list[str | Block]
-    run: int = -1
-    """the run that it is in, or begins in; -1 if it stands between runs"""
-    last_run: int = -1
-    """the one that it ends in"""
+    raw: _Parts
+    run: str = ""
+    """the tag of the run that it is in, and its properties; nothing if it stands between runs"""
+    look: str | None = None
+    """the properties of the run, as far as they are seen"""
     text: str = ""
     name: str = ""
     opens: str = ""
@@ -69,32 +78,9 @@ class _Item:
     """the name of the one that ends with it"""
 
     @property
-    def is_tagged(self) -> bool:
-        """Whether it stands between tags of a text."""
-        return bool(self.text) and self.name != _HYPHEN
-
-
-@dataclass
-class _Kept:
-    """An element that is kept, but for paragraphs in it."""
-
-    into: list[str | Block]
-    depth: int = 0
-    has_paragraphs: bool = True
-    is_of_run: bool = False
-    """whether they are the properties of the run"""
-
-
-@dataclass
-class _Paragraph:
-    head: list[str | Block]
-    """its tag, and its properties"""
-    items: list[_Item] = field(default_factory=list)
-    between: list[str | Block] = field(default_factory=list)
-    """what stands behind the last item"""
-    runs: list[_Run] = field(default_factory=list)
-    is_in_run: bool = False
-    is_in_text: bool = False
+    def markup(self) -> _Parts:
+        """What stands for it in the file, in a run of its own."""
+        return [self.run, *self.raw, f"</{_prefix(self.run)}r>"] if self.run else self.raw
 
 
 def open_word(content: bytes, languages: Languages) -> Opened:
@@ -122,91 +108,102 @@ def open_word(content: bytes, languages: Languages) -> Opened:
 def parse_part(source: str) -> Document:
     """Cut a part of a document, which is XML, into paragraphs. Raises DataError if it is not whole."""
     document, escape = Document([], []), escaping_like(source)
-    outside = _Kept(document.parts)
-    open_: list[_Kept | _Paragraph] = [outside]
+    open_: list[list[Token | _Parts]] = []  # paragraphs, each of which is in a text box of the one before it
+    n_properties = 0
     for token in cut_xml(source, _PREFIXES):
-        top = open_[-1]
-        if isinstance(top, _Paragraph):
-            if token.kind == "end" and token.name == "w:p":
-                open_.pop()
-                into = open_[-1]
-                assert isinstance(into, _Kept)
-                into.into += [*top.head, *_cut(top, escape, document), token.raw]
-                into.depth -= 1
-                if into.depth == 0 and into is not outside:
-                    open_.pop()
-                continue
-            if not (kept := _read(top, token)):
-                continue
-            open_.append(top := kept)
-        top.depth += {"start": 1, "end": -1}.get(token.kind, 0)
-        if token.kind == "start" and token.name == "w:p" and top.has_paragraphs:
-            open_.append(_Paragraph([token.raw]))
-            continue
-        top.into.append(token.raw)
-        if top.depth == 0 and token.kind == "end" and top is not outside:
-            open_.pop()
-            if top.is_of_run and isinstance(around := open_[-1], _Paragraph):
-                properties = "".join(map(str, top.into))
-                around.between.append(properties)
-                around.runs[-1] = _Run(around.runs[-1].opening + properties, _SAME.sub("", properties))
+        step = {"start": 1, "end": -1}.get(token.kind, 0)
+        n_properties += step * (token.name in _PROPERTIES)
+        is_paragraph = token.name == "w:p" and not n_properties
+        if is_paragraph and step > 0:
+            open_.append([])
+        if open_:
+            open_[-1].append(token)
+        else:
+            document.parts.append(token.raw)
+        if is_paragraph and step < 0:
+            parts = _cut(open_.pop(), escape, document)
+            if open_:
+                open_[-1].append(parts)
+            else:
+                document.parts += parts
     return document
 
 
-def _read(to: _Paragraph, token: Token) -> _Kept | None:
-    """Add a token to a paragraph. Returns what the element that begins with it is added to, if that is kept."""
-    name, run = token.name, len(to.runs) - 1 if to.is_in_run else -1
+def _items(inside: Sequence[Token | _Parts]) -> tuple[_Parts, list[_Item]]:
+    """Returns the properties of a paragraph, and what stands behind them.
 
-    def item(raw: list[str | Block], **about: str) -> list[str | Block]:
-        to.items.append(_Item("".join(map(str, to.between)), raw, run, run, **about))
-        to.between.clear()
-        return raw
+    inside: its tokens without its own tags, and what became of paragraphs in it.
+    """
+    head, items = _Parts(), list[_Item]()
+    run, look = "", None  # of the run that is open: its tag and properties, and its look
+    depth, into, properties = 0, head, _Parts()  # in an element that is kept; what it is added to; those of a run
+    is_in_text = keeps_spaces = False
+    for each in inside:
+        if isinstance(each, list):
+            if not depth:
+                items.append(_Item(into := [], run, look))
+            into += each
+            continue
+        kind, name = each.kind, each.name
+        step = {"start": 1, "end": -1}.get(kind, 0)
+        if depth:
+            into.append(each.raw)
+            depth += step
+            if not depth and into is properties:
+                run += "".join(map(str, properties))
+                look = _SAME.sub("", "".join(map(str, properties)))
+        elif kind == "text" and is_in_text:
+            is_indented = "\n" in each.text and not keeps_spaces
+            raw = f'<{_prefix(run)}t xml:space="preserve">{each.raw}</{_prefix(run)}t>'
+            items.append(_Item([raw], run, look, each.text.strip() if is_indented else each.text))
+        elif name == "w:t" and run:
+            is_in_text, keeps_spaces = step > 0, "xml:space" in each.raw
+        elif name == "w:r" and step > 0 and not run:
+            run, look = _SAVED.sub("", each.raw), ""
+        elif name == "w:r" and step < 0:
+            run, look = "", None
+        elif name in _CONTAINERS and not run:
+            items.append(_Item([each.raw], name=name, **{"opens" if step > 0 else "closes": name}))
+        elif step > 0:
+            depth = 1
+            if name == "w:pPr" and not items:
+                into = head
+            elif name == "w:rPr" and run:
+                into = properties = []
+            elif name in _PROPERTIES and items and items[-1].opens in _CONTAINERS:
+                into = items[-1].raw
+            elif name in _UNSEEN:
+                into = []
+            else:
+                identity, kind = each.attributes.get("w:id"), each.attributes.get("w:fldCharType", name)
+                item = _Item(into := [], run, look, "-" * bool(run and name == _HYPHEN), kind)
+                item.opens = f"{name} {identity}" if name in _PAIRS.values() else ""
+                item.closes = f"{_PAIRS[name]} {identity}" if name in _PAIRS else ""
+                items.append(item)
+            into.append(each.raw)
+    return head, items
 
-    if token.kind == "text" and to.is_in_text:
-        item([token.raw], text=token.text)
-    elif token.kind == "start" and name in _CONTAINERS and run < 0:
-        item([token.raw], name=name, opens=name)
-    elif token.kind == "end" and name in _CONTAINERS:
-        item([token.raw], name=name, closes=name)
-    elif token.kind == "start" and not to.is_in_text and (name, run < 0) not in (("w:r", True), ("w:t", False)):
-        if name == "w:pPr" and not to.items and not to.between:
-            return _Kept(to.head, has_paragraphs=False)
-        if name == "w:rPr" and run >= 0:
-            return _Kept([], has_paragraphs=False, is_of_run=True)
-        if name in ("w:sdtPr", "w:sdtEndPr") and to.items and not to.between:
-            return _Kept(to.items[-1].raw, has_paragraphs=False)
-        if name in _UNSEEN:
-            return _Kept(to.between, has_paragraphs=False)
-        identity, kind = token.attributes.get("w:id"), token.attributes.get("w:fldCharType", name)
-        opens = f"{name} {identity}" if name in _PAIRS.values() else ""
-        closes = f"{_PAIRS[name]} {identity}" if name in _PAIRS else ""
-        return _Kept(item([], name=kind, opens=opens, closes=closes, text="-" * (name == _HYPHEN and run >= 0)))
-    else:
-        to.between.append(token.raw)
-        if token.kind == "start" and name == "w:r":
-            to.is_in_run = True
-            to.runs.append(_Run(token.raw))
-        elif token.kind != "text" and name in ("w:r", "w:t"):
-            to.is_in_text = token.kind == "start" and name == "w:t"
-            to.is_in_run = token.kind == "start" or name == "w:t"
-    return None
 
-
-def _cut(paragraph: _Paragraph, escape: Callable[[str], str], document: Document) -> Iterator[str | Block]:
-    """Yield what stands in a paragraph, between its properties and its end. Its blocks are added to the document's."""
-    items = [*_with_fields(paragraph.items), _Item("".join(map(str, paragraph.between)), [])]
+def _cut(paragraph: Sequence[Token | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
+    """Returns a paragraph, as it is or with blocks, which are added to the document's."""
+    raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in paragraph))
+    head, found = _items(paragraph[1:-1])
+    items = _with_fields(found)
     if not has_letter("".join(each.text for each in items)):
-        yield from (part for each in items for part in (each.before, *each.raw))
-        return
+        return raw
+    items.append(_Item([]))
     fields = {each.closes for each in items if each.closes.startswith("field ")}
     pairs = nested([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
+    common, looks = _looks(items)
+    run = next(each.run for each in items if each.text and each.look == common)
     hyphens = {each.name for each in items if "-" in each.text}
-    row = _Row(items, paragraph.runs, *_looks(items, paragraph.runs), pairs, hyphens == {_HYPHEN}, escape)
+    row = _Row(items, common, _Look(run), looks, pairs, hyphens == {_HYPHEN}, escape)
+    parts = [raw[0], *head]
     first = -1
     for index in _parting(row):
-        yield from _cut_between(row, first, index, document)
-        yield from items[index].raw
+        parts += [*_cut_between(row, first, index, document), *items[index].markup]
         first = index
+    return [*parts, raw[-1]]
 
 
 def _parting(row: "_Row") -> list[int]:
@@ -232,43 +229,43 @@ def _parting(row: "_Row") -> list[int]:
     return sorted(found)
 
 
-def _cut_between(row: "_Row", first: int, end: int, document: Document) -> Iterator[str | Block]:
-    """Yield what stands between two items of a paragraph, as a block if it has letters."""
-    items, groups = row.items[first + 1 : end], dict[int, list[int]]()
-    groups[-1] = []  # the texts of no element of a look; others have the index of their first one
-    raw = [part for each in items for part in (each.before, *each.raw)] + [row.items[end].before]
-    build = Builder(partial(_written, row, first, end, groups))
-    now, group, last = "", -1, ""  # character of the text so far
-    for index, each in enumerate(items, start=first + 1):
-        look = row.looks.get(index, row.runs[each.run].look if each.run >= 0 else None)
-        if group >= 0 and look != now:
-            build.close("look", "/")
-            group = -1
+def _cut_between(row: "_Row", first: int, end: int, document: Document) -> _Parts:
+    """Returns what stands between two items of a paragraph, as a block if it has letters."""
+    build = Builder(partial(_written, row))
+    inside: str | None = None  # the look of the element that is open
+    outside, now, last = row.run, row.run, ""  # runs, and the character of the text so far
+    for index, each in enumerate(row.items[first + 1 : end], start=first + 1):
+        look = row.looks.get(index, each.look)
+        if inside is not None and look != inside:
+            build.close("look", outside)
+            inside, now = None, outside
         if index in row.looks:
-            if look != row.common and group < 0:
-                group, now = index, row.looks[index]
-                build.open("look", f"look {index}")
-            elif groups[group][-1:] == [index - 1]:
-                build.seam("|")
-            groups.setdefault(group, []).append(index)
-            build.text(f"text {index}", each.text)
+            if look != row.common and inside is None:
+                inside, now = look, _Look(each.run)
+                build.open("look", now)
+            elif each.run != now:  # in another language, or a sign that looks otherwise
+                now = (_Look if any(map(is_word, each.text)) else _Sign)(each.run)
+                build.seam(now)
+            outside = now if inside is None and not isinstance(now, _Sign) else outside
+            build.text("".join(map(str, each.markup)), each.text)
             last = each.text[-1]
         elif each.opens and index in row.pairs:
-            build.open(each.opens, str(index))
+            build.open(each.opens, *each.markup)
         elif each.closes and index in row.pairs:
-            build.close(each.closes, str(index))
+            build.close(each.closes, "".join(map(str, each.markup)))
         elif each.name in _SPACES:
             space = " " if last.strip() and row.following(index).strip() else ""
-            build.seam(str(index), space)
+            build.seam(*each.markup, space=space)
             last = space or last
         else:
-            build.point(str(index))
+            build.point(*each.markup)
+    if inside is not None:
+        build.close("look", outside)
     build.boundary()
     if len(build.document.blocks) == len(build.document.parts) == 1:
         document.blocks += build.document.blocks
-        yield from build.document.parts
-    else:  # there is no letter, or it is nested too deeply
-        yield from raw
+        return build.document.parts  # else there is no letter, or it is nested too deeply
+    return [part for each in row.items[first + 1 : end] for part in each.markup]
 
 
 @dataclass(frozen=True)
@@ -277,9 +274,10 @@ class _Row:
 
     items: Sequence[_Item]
     """the last one is its end"""
-    runs: Sequence[_Run]
     common: str
     """the look of most of its characters"""
+    run: _Look
+    """the first run that has it"""
     looks: dict[int, str]
     """of its texts"""
     pairs: set[int]
@@ -300,12 +298,12 @@ class _Row:
         return self._following[index]
 
 
-def _looks(items: Sequence[_Item], runs: Sequence[_Run]) -> tuple[str, dict[int, str]]:
+def _looks(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
     """Returns the look that most characters have, and that of each text.
 
     A text without a letter or a digit that looks otherwise has the look of the text before it.
     """
-    own = {index: runs[each.run].look for index, each in enumerate(items) if each.text}
+    own = {index: each.look or "" for index, each in enumerate(items) if each.text}
     counts: Counter[str] = Counter()
     for index, look in own.items():
         counts[look] += len(items[index].text)
@@ -319,8 +317,8 @@ def _looks(items: Sequence[_Item], runs: Sequence[_Run]) -> tuple[str, dict[int,
 def _with_fields(items: Sequence[_Item]) -> list[_Item]:
     """Returns the items of a paragraph in which a field is what goes round its result, if both ends are there.
 
-    From its beginning to its separator it is one item, with all fields in it. If only one of these is in a link or the
-    like, or too many fields are inside each other, all of the paragraph is one item.
+    From its beginning to its separator it is one item, with all fields in it. There are no items if only one of these
+    is in a link or the like, or too many fields are inside each other: such a paragraph is kept.
     """
     found: list[_Item] = []
     begun: list[tuple[int, int]] = []  # where fields begin that have not ended, and in which container
@@ -341,11 +339,11 @@ def _with_fields(items: Sequence[_Item]) -> list[_Item]:
             first.opens *= is_inside
             found.append(replace(each, closes=first.opens))
         elif is_inside and len(begun) <= _DEEPEST:
-            raw = [part for one in [*found[start + 1 :], each] for part in (one.before, *one.raw)]
+            raw = [part for one in [*found[start:], each] for part in one.markup]
             opens = f"field {number}" if each.name == "separate" else ""
-            found[start:] = [replace(first, raw=first.raw + raw, last_run=each.last_run, name="field", opens=opens)]
+            found[start:] = [replace(first, raw=raw, run="", name="field", opens=opens)]
         else:
-            return [_Item("", [part for one in items for part in (one.before, *one.raw)])]
+            return []
         if first.name == "field" or each.name == "end":
             begun.pop()
     for start, _ in begun:
@@ -353,68 +351,26 @@ def _with_fields(items: Sequence[_Item]) -> list[_Item]:
     return found
 
 
-def _written(row: _Row, first: int, end: int, groups: dict[int, list[int]], parts: Sequence[str]) -> str:
-    """Returns a translation with what stands between two items. parts: words, and which item stands where."""
-    kept = {int(part[5:]) for part in parts if not isinstance(part, Words) and part.startswith("text ")}
-    left = {key: [index for index in group if index not in kept] or group for key, group in groups.items()}
-    used: Counter[int] = Counter()
-    found: list[tuple[int, str | None]] = []
-    group, words = -1, ""
-    for part in [*parts, "|"]:
-        if isinstance(part, Words) or not part.strip():
-            words += part
-            continue
-        if words:
-            slots = left[group] or left[min(left, key=lambda key: -len(left[key]))]
-            found.append((slots[min(used[group], len(slots) - 1)], words))
-            used[group] += 1
-            words = ""
-        if part.startswith("look "):
-            group = int(part[5:])
-        elif part == "/":
-            group = -1
-        elif part.startswith("text "):
-            found.append((int(part[5:]), None))
-        elif part != "|":
-            found.append((int(part), None))
-    written, last = list[str](), first
-    for index, chunk in [*found, (end, None)]:
-        each = row.items[index]
-        before = each.before if index == last + 1 else _closing(row, last) + _opening(row, each)
-        if chunk is None or (each.name == _HYPHEN and chunk == "-"):
-            written += [before, *(written_parts(each.raw) if index != end else [])]
-        else:
-            written += _written_text(row, each, before, chunk)
-        last = index
-    return "".join(written)
+def _written(row: _Row, parts: Sequence[str]) -> str:
+    """Returns a translation, in which words have the look that stands before them, and equal neighbours are one run."""
+    found = list[tuple[_Look | None, str]]()
+    look = sign = row.run
+    for part in parts:
+        if isinstance(part, _Look):
+            sign, look = part, look if isinstance(part, _Sign) else part
+        elif isinstance(part, Words) and part:
+            found.append((look if any(map(is_word, part)) else sign, part))
+        elif part:
+            found.append((None, part))
+    joined = ((look, "".join(part for _, part in group)) for look, group in groupby(found, key=itemgetter(0)))
+    return "".join(_run(row, look, text) if look else text for look, text in joined)
 
 
-def _written_text(row: _Row, item: _Item, before: str, words: str) -> list[str]:
-    """Returns words in the place of a text, and what stands before it."""
-    prefix, text = _prefix(row.runs[item.run].opening), row.escape(words)
-    start, end = f'<{prefix}t xml:space="preserve">', f"</{prefix}t>"
-    if row.breaks_no_hyphen:
-        words, text = words.partition("-")[0], text.replace("-", f"{end}<{prefix}{_HYPHEN[2:]}/>{start}")
-    if item.name == _HYPHEN:
-        return [before, start, text, end]
-    is_edged = words != words.strip() and item.text == item.text.strip()
-    if is_edged and "xml:space" not in before[before.rfind("<") :]:
-        before = before[:-1] + ' xml:space="preserve">'
-    return [before, text]
-
-
-def _opening(row: _Row, item: _Item) -> str:
-    if item.run < 0:
-        return ""
-    run = row.runs[item.run].opening
-    return run + f'<{_prefix(run)}t xml:space="preserve">' * item.is_tagged
-
-
-def _closing(row: _Row, index: int) -> str:
-    if index < 0 or row.items[index].last_run < 0:
-        return ""
-    prefix = _prefix(row.runs[row.items[index].last_run].opening)
-    return f"</{prefix}t>" * row.items[index].is_tagged + f"</{prefix}r>"
+def _run(row: _Row, look: _Look, words: str) -> str:
+    prefix = _prefix(look)
+    texts = words.split("-") if row.breaks_no_hyphen else [words]
+    tagged = [f'<{prefix}t xml:space="preserve">{row.escape(text)}</{prefix}t>' if text else "" for text in texts]
+    return f"{look}{f'<{prefix}{_HYPHEN[2:]}/>'.join(tagged)}</{prefix}r>"
 
 
 def _prefix(run: str) -> str:

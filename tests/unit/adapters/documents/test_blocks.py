@@ -26,7 +26,7 @@ def document(source: str) -> Document:
         elif found["point"]:
             builder.point(found[0])
         elif found["seam"]:
-            builder.seam(found[0], " ")
+            builder.seam(found[0], space=" ")
         else:
             builder.boundary(found[0])
     builder.boundary()
