@@ -6,7 +6,7 @@ written. Knows characters and tokens, but no formats, no files and no models.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Literal, NamedTuple
@@ -51,7 +51,7 @@ class Element:
         return Held(self.start, "", self.before, self.after)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Block:
     """Text that is translated by itself: a paragraph, a cell, an attribute."""
 
@@ -60,10 +60,6 @@ class Block:
     elements: list[Element]
     """in the order in which they begin; the first one is around all of it"""
     write: "Write"
-    translation: str = ""
-    """as it is written in the file: what `Document.render` has found"""
-    keeps_words: bool = False
-    """whether an element has kept words of the source, since no word of the translation is left for it"""
 
     @property
     def text(self) -> str:
@@ -87,6 +83,11 @@ class Block:
             for (one, last), (other, other_last) in links
         ]
         return f"{self.source[:start]}{text}{self.source[end:]}", moved
+
+    def keeps_words(self, text: str, links: Sequence[Link]) -> bool:
+        """Whether an element keeps its words of the source, since no word of a translation is left for it."""
+        text, links = self.spaced(text, links)
+        return any(_without_words(self, _places(self, text, links)))
 
 
 class Words(str):
@@ -116,12 +117,15 @@ class Document:
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
         """Returns the document with the translation of each block, and its inline elements round the linked words.
 
+        Changes nothing in the document, so that several threads may render one.
+
         translations: for each block, its text, and which words belong to each other, in the order of the translation.
         """
+        written: dict[Block, str] = {}
         for block, (text, links) in zip(self.blocks, translations, strict=True):
             text, links = block.spaced(text, links)
-            block.translation = block.write(_filled(block, text, _places(block, text, links)))
-        return "".join(written_parts(self.parts))
+            written[block] = block.write(_filled(block, text, _places(block, text, links), written))
+        return "".join(_with_blocks(self.parts, written))
 
 
 class Builder:
@@ -418,13 +422,15 @@ def _runs(block: Block, links: Sequence[Link]) -> list[Span]:
     return [(links[first][1][0], links[last][1][1]) if first <= last else (0, 0) for first, last in best]
 
 
-def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
-    """Returns a translation with the elements at their places: the inner ones are written before the outer."""
+def _filled(block: Block, text: str, places: Sequence[Span], others: Mapping[Block, str]) -> list[str]:
+    """Returns a translation with the elements at their places: the inner ones are written before the outer.
+
+    others: what has been written for the blocks in elements of this one.
+    """
     children: list[list[int]] = [[] for _ in places]
     for index, each in enumerate(block.elements[1:], start=1):
         children[each.parent].append(index)
     is_own, places = _without_words(block, places), [*places]  # whether the text in it stays as it was
-    block.keeps_words = any(is_own)
     for index, each in enumerate(block.elements):
         if each.parent >= 0 and is_own[each.parent]:
             places[index] = (each.start, each.end)
@@ -433,7 +439,7 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
     for index in reversed(range(len(places))):
         each, inside, is_behind_point = block.elements[index], list[str](), False
         if each.is_seam:
-            written[index] = [*written_parts(each.opening)]
+            written[index] = [*_with_blocks(each.opening, others)]
             continue
         here = block.source if is_own[index] else text
         place, end = (each.start, each.end) if is_own[index] else places[index]
@@ -451,7 +457,7 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> list[str]:
             inside += [Words(here[place:start] + left), *written[child], Words(right)]
             place, is_behind_point = max(start, places[child][1]), is_point
         inside.append(Words(here[place:end]))
-        written[index] = [*written_parts(each.opening), *inside, each.closing]
+        written[index] = [*_with_blocks(each.opening, others), *inside, each.closing]
     return written[0]
 
 
@@ -473,7 +479,7 @@ def _without_words(block: Block, places: Sequence[Span]) -> list[bool]:
     return found
 
 
-def written_parts(parts: Sequence[str | Block]) -> Iterator[str]:
-    """Yield parts of a file whose blocks have been translated."""
+def _with_blocks(parts: Sequence[str | Block], written: Mapping[Block, str]) -> Iterator[str]:
+    """Yield parts of a file, with what has been written for its blocks."""
     for part in parts:
-        yield part if isinstance(part, str) else part.translation
+        yield part if isinstance(part, str) else written[part]

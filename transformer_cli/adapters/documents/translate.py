@@ -36,9 +36,8 @@ def translate_file(translator: Translator, content: bytes, form: str) -> tuple[b
     data = translator.run.config.data
     opened = FORMATS[form].open(content, (data.source, data.into))
     found, counts = _translate_blocks(translator, opened.blocks)
-    written = opened.render(found)
-    counts[MISSING[2]] = sum(block.keeps_words for block in opened.blocks)
-    return written, counts + opened.kept
+    counts[MISSING[2]] = sum(block.keeps_words(*each) for block, each in zip(opened.blocks, found, strict=True))
+    return opened.render(found), counts + opened.kept
 
 
 def _translate_blocks(

@@ -2,7 +2,9 @@
 
 import html
 import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Barrier
 
 import pytest
 from hypothesis import given
@@ -82,11 +84,33 @@ def test_block_is_read_without_its_white_space_and_written_with_that_at_its_ends
 
 
 def test_document_an_element_that_no_word_is_left_for_keeps_its_own_words() -> None:
-    found = document("<b>ein</b> <i>hund</i>")
-    assert found.render([("dog", [((0, 3), (0, 3))])]) == "<i>hund</i> <b>dog</b>"
-    assert [block.keeps_words for block in found.blocks] == [True]
-    found.render([("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))])])
-    assert [block.keeps_words for block in found.blocks] == [False]
+    found, links = document("<b>ein</b> <i>hund</i>"), [((0, 3), (0, 3))]
+    assert found.render([("dog", links)]) == "<i>hund</i> <b>dog</b>"
+    assert found.blocks[0].keeps_words("dog", links)
+    assert not found.blocks[0].keeps_words("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))])
+
+
+def test_document_is_rendered_by_two_threads_at_once() -> None:
+    both = Barrier(2, timeout=10)
+
+    def escape(words: str) -> str:
+        both.wait()  # until the other thread has come as far
+        return words
+
+    builder = Builder(escaping(escape))
+    builder.text("ein ")
+    builder.open("b", "<b>")
+    builder.text("hund")
+    builder.close("b", "</b>")
+    builder.boundary("<p>")
+    builder.text("rot")
+    builder.boundary()
+    translations = [[("a dog", [((4, 8), (2, 5))]), ("red", [])], [("chien un", [((4, 8), (0, 5))]), ("rouge", [])]]
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(builder.document.render, translations)] == [
+            "a <b>dog</b><p>red",
+            "<b>chien</b> un<p>rouge",
+        ]
 
 
 def test_builder_many_points_in_white_space_hold_no_more_of_it_than_a_part_each() -> None:
