@@ -287,13 +287,11 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
     data, model, training = (each if isinstance(each, dict) else {} for each in sections)
     if isinstance(data.get("files"), dict):
         data["files"] = {split: _each_path(text, absolute) for split, text in data["files"].items()}
-    for section, key, change in (
-        (model, "vectors", absolute),
-        (training, "watch", absolute_if_file),
-        (training, "along", absolute_if_file),
-    ):
-        if key in section:
-            section[key] = _each_path(section[key], change)
+    if "vectors" in model:
+        model["vectors"] = _each_path(model["vectors"], lambda path: absolute(path) if path else path)
+    for key in ("watch", "along"):
+        if key in training:
+            training[key] = _each_path(training[key], absolute_if_file)
 
 
 def _each_path(value: Any, change: Callable[[str], str]) -> Any:

@@ -191,16 +191,16 @@ def test_load_config_vectors_paths_become_absolute_and_names_stay(
     ("vectors", "pretrained"),
     [
         ("", {}),
-        ("source: name", {"source": "name"}),
-        ("target: name", {"target": "name"}),
-        ("source: name, target: name", {"source": "name"}),
+        ("source: /name", {"source": "/name"}),
+        ("target: /name", {"target": "/name"}),
+        ("source: /name, target: /name", {"source": "/name"}),
     ],
 )
 def test_pretrained_of_one_matrix_is_one_sides_vectors(path: Path, vectors: str, pretrained: dict[str, str]) -> None:
     text = f"data: {{joint_vocabulary: true}}\nmodel: {{tie_embeddings: all, vectors: {{{vectors}}}}}"
     assert load(path, text).model.pretrained == pretrained
     untied = load(path, text, "model.tie_embeddings=target+output").model.pretrained
-    assert untied == {**pretrained, **({"target": "name"} if "target" in vectors else {})}
+    assert untied == {**pretrained, **({"target": "/name"} if "target" in vectors else {})}
 
 
 @pytest.mark.parametrize(
