@@ -21,9 +21,6 @@ from transformer_cli.text.codec import Encoded
 from transformer_cli.text.long_lines import Line
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from transformer_cli.config.schema import NamedSettings
     from transformer_cli.model.transformer import Transformer
 
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
@@ -64,7 +61,7 @@ class Translator:
         """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
         return self.with_options(glossary={**self.settings.glossary, **glossary}) if glossary else self
 
-    def with_options(self: Same, *overrides: str, **named: "Unpack[NamedSettings]") -> Same:
+    def with_options(self: Same, *overrides: str, **named: object) -> Same:
         """Returns a translator with the same models and other settings, named as on the command line.
 
         For example, `translator.with_options(beam_size=5, length_penalty=0.6, n_best=3, prefix="The")`. All fields of

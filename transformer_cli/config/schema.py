@@ -5,10 +5,10 @@ file; imports no torch.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -546,31 +546,6 @@ class TranslationSettings(DecodingConfig, decides=Decides.FREE):
         if not others.data.get("sample") and n_best > beam_size:
             raise ValueError(f"a beam of {beam_size} does not hold so many; raise beam_size to {n_best}")
         return n_best
-
-
-class NamedSettings(TypedDict, total=False):
-    """The fields of TranslationSettings, for checkers of types: what `Translator.with_options` takes by name."""
-
-    beam_size: int
-    length_penalty: float
-    no_repeat_ngram: int
-    sample: bool
-    temperature: float
-    top_k: int
-    top_p: float
-    seed: int
-    precision: Literal["float32", "bfloat16", "auto"]
-    max_tokens: int | None
-    n_best: int
-    scores: bool
-    attention: bool
-    keep_unk: bool
-    on_error: OnError
-    prefix: str | tuple[int, ...]
-    split_sentences: bool
-    hold: bool
-    hold_pattern: str
-    glossary: Mapping[str, str]
 
 
 class Config(Section, decides=Decides.FREE):
