@@ -29,6 +29,7 @@ from benchmark import DATA, machine
 from measure.figures import as_program
 from transformer_cli import Translator, prepare
 from transformer_cli.adapters.interop.to_ctranslate2 import export
+from transformer_cli.api import train
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.data.dataset import Dataset, find_dataset
@@ -37,7 +38,6 @@ from transformer_cli.scoring.evaluate import Judged, ParallelText, judge, read_s
 from transformer_cli.scoring.metrics import bleu_of_tokens, text_metrics
 from transformer_cli.system.files import write_text
 from transformer_cli.text.codec import SIDES
-from transformer_cli.training.trainer import train
 
 CONFIGS = [Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de")]
 RUNS = Path("runs")

@@ -33,11 +33,11 @@ import torch
 from measure.figures import say
 from measure.serving import Server, serving
 from transformer_cli import Translator, prepare
+from transformer_cli.api import train
 from transformer_cli.config.load import load_config
 from transformer_cli.system.terminal import table
 from transformer_cli.text.sentences import sentences
 from transformer_cli.text.vocabulary import SPECIALS
-from transformer_cli.training.trainer import train
 
 torch.set_num_threads(1)  # the server needs the cores
 

@@ -54,6 +54,7 @@ from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_ctranslate2 import export
 from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 from transformer_cli.adapters.study import plots
+from transformer_cli.api import train
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.batching import pad_ids
@@ -65,7 +66,6 @@ from transformer_cli.runs.state import validations_so_far
 from transformer_cli.text import words
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.vocabulary import EOS, SPECIALS, UNK
-from transformer_cli.training.trainer import train
 
 CONFIG = """\
 name: run

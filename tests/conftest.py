@@ -313,11 +313,18 @@ def _prepare(config: Path, data_dir: Path) -> None:
 
 
 def _train(config: Path, *overrides: str, data_dir: Path, runs_dir: Path, fresh: bool = False) -> "Run":
+    """With the public function, or in a tree of the core alone with the core's."""
     from transformer_cli.config.load import load_config
-    from transformer_cli.training.trainer import train
 
-    with _curves_are_left_out():
-        return train(load_config(config, overrides), data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
+    settings = load_config(config, overrides)
+    if find_spec("transformer_cli.api"):
+        from transformer_cli import train
+
+        with _curves_are_left_out():
+            return train(settings, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
+    from transformer_cli.training.trainer import train as core_train
+
+    return core_train(settings, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
 
 
 def _translator(run: "Run") -> "Translator":

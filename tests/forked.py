@@ -88,6 +88,7 @@ NAME = "forks"  # of the socket
 MODULES = (
     "transformer_cli.data.make_dataset",
     "transformer_cli.training.trainer",
+    "transformer_cli.api",
     "transformer_cli.scoring.evaluate",
     "transformer_cli.adapters.study.plots",
     "transformer_cli.translate",

@@ -32,20 +32,22 @@ if TYPE_CHECKING:
         inspect_sentence,
         prepare,
         score_pairs,
+        train,
     )
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
     from transformer_cli.pipeline import Translation
     from transformer_cli.runs.run import Run
-    from transformer_cli.training.trainer import train
+    from transformer_cli.training.callbacks import Callback
 
 __all__ = [
-    "ArgumentError", "CheckpointError", "Conditions", "Config", "ConfigError", "DataError", "DeviceError",
+    "ArgumentError", "Callback", "CheckpointError", "Conditions", "Config", "ConfigError", "DataError", "DeviceError",
     "DistributedError", "DownloadError", "Inspection", "Interrupted", "MemoryShortage", "Run", "TfmError",
     "Translation", "Translator", "compare", "compare_recipes", "evaluate", "export", "export_to_hugging_face",
     "inspect_sentence", "load_config", "prepare", "score_pairs", "train",
 ]  # fmt: skip
 _HOME = {
+    "Callback": "training.callbacks",
     "Config": "config.schema",
     "Conditions": "adapters.study.compare",
     "Inspection": "adapters.study.inspection",
@@ -61,7 +63,7 @@ _HOME = {
     "load_config": "config.load",
     "prepare": "api",
     "score_pairs": "api",
-    "train": "training.trainer",
+    "train": "api",
 }
 
 

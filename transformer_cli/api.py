@@ -2,6 +2,9 @@
 
     what calls for it                       the adapter
     data.corpus (but pairs)                 corpora: reads, cleans and holds out text
+    model.vectors, training.initialize_from
+      and .watch and .along                 finetuning: callbacks of the loop
+    training.tensorboard; curves.png        study/curves.py, likewise
     a glossary's file                       corpora reads it, and terminology takes its entries
     translate_html, translate_file          documents
     a run that was exported                 interop/ctranslate2.py: its engine
@@ -12,6 +15,7 @@ What takes long to import is imported where it is needed.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +37,7 @@ from transformer_cli.translate import AnyRun, open_models
 
 if TYPE_CHECKING:  # they import torch
     from transformer_cli.adapters.study.inspection import Inspection
+    from transformer_cli.training.callbacks import Callback
 
 
 def prepare(
@@ -65,6 +70,77 @@ def prepare(
     if prepared.created:
         warn_of_text(prepared.folder, prepared.manifest)
     return prepared
+
+
+def train(
+    config: Config,
+    *,
+    data_dir: Path = Path("data"),
+    runs_dir: Path = Path("runs"),
+    fresh: bool = False,
+    callbacks: "Sequence[Callback]" = (),
+) -> Run:
+    """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
+
+    Sets torch's number of threads, if the config names one, and (at each step) its random seed for the whole process.
+
+    fresh: move a run of this name aside and begin anew. callbacks: your own, besides those that settings ask for (see
+    `Callback`). Raises DataError without a dataset, CheckpointError if the run on disk is damaged, ConfigError if it
+    was begun with other settings, another process is training it, or training diverges, Interrupted (after a save) on
+    SIGINT, SIGTERM, SIGHUP or SIGUSR1, DistributedError if another process of the same job ends early.
+    """
+    from transformer_cli.training import trainer
+
+    data_dir, runs_dir = Path(data_dir), Path(runs_dir)
+    of_settings = _training_callbacks(config, runs_dir)
+    return trainer.train(
+        config, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh, callbacks=(*of_settings, *callbacks)
+    )
+
+
+def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
+    """Returns the callbacks that a config asks for. Raises ConfigError if one of them is not installed."""
+    from transformer_cli.adapters.finetuning.interpolation import Interpolation
+    from transformer_cli.adapters.finetuning.pretrained import InitialWeights, PretrainedVectors
+    from transformer_cli.adapters.finetuning.replay import Replay
+    from transformer_cli.adapters.study.curves import Curves, TensorBoard
+
+    def translate_by_initial_model(lines: Sequence[str]) -> Iterable[str]:
+        translator = Translator(config.training.initialize_from, config.training.device, runs_dir=runs_dir)
+        return translator.with_options(on_error="blank").translate(lines)
+
+    found: list[Callback] = []
+    if config.model.pretrained:
+        found.append(PretrainedVectors())
+    if config.training.initialize_from is not None:
+        found.append(InitialWeights())
+    if config.training.watch:
+        found.append(Interpolation())
+    if config.training.along:
+        found.append(Replay(translate_by_initial_model))
+    if config.training.tensorboard:
+        found.append(TensorBoard())
+    return [*found, Curves()]
+
+
+def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[str, ...]]:
+    """Returns the losses of a finetuned run's validations as rows, with BLEU before and after (`training.watch`).
+
+    Raises DataError, and as `Translator.load` does.
+    """
+    from transformer_cli.adapters.finetuning.interpolation import START, as_table
+    from transformer_cli.compute.devices import choose_device
+    from transformer_cli.runs.checkpoints import load_validated
+    from transformer_cli.search.decoder import TransformerEngine
+
+    device = run.config.training.device
+    initial = load_validated(run, START).to(choose_device(device)).eval()  # its run may be gone, or trained further
+    start, end = translate.Translator([run], TransformerEngine([initial]), ["start"]), Translator(run, device)
+
+    def bleu(translator: translate.Translator, sources: Sequence[str], references: Sequence[str]) -> float:
+        return scoring.judge(translator, scoring.ParallelText("", sources, [references])).result.bleu
+
+    return as_table(run, partial(bleu, start), partial(bleu, end), data_dir=data_dir)
 
 
 def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:

@@ -38,8 +38,8 @@ def speed_beside_plain(config: Config, dataset: Dataset, precision: Precision, r
         trainer = Trainer(new_run(Run.create(Path(folder, "run"), config, dataset), dataset), CPU)
         plain = PlainTransformer(trainer.learner.model)
         optimizer = torch.optim.Adam(plain.parameters(), lr=training.learning_rate)
-        split = trainer.train_sentences.split
-        warm_up, *plan = plan_epoch(split, trainer.train_sentences.rows, training, epoch=1)[: batches + 1]
+        split = trainer.texts.train.split
+        warm_up, *plan = plan_epoch(split, trainer.texts.train.rows, training, epoch=1)[: batches + 1]
 
         def step(rows: Rows) -> None:
             batch = collate(split, rows)

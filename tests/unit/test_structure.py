@@ -45,10 +45,6 @@ ALLOWED = {
     "__main__": ("commands",),
 }
 SEAMS = {  # imports that are still to be cut
-    ("training.opening", "adapters.finetuning.beside"),
-    ("training.opening", "adapters.finetuning.pretrained"),
-    ("training.record", "adapters.study.plots"),
-    ("training.trainer", "adapters.finetuning.beside"),
     ("pipeline", "adapters.terminology.constraints"),
     ("pipeline", "adapters.terminology.glossary"),
     ("pipeline", "adapters.terminology.numbers"),
@@ -73,7 +69,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "sentencepiece": "text.subwords",
     "sentencex": "text.sentences",
     "spacy": "text.words",
-    "tensorboard": "training.record",
+    "tensorboard": "adapters.study.curves",
     "torch.distributed": "compute.world",
     "torchtext": "text.vocabulary",
     "tqdm": "system.progress",

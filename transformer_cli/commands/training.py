@@ -154,13 +154,15 @@ def train(
     given = {"watch": watch, "along": along}
     settings_given = {f"training.{key}": (names, f"--{key} {names[0]}") for key, names in given.items() if names}
     settings = load_config(config, overrides or (), options=settings_given, inherited=below)
-    from transformer_cli.adapters.finetuning.beside import as_table
-    from transformer_cli.compute.world import World  # imports torch, so only after the config has been checked
-    from transformer_cli.training.trainer import train
+    from transformer_cli import api
+    from transformer_cli.compute.world import World
 
-    run = train(settings, fresh=fresh)
-    if run.config.training.watch and World.from_environment().is_first:
-        print(table(as_table(run)))
+    run = api.train(settings, fresh=fresh)
+    if World.from_environment().is_first:
+        if run.config.data.tokens == "subwords":
+            log.info("for single sentences, `tfm export %s` saves seconds: it starts without PyTorch", run.folder)
+        if run.config.training.watch:
+            print(table(api.finetuning_table(run)))
 
 
 def curves(

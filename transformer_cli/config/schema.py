@@ -448,6 +448,10 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
         """The setting that ends training, and its value."""
         return ("epochs", self.epochs) if self.steps is None else ("steps", self.steps)
 
+    def steps_of(self, n_batches: int) -> int:
+        """Returns how many steps so many batches of an epoch make."""
+        return -(-n_batches // self.accumulate)
+
     @model_validator(mode="after")
     def _schedule_fits(self) -> "TrainingConfig":
         if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:

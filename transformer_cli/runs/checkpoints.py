@@ -11,9 +11,9 @@ checkpoints/validation-0010/        the weights of each of the last 5 validation
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
     model.safetensors average.json witnesses.json SHA256SUMS
 with `training.watch` likewise
-checkpoints/validation-0000/        the weights with which training began
-checkpoints/validation-0003/        the best that were taught
-checkpoints/average-0004540/        their mean with those that were taught
+checkpoints/validation-0001/        the initial weights
+checkpoints/validation-0003/        the best of the others
+checkpoints/average-0004540/        their mean with the initial weights, with the share that suits both texts
 
 `best` names the checkpoint of the best validation: of one step, or that of averaged weights, which it names in any case
 where text is watched. The one owner of safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a
@@ -25,7 +25,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -63,7 +63,6 @@ from transformer_cli.system.files import check_file, delete, new_folder, sum_of,
 
 WEIGHTS = "model.safetensors"
 FROZEN_ROWS = "frozen_rows."
-START = 0  # the number under which the weights are kept with which training began
 VALIDATION = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
@@ -196,7 +195,7 @@ def keep_average(
 
 
 def save_validated(run: Run, model: Transformer, number: int) -> None:
-    """Keep the weights of validation 1, 2, …, for their mean."""
+    """Keep the weights of validation 1, 2, …, for the end of training."""
     with _new_checkpoint(run, f"validation-{number:04d}") as folder:
         _save_weights(run, model, folder)
 
@@ -206,10 +205,10 @@ def load_validated(run: Run, number: int) -> Transformer:
     return load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}")
 
 
-def forget_validated(run: Run, *, before: int, but: int = START) -> None:
-    """Delete the weights of earlier validations, but for one of them, and for the start's."""
+def forget_validated(run: Run, *, but: Collection[int]) -> None:
+    """Delete the weights of all validations but these."""
     for folder in (run.folder / "checkpoints").glob("validation-*"):
-        if (found := VALIDATION.fullmatch(folder.name)) and START < int(found[1]) < before and int(found[1]) != but:
+        if (found := VALIDATION.fullmatch(folder.name)) and int(found[1]) not in but:
             with suppress(OSError):  # on NFS another process may read it; the next validation tries again
                 delete(folder)
 

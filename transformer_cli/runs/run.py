@@ -151,9 +151,10 @@ class Run:
             **provenance(device=device, threads=training.num_threads, lanes=training.lanes),
             "sources": dataset.manifest.get("sources", {}),
         }
-        write_identity(folder, Identity(secrets.token_hex(8), lasting(config), tokenizer, made_by))
+        identity = Identity(secrets.token_hex(8), lasting(config), tokenizer, made_by)
+        write_identity(folder, identity)
         write_sums(folder, ["run.json", *codec_files(config.data)])
-        return Run.open(folder)
+        return Run(folder, config, Codecs.load(folder, config.data), identity)
 
     @staticmethod
     def open(folder: Path) -> "Run":

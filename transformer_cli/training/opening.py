@@ -9,14 +9,12 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.adapters.finetuning.beside import encoded, keep_beside, read_beside
-from transformer_cli.adapters.finetuning.pretrained import begin_with, no_frozen_rows, read_pretrained, read_weights
 from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
-from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, keys_that_decide
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, find_dataset, is_text_of
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.config.schema import Config, Decides, keys_that_decide
+from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of
+from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.provenance import changes, provenance
@@ -25,12 +23,16 @@ from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES
+from transformer_cli.training.callbacks import Callback
+from transformer_cli.training.texts import fitting_rows
+
+EMBEDDING = "{}_embedding.tokens.weight"  # the name of a side's token vectors in the model
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Here:
+class Environment:
     """Where a run is trained: on which device, with which datasets, in which processes."""
 
     device: torch.device
@@ -39,7 +41,7 @@ class Here:
 
 
 @dataclass(frozen=True)
-class ReadyToTrain:
+class OpenedRun:
     """A run that is ready to be trained."""
 
     run: Run
@@ -51,124 +53,108 @@ class ReadyToTrain:
 
 
 @contextmanager
-def open_run(folder: Path, config: Config, here: Here, *, fresh: bool) -> Iterator[ReadyToTrain]:
+def open_run(
+    folder: Path, config: Config, where: Environment, callbacks: Sequence[Callback] = (), *, fresh: bool = False
+) -> Iterator[OpenedRun]:
     """Yield the run on disk if anything of it was saved, else a new one; nobody else trains it during the block.
 
     fresh: move an existing run aside, and make a new one. Raises DataError without a dataset, CheckpointError if a part
     of the run on disk is gone, ConfigError if it was begun with other settings or somebody else is training it,
-    MemoryShortage if the memory cannot hold what training needs; in all of these cases nothing but the lock has been
-    written, and nothing has been moved.
+    MemoryShortage if the memory cannot hold what training needs, and what the callbacks raise; in all of these cases
+    nothing but the lock has been written, and nothing has been moved. Of several processes the first opens the run, and
+    the others join it.
     """
-    if not folder.parent.exists():
-        open_dataset(config, folder.parent, here)  # what is refused leaves no folder
-    with _locked(folder) as is_held:
-        for place in (folder, folder / "checkpoints") if is_held else ():
-            sweep(place, idle_s=0)  # nobody else writes there
-        yield begin(folder, config, here, fresh=fresh) if fresh or is_new(folder) else resume(folder, config, here)
+    world = where.world
+    with ExitStack() as held:
+        with world.all_or_none():
+            if world.is_first:
+                if not folder.parent.exists():
+                    open_dataset(config, where, folder.parent)  # what is refused leaves no folder
+                held.enter_context(_locked(folder))
+                # a restarted process goes on with the run that this command has made
+                opened = _opened(folder, config, where, callbacks, fresh=fresh and not world.is_restarted)
+        with world.all_or_none():
+            if not world.is_first:
+                opened = _joined(folder, where)
+        yield opened
 
 
-def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTrain:
-    """Make a new run. fresh: move what is in its place aside. Raises as `open_run` does."""
-    dataset = open_dataset(config, folder.parent, here)
-    if config.data.fingerprint is not None:  # else it was found by its text
-        _refuse_other_text(dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`")
-    longest = config.model.max_length
-    # what these raise leaves the old run in place
+def _opened(
+    folder: Path, config: Config, where: Environment, callbacks: Sequence[Callback], *, fresh: bool
+) -> OpenedRun:
+    """Open or make the run in a folder: its settings, its dataset and codecs, its model, its state. See `open_run`."""
+    begun = None if fresh or is_new(folder) else Run.open(folder)
+    if begun:
+        _refuse_other_settings(begun, config)  # before the dataset, which need not be there any more
+    dataset = open_dataset(begun.config if begun else config, where, folder.parent)
+    _refuse_other_text(dataset, config, begun)
+    if begun:
+        opened = load_run(begun, dataset)
+        if other := changes(begun.identity.provenance, provenance(device=device_name(where.device))):
+            log.warning("%s goes on with what may change the last digits of its weights: %s", folder, other)
+        resolved = _resolved_again(config, begun.config, where)
+        finish_save(begun, opened.start.state)  # which a kill may have cut off
+        write_config(folder, resolved)
+        return replace(opened, run=replace(begun, config=resolved))
     for split in ("train", "valid"):
-        fitting_rows(dataset.split(split), split, longest)
-    vectors, weights = read_pretrained(config, dataset), read_weights(config, dataset, folder.parent)
-    beside = read_beside(config, dataset, folder.parent)
-    rate = config.training.muon_learning_rate
-    if config.training.optimizer != "muon" and rate != TrainingConfig.model_fields["muon_learning_rate"].default:
-        log.warning("training.muon_learning_rate: %g changes nothing without training.optimizer: muon", rate)
-    for kind, pairs in beside.items():
-        for pair in pairs:  # one that fits will do: all are encoded when training begins
-            alone = encoded([[side] for side in pair], dataset.codecs)
-            if len(alone.rows_within(longest)):
-                break
-        fitting_rows(alone, kind, longest)
-    if fresh and folder.exists():
-        names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
-        aside = folder.rename(next(path for path in names if not path.exists()))
-        follow_latest(folder, aside)
-        log.info("moved the old run to %s", aside)
-    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-    precision = choose_precision(config.training.precision, here.device)
-    lanes = choose_lanes(config.training.lanes, here.world)
-    run = Run.create(folder, _resolved(config, data, precision, lanes), dataset, device=device_name(here.device))
-    keep_beside(run, beside)
-    ready = new_run(run, dataset)
-    begin_with(ready.start, vectors, weights)
-    return ready
+        fitting_rows(dataset.split(split), split, config.model.max_length)
+    for callback in callbacks:
+        callback.before_new_run(config, dataset, folder.parent)
+    if folder.exists() and fresh:
+        _move_aside(folder)
+    run = Run.create(folder, _resolved(config, dataset, where), dataset, device=device_name(where.device))
+    opened = new_run(run, dataset)
+    for callback in callbacks:
+        callback.on_new_run(run, opened.start)
+    return opened
 
 
-def fitting_rows(split: EncodedSplit, name: str, max_length: int | None) -> Rows:
-    """Returns the rows of the pairs of a split that fit in max_length positions. Raises DataError if none does."""
-    rows = split.rows_within(max_length)
-    if not len(rows):
-        raise DataError(f"no pair of {name} fits in model.max_length {max_length}; shorten its sentences")
-    return rows
-
-
-def resume(folder: Path, config: Config, here: Here) -> ReadyToTrain:
-    """Load the last save of a run, with the settings of `config` that may change. Raises as `open_run` does."""
+def _joined(folder: Path, where: Environment) -> OpenedRun:
+    """Returns the run that the first process has opened. Raises CheckpointError or DataError."""
     run = Run.open(folder)
-    begun = run.config
-    _check_settings(run, config)  # before the dataset, which need not be there any more
-    ready = load_run(run, open_dataset(begun, folder.parent, here))
-    if config.data.fingerprint is None or config.data.files != begun.data.files:
-        _refuse_other_text(
-            ready.dataset,
-            config.data,
-            f"give --set name={free_name(folder)} to train another run on the new text, --fresh to move this "
-            f"one aside and begin anew, or --config {folder / 'config.yaml'} to go on with the text as it was",
-        )
-    if other := changes(run.identity.provenance, provenance(device=device_name(here.device))):
-        log.warning("%s goes on with what may change the last digits of its weights: %s", folder, other)
-    data = begun.data.model_copy(update={"files": config.data.files})
-    precision = _precision(begun.training.precision, config.training.precision, here.device)
-    resolved = _resolved(config, data, precision, choose_lanes(begun.training.lanes, here.world))
-    finish_save(run, ready.start.state)  # which a kill may have cut off
-    write_config(folder, resolved)
-    return replace(ready, run=replace(run, config=resolved))
-
-
-def open_dataset(config: Config, runs_dir: Path, here: Here) -> Dataset:
-    """Returns the dataset of a config. Raises DataError, or MemoryShortage if there is no room to train its model."""
-    codec_dir = find_codec(config.data, runs_dir) if config.data.fingerprint is None else None
-    dataset = Dataset.open(find_dataset(config.data, here.data_dir, codec_dir))
-    sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
-    refuse_without_room(config.model, sizes, device=here.device, frozen=config.training.freeze)
-    return dataset
-
-
-def join_run(folder: Path, data_dir: Path) -> ReadyToTrain:
-    """Returns the run that another process has opened with `open_run`. Raises CheckpointError or DataError."""
-    run = Run.open(folder)
-    dataset = Dataset.open(find_dataset(run.config.data, data_dir))
+    dataset = Dataset.open(find_dataset(run.config.data, where.data_dir))
     return load_run(run, dataset) if run.has_checkpoint("last") else new_run(run, dataset)
 
 
-def new_run(run: Run, dataset: Dataset) -> ReadyToTrain:
+def open_dataset(config: Config, where: Environment, runs_dir: Path) -> Dataset:
+    """Returns the dataset of a config. Raises DataError, or MemoryShortage if there is no room to train its model."""
+    codec_dir = find_codec(config.data, runs_dir) if config.data.fingerprint is None else None
+    dataset = Dataset.open(find_dataset(config.data, where.data_dir, codec_dir))
+    sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
+    refuse_without_room(config.model, sizes, device=where.device, frozen=config.training.freeze)
+    return dataset
+
+
+def new_run(run: Run, dataset: Dataset) -> OpenedRun:
     """Returns a run with a model that has learned nothing yet."""
     model = run.new_model()
-    return ReadyToTrain(run, dataset, Checkpoint(model, frozen_rows=no_frozen_rows(model)))
+    names = map(EMBEDDING.format, model.config.pretrained if model.config.vectors.freeze else ())
+    frozen_rows = {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
+    return OpenedRun(run, dataset, Checkpoint(model, frozen_rows=frozen_rows))
 
 
-def load_run(run: Run, dataset: Dataset) -> ReadyToTrain:
+def load_run(run: Run, dataset: Dataset) -> OpenedRun:
     """Returns a run with its last save. Raises CheckpointError if something that training needs is gone or damaged."""
     start = load_last(run)
     validations = read_validations(run, start.state)
     if start.state.validations and not start.state.is_best:  # else there is no best save yet, or it is the last one
         run.checkpoint("best")
-    return ReadyToTrain(run, dataset, start, validations)
+    return OpenedRun(run, dataset, start, validations)
+
+
+def _move_aside(folder: Path) -> None:
+    """Rename a run's folder, to multi30k.old-1 for example, and let `latest` follow it."""
+    names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
+    aside = folder.rename(next(path for path in names if not path.exists()))
+    follow_latest(folder, aside)
+    log.info("moved the old run to %s", aside)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
+def _locked(folder: Path) -> Iterator[None]:
     """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does.
 
-    Yields whether that is sure: some file systems have no locks.
+    What a killed process left unfinished there is deleted, unless the file system has no locks.
     """
     with ExitStack() as locks:
         try:
@@ -180,11 +166,25 @@ def _locked(folder: Path) -> Iterator[bool]:
                 f"{folder} is being trained by another process; wait for it, or give --set name={free_name(folder)} to "
                 "train another run"
             ) from None
-        yield all(are_held)
+        for place in (folder, folder / "checkpoints") if all(are_held) else ():
+            sweep(place, idle_s=0)  # nobody else writes there
+        yield
 
 
-def _resolved(config: Config, data: DataConfig, precision: str, lanes: int) -> Config:
-    """Returns the config as the run keeps it: with its name, the dataset, precision and lanes that were chosen."""
+def _resolved(config: Config, dataset: Dataset, where: Environment) -> Config:
+    """Returns the config as a new run keeps it: with its name, and the dataset, precision and lanes that are chosen."""
+    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
+    precision = choose_precision(config.training.precision, where.device)
+    lanes = choose_lanes(config.training.lanes, where.world)
+    training = config.training.model_copy(update={"precision": precision, "lanes": lanes})
+    return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
+
+
+def _resolved_again(config: Config, begun: Config, where: Environment) -> Config:
+    """Returns the config of a run that goes on: with the dataset, precision and lanes that it was begun with."""
+    data = begun.data.model_copy(update={"files": config.data.files})
+    precision = _precision(begun.training.precision, config.training.precision, where.device)
+    lanes = choose_lanes(begun.training.lanes, where.world)
     training = config.training.model_copy(update={"precision": precision, "lanes": lanes})
     return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
 
@@ -205,7 +205,7 @@ def _precision(before: str, wanted: str, device: torch.device) -> str:
     return before
 
 
-def _check_settings(run: Run, config: Config) -> None:
+def _refuse_other_settings(run: Run, config: Config) -> None:
     """Raises ConfigError if the run was begun with other settings, except for the settings that may change.
 
     Whether files have another text is seen later, by their content.
@@ -237,9 +237,22 @@ def _check_settings(run: Run, config: Config) -> None:
         )
 
 
-def _refuse_other_text(dataset: Dataset, data: DataConfig, remedy: str) -> None:
-    """Raises ConfigError if the user's own files have other text now than a dataset was made from."""
-    if data.files and not is_text_of(dataset.manifest, data):
+def _refuse_other_text(dataset: Dataset, config: Config, begun: Run | None) -> None:
+    """Raises ConfigError if the user's own files have other text now than the dataset was made from.
+
+    begun: the run that goes on with it. A dataset that was found by its text need not be compared.
+    """
+    data = config.data
+    if begun:
+        is_known = data.fingerprint is not None and data.files == begun.config.data.files
+        remedy = (
+            f"give --set name={free_name(begun.folder)} to train another run on the new text, --fresh to move this one "
+            f"aside and begin anew, or --config {begun.folder / 'config.yaml'} to go on with the text as it was"
+        )
+    else:
+        is_known = data.fingerprint is None
+        remedy = "take data.fingerprint out of the config, and run `tfm prepare`"
+    if data.files and not is_known and not is_text_of(dataset.manifest, data):
         raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
 
 

@@ -1,8 +1,8 @@
 """train(config): open a run, take its steps, validate, save, stop. Knows the course of a run, not how a step works.
 
 The life of a run, in the order of this file: `train` opens it, and `Trainer.run_to_the_end` leads it through its
-epochs. Now and then, as a rule at the end of each epoch, it is validated and saved. At the end the weights of the last
-validations may be averaged.
+epochs. Now and then, as a rule at the end of each epoch, it is validated and saved. What else happens, such as to draw
+curves or to average weights at the end, callbacks do (callbacks.py).
 
 The plan of an epoch follows from (seed, epoch), and a step from the weights, the optimiser's moments, the batches and
 its number. So a run that was killed and goes on from its last save ends bit for bit like one that was never killed.
@@ -16,179 +16,117 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from transformer_cli.adapters.finetuning.beside import best_mixture, drawn, encoded_beside, joined
-from transformer_cli.compute.devices import choose_device, describe
+from transformer_cli.compute.devices import choose_device
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import plan_epoch, target_tokens
-from transformer_cli.data.dataset import EncodedSplit, Rows
+from transformer_cli.data.batching import plan_epoch
+from transformer_cli.data.dataset import Rows
 from transformer_cli.errors import ConfigError, MemoryShortage
-from transformer_cli.model.transformer import Transformer, count_parameters
-from transformer_cli.runs.checkpoints import (
-    START,
-    forget_validated,
-    keep_average,
-    load_mean,
-    load_validated,
-    save,
-    save_validated,
-    set_moments,
-)
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import forget_validated, keep_average, save, save_validated, set_moments
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Average, Validation, best_of, error_of, is_averaged
+from transformer_cli.runs.state import Average, Validation, error_of, is_averaged
 from transformer_cli.scoring.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.scoring.validation import greedy_score
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES
+from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights
 from transformer_cli.training.learner import Learner
-from transformer_cli.training.opening import Here, ReadyToTrain, fitting_rows, join_run, open_run
+from transformer_cli.training.messages import SCORES, as_line, best_as_line, how_long, mean_as_line, say_start
+from transformer_cli.training.opening import Environment, OpenedRun, open_run
 from transformer_cli.training.optimisers import learning_rate
-from transformer_cli.training.record import (
-    SCORES,
-    Stop,
-    as_line,
-    best_as_line,
-    check_tensorboard,
-    draw_curves,
-    mean_as_line,
-    stop_signals,
-    told_how_to_go_on,
-    write_events,
-)
+from transformer_cli.training.stopping import Stop, stop_signals, told_how_to_go_on
+from transformer_cli.training.texts import Texts, usable_sentences
 
-AS_LONG = 3  # times as long a step takes as a validation of as many tokens: forward, and twice that backward
-FEW = 20  # pairs, whose loss is by some tenths a matter of chance
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
 log = logging.getLogger(__name__)
 
 
-def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
+def train(
+    config: Config,
+    *,
+    data_dir: Path = Path("data"),
+    runs_dir: Path = Path("runs"),
+    fresh: bool = False,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
     """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
 
-    Sets torch's number of threads, if the config names one, and (at each step) its random seed for the whole process.
-
-    fresh: move a run of this name aside and begin anew. Raises DataError without a dataset, CheckpointError if the run
-    on disk is damaged, ConfigError if it was begun with other settings, another process is training it, or training
-    diverges, Interrupted (after a save) on SIGINT, SIGTERM, SIGHUP or SIGUSR1, DistributedError if another process of
-    the same job ends early.
+    It is `api.train` without the callbacks that settings ask for; `callbacks` has to bring them. Raises as that does.
     """
     world = World.from_environment()
     device = choose_device(config.training.device, world)
-    if config.training.tensorboard:
-        check_tensorboard()
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
-    data_dir, runs_dir = Path(data_dir), Path(runs_dir)
-    folder = runs_dir / config.run_name
-    with world.joined(device), ExitStack() as opened:
+    where = Environment(device, data_dir, world)
+    with world.joined(device), ExitStack() as until_the_end:
         with told_how_to_go_on(Stop()):
-            with world.all_or_none():
-                if world.is_first:
-                    is_new = fresh and not world.is_restarted  # then it is this command that has begun the run
-                    here = Here(device, data_dir, world)
-                    ready = opened.enter_context(open_run(folder, config, here, fresh=is_new))
-            with world.all_or_none():
-                if not world.is_first:
-                    ready = join_run(folder, data_dir)
-            trainer = Trainer(ready, device, world, was_fresh=fresh)
+            opened = until_the_end.enter_context(
+                open_run(runs_dir / config.run_name, config, where, callbacks, fresh=fresh)
+            )
+            trainer = Trainer(opened, device, world, callbacks, was_fresh=fresh)
         with told_how_to_go_on(trainer.stop):
-            trainer.announce()
+            say_start(trainer)
             trainer.run_to_the_end()
-    return ready.run
+    return opened.run
 
 
 class Trainer:
     """A run in training, on one device, in one of the world's processes."""
 
     def __init__(
-        self, ready: ReadyToTrain, device: torch.device, world: World = ALONE, *, was_fresh: bool = False
+        self,
+        opened: OpenedRun,
+        device: torch.device,
+        world: World = ALONE,
+        callbacks: Sequence[Callback] = (),
+        *,
+        was_fresh: bool = False,
     ) -> None:
         """Train on from where the run stands, with its model. was_fresh: an old run was moved aside for this one.
 
         Raises DataError if no sentence of the dataset fits the model.
         """
-        run, dataset, start = ready.run, ready.dataset, ready.start
-        self.run = run
-        self.dataset = dataset
-        self.world = world
-        self.training = run.config.training
-        with world.all_or_none():
-            beside, longest = encoded_beside(run), run.config.model.max_length
-            self.train_sentences = usable_sentences(dataset.split("train"), "train", longest)
-            self.valid_sentences = usable_sentences(dataset.split("valid"), "valid", longest)
-            self.watched = usable_sentences(beside["watch"], "watch", longest) if "watch" in beside else None
-            self.along: Rows = np.arange(0)
-            if "along" in beside:
-                own, more = self.train_sentences, usable_sentences(beside["along"], "along", longest)
-                self.along = len(own.split) + more.rows
-                self.train_sentences = Sentences(joined(own.split, more.split), own.rows)
+        run, start = opened.run, opened.start
+        self.run, self.dataset, self.world, self.training = run, opened.dataset, world, run.config.training
+        averaging = [Averaging(self.training.average)] if self.training.average else []
+        self.callbacks: Sequence[Callback] = (*averaging, *callbacks)
         self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         # the first process alone may have read vectors, or the weights of another run
         model = self.learner.model
         world.broadcast((*model.parameters(), *model.buffers(), *self.learner.frozen_rows.values()))
         self.state = start.state
+        self.validations = list(opened.validations)
         if self.state.step and world.is_first:
             say_other_losses(self.learner.model, run.checkpoint("last"))
-        self.validations = list(ready.validations)
         self._bar: progress.Bar | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved = self._progress()  # a new run has nothing to save
         self._saved_at = time.monotonic()
         self.stop = Stop(saved_step=self.state.step or None, was_fresh=was_fresh)
-
-    def announce(self) -> None:
-        """Log what the run is, and where it resumes."""
-        config, model, world, state = self.run.config, self.learner.model, self.world, self.state
-        unit, number = config.training.end
-        pairs = len(self.train_sentences.rows)
-        parameters = f"{count_parameters(model):,} parameters"
-        if n_held := sum(int(rows.sum()) for rows in self.learner.frozen_rows.values()):
-            parameters += f", {n_held * config.model.d_model:,} of them in frozen vectors"
-        if n_frozen := sum(each.numel() for each in model.parameters() if not each.requires_grad):
-            parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.training.freeze)})"
-        text = f"{config.data.source}→{config.data.target}, {counted(pairs, 'pair')} of {self.dataset.folder}"
-        where = describe(self.learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
-        facts = (parameters, text, counted(number, unit[:-1]), where, self.learner.precision)
-        log.info("%s: %s", config.run_name, "; ".join(facts))
-        for name, sentences in (("valid", self.valid_sentences), ("training.watch", self.watched)):
-            if sentences and len(sentences.rows) < FEW:
-                what = "%s: %s can hardly tell which weights are the best; give it a few hundred"
-                log.warning(what, name, counted(len(sentences.rows), "pair"))
-        if state.has_ended(config.training) and not state.patience_is_spent(config.training):
-            done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
-            more = "" if config.training.is_planned_to_the_end else f"; raise training.{unit} to go on"
-            log.info("%s trained%s", done, more)
-        elif state.step:
-            where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
-            log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
-        else:
-            n_steps = number * self._steps_in(len(self.plan())) if unit == "epochs" else number
-            if n_steps <= config.training.warmup_steps:
-                what = (
-                    "training.warmup_steps %s: training has about %s, so its rate never reaches training.learning_rate"
-                )
-                log.warning(what, f"{config.training.warmup_steps:,}", counted(n_steps, "step"))
-            elif len(self.plan()) == 1 and config.training.batch_size > pairs:
-                what = "training.batch_size %s takes all pairs at once: an epoch is one step"
-                log.warning(what, config.training.batch_size)
+        with world.all_or_none():
+            train, valid = (
+                usable_sentences(self.dataset.split(name), name, run.config.model.max_length)
+                for name in ("train", "valid")
+            )
+            self.texts = Texts(train, valid)
+            for callback in self.callbacks:
+                callback.on_begin(self)
 
     def run_to_the_end(self) -> None:
         """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
         training, state = self.training, self.state
-        if self.validations and self.world.is_first:
-            write_events(self.run, self.validations)
-            if state.has_ended(training):  # a kill may have come between saving and drawing
-                draw_curves(self.run, self.validations)
+        if self.validations:
+            self._tell_of_validation()  # a kill may have come before that
         with stop_signals(self.stop), ExitStack() as ending:
             ending.callback(self._close_bar)
             try:
@@ -215,25 +153,22 @@ class Trainer:
             if state.patience_is_spent(training):
                 n_worse = counted(state.validations_since_best, "validation")
                 log.info("no better %s in %s (patience): stopping", SCORES[training.validate_by], n_worse)
-            if training.average or self.watched:
+            if self._needed_validations():
                 if self._agreed()[0]:  # asked to stop; everything has been saved
                     raise self.stop.interrupted()
-                self._average_weights()
+                self._finish()
         log.info(best_as_line(self.run, self.validations))
-        if self.run.config.data.tokens == "subwords":
-            log.info("for single sentences, `tfm export %s` saves seconds: it starts without PyTorch", self.run.folder)
 
     # Steps
 
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch that the state is in, in order."""
-        sentences, epoch = self.train_sentences, self.state.epoch
+        epoch = self.state.epoch
         if self._planned[0] != epoch:
-            rows = sentences.rows
-            if len(self.along):
-                more = drawn(self.along, len(rows), seed=self.training.seed, epoch=epoch)
-                rows = np.concatenate((rows, more))
-            self._planned = (epoch, plan_epoch(sentences.split, rows, self.training, epoch))
+            rows = self.texts.train.rows
+            for callback in self.callbacks:
+                rows = callback.epoch_rows(self, rows)
+            self._planned = (epoch, plan_epoch(self.texts.train.split, rows, self.training, epoch))
         return self._planned[1]
 
     def _take_step(self) -> None:
@@ -246,7 +181,7 @@ class Trainer:
         running.seconds += time.monotonic() - started
         bar.set_description_str(self._how_far(), refresh=False)
         bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
-        bar.update(self.train_sentences.target_tokens(batches))
+        bar.update(self.texts.train.target_tokens(batches))
 
     def _new_bar(self) -> progress.Bar:
         """Returns the bar of this epoch, or of its steps up to the end of training."""
@@ -255,10 +190,10 @@ class Trainer:
         end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * self.training.accumulate
         return progress.bar(
             self._how_far(),
-            total=self.train_sentences.target_tokens(plan[:end]),
+            total=self.texts.train.target_tokens(plan[:end]),
             unit=" tokens",
             unit_scale=True,
-            initial=self.train_sentences.target_tokens(plan[: state.batch]),
+            initial=self.texts.train.target_tokens(plan[: state.batch]),
             is_silent=not self.world.is_first,
         )
 
@@ -279,7 +214,7 @@ class Trainer:
         """
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
-        loss = self.learner.backward(self.train_sentences.split, batches, number=state.step + 1)
+        loss = self.learner.backward(self.texts.train.split, batches, number=state.step + 1)
         is_finite = math.isfinite(loss.nll) and self.learner.step()
         state.step += 1
         state.batch += len(batches)
@@ -303,11 +238,8 @@ class Trainer:
         unit, number = self.training.end
         if unit == "steps":
             return learning_rate(self.training, step, (step - 1) / number)
-        done = batch / self.training.accumulate / self._steps_in(len(self.plan()))  # of the epoch
+        done = batch / self.training.accumulate / self.training.steps_of(len(self.plan()))  # of the epoch
         return learning_rate(self.training, step, (self.state.epoch - 1 + done) / number)
-
-    def _steps_in(self, n_batches: int) -> int:
-        return math.ceil(n_batches / self.training.accumulate)
 
     # Validations, and the end of epochs and of training
 
@@ -318,55 +250,38 @@ class Trainer:
     def _validate_and_save(self) -> None:
         """Validate, record, end the epoch if it has come to its end, save, and show the result."""
         if self.state.step:  # the history names its rate; a run that was resumed here has not taken it itself
-            first_of_last_step = (self._steps_in(self.state.batch) - 1) * self.training.accumulate
+            first_of_last_step = (self.training.steps_of(self.state.batch) - 1) * self.training.accumulate
             self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
         self._close_bar()
         found = self._validate()
-        writes, average = self.world.is_first, self.training.average
         self.validations.append(found)
-        if writes:
+        if self.world.is_first:
             self.run.write_history([asdict(each) for each in self.validations])
         self.state.count_validation(found)
         if self.state.batch == len(self.plan()):
             self._end_epoch()
-        if writes and (average or (self.watched and self._best_taught == self.state.validations)):
+        if self.world.is_first and self.state.validations in self._needed_validations():
             save_validated(self.run, self.learner.model, self.state.validations)
-        if writes and self.watched and not self.state.step:
-            save_validated(self.run, self.learner.model, START)
         self._save()
         self._forget_validated()
         log.info(as_line(found, self.training))
         if not self.state.step:
-            log.info("%s until the end, by the time of this validation", self._how_long(found))
-        if writes:
-            draw_curves(self.run, self.validations)
-            write_events(self.run, self.validations)
+            log.info("%s until the end, by the time of this validation", how_long(self, found))
+        self._tell_of_validation()
 
-    @property
-    def _best_taught(self) -> int:
-        """The number of the best validation after the start's; START if there is none."""
-        taught = self.validations[1:]
-        return 2 + taught.index(best_of(taught)) if taught else START
+    def _needed_validations(self) -> set[int]:
+        """Returns the numbers, from 1, of those validations so far whose weights the callbacks need at the end."""
+        return {number for callback in self.callbacks for number in callback.needed_validations(self)}
 
     def _forget_validated(self) -> None:
-        """Delete the weights of validations that neither a mean of the last ones nor one with the start can need."""
+        """Delete the weights of validations that no callback needs any more."""
         if self.world.is_first:
-            before = self.state.validations - (self.training.average or 0) + 1
-            forget_validated(self.run, before=before, but=self._best_taught if self.watched else START)
+            forget_validated(self.run, but=self._needed_validations())
 
-    def _how_long(self, found: Validation) -> str:
-        """Returns how long training will take, as far as a validation of the start tells, in words."""
-        unit, number = self.training.end
-        plan = self.plan()
-        steps = self._steps_in(len(plan))
-        epochs = number if unit == "epochs" else number / steps
-        validated = sum(each.target_tokens([each.rows]) for each in (self.valid_sentences, self.watched) if each)
-        trained = epochs * self.train_sentences.target_tokens(plan)
-        validations = epochs * steps / (self.training.validate_every or steps)
-        minutes = found.valid_seconds * (AS_LONG * trained / validated + validations) / 60
-        if minutes < 1:
-            return "less than a minute"
-        return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {counted(math.ceil(minutes), 'minute')}"
+    def _tell_of_validation(self) -> None:
+        """Tell the callbacks of the last validation, which has been saved."""
+        for callback in self.callbacks if self.world.is_first else ():
+            callback.on_validation(self)
 
     def _validate(self) -> Validation:
         """Validate the model as it is. All processes return the same.
@@ -375,7 +290,7 @@ class Trainer:
         """
         started, state, running = time.monotonic(), self.state, self.state.running
         note(f"epoch {state.epoch}, step {state.step:,}: validating")
-        valid, watched = self._losses_of(self.learner.model)
+        valid, extra = self.losses_of(self.learner.model)
         with self.world.all_or_none():  # all processes find the same
             if state.step and not running.steps:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
@@ -400,7 +315,7 @@ class Trainer:
             best=best_error is None or error < best_error,
             target_tokens_per_second=round(running.target_tokens / max(running.seconds, 0.001), 1),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            watch_loss=watched.loss if watched else None,
+            watch_loss=extra.loss if extra else None,
             valid_score=score,
         )
 
@@ -415,51 +330,44 @@ class Trainer:
             score = greedy_score(model, self.run.codecs, source, target, data=data, by=by)
         return self.world.all_gather(score)[0][0]
 
-    def _losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:
-        """Returns the losses of the validation text, and of the text that is watched, if any is."""
+    def losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:
+        """Returns a model's losses of the validation text, and of the further one if there is any."""
         model.to(self.learner.device)
-        valid, *watched = (
-            corpus_losses(model, each.split, each.rows, self.world)
-            for each in (self.valid_sentences, self.watched)
-            if each is not None
-        )
-        return valid, watched[0] if watched else None
+        valid, *extra = (corpus_losses(model, each.split, each.rows, self.world) for each in self.texts.validated)
+        return valid, extra[0] if extra else None
 
-    def _average_weights(self) -> None:
-        """Make, of the weights so far, those that training ends with, and save them (6.1).
+    def _finish(self) -> None:
+        """Save the weights that the callbacks make for the end, validated.
 
-        They are the mean of the last validations' weights, if the config asks for it, and the best checkpoint if they
-        are better. With text that is watched, they are the mean of these, or else of the best weights that were taught,
-        and of the start, with the share that fits both texts best, and the best checkpoint in any case. Does nothing if
-        this has been done. Raises CheckpointError if some of these weights are gone.
+        They are the best checkpoint if they are better, or if they have a share of the initial weights. Does nothing if
+        this has been done. Raises CheckpointError if some of the weights that are needed are gone.
         """
-        last, count = self.state.validations, self.training.average or 0
-        numbers = range(max(1, last - count + 1), last + 1)  # patience may have ended a run early
-        epochs = [each.epoch for each in self.validations[-count:]] if count else []
         self._forget_validated()  # a kill may have come before
         with self.world.all_or_none():
             if is_averaged(self.run, self.state):
                 return
-            model = load_mean(self.run, numbers) if count else load_validated(self.run, self._best_taught)
-        share = None
-        if self.watched:
-            model, share = best_mixture(self.run, model, self._losses_of, self.world)
-        valid, watched = self._losses_of(model)
+        weights: FinalWeights | None = None
+        for callback in self.callbacks:
+            weights = callback.final_weights(self, weights)
+        if weights is None:
+            return
+        model = weights.model
+        valid, extra = self.losses_of(model)
         made = Average(
-            epochs,
+            list(weights.epochs),
             self.state.step,
             valid.loss,
             valid.loss_batch_mean,
             valid.ppl,
-            start_share=share,
-            watch_loss=watched.loss if watched else None,
+            start_share=weights.start_share,
+            watch_loss=extra.loss if extra else None,
             valid_score=self._score(model),
         )
-        witnesses = witnesses_of(model, self.valid_sentences.split, self.valid_sentences.rows)
+        witnesses = witnesses_of(model, self.texts.valid.split, self.texts.valid.rows)
         is_best = self.world.is_first and keep_average(self.run, model, made, self.state, witnesses)
         self.world.barrier()  # as in `_save`
-        if not self.watched:
-            log.info(mean_as_line(made, len(numbers), self.training, is_best=is_best))
+        if made.start_share is None:
+            log.info(mean_as_line(made, self.training, is_best=is_best))
 
     # Saving, and stopping
 
@@ -470,7 +378,7 @@ class Trainer:
         """
         if self._saved != self._progress():
             if self.world.is_first:
-                model, valid = self.learner.model, self.valid_sentences
+                model, valid = self.learner.model, self.texts.valid
                 witnesses = witnesses_of(model, valid.split, valid.rows) if evaluates else None
                 save(self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, witnesses)
             self._saved, self._saved_at = self._progress(), time.monotonic()
@@ -489,29 +397,6 @@ class Trainer:
         if signals:
             self.stop.note(signals[0])
         return bool(signals), bool(answers[0][1])
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """A split, and the rows of the pairs that the model has enough positions for."""
-
-    split: EncodedSplit
-    rows: Rows
-
-    def target_tokens(self, batches: Sequence[Rows]) -> int:
-        """Returns how many tokens there are to predict in these batches of `split`, <eos> included."""
-        return sum(int(target_tokens(self.split, rows).sum()) for rows in batches)
-
-
-def usable_sentences(split: EncodedSplit, name: str, max_length: int | None) -> Sentences:
-    """Returns the pairs of a split that fit in max_length positions; a warning counts the others.
-
-    Raises DataError if no pair fits.
-    """
-    rows = fitting_rows(split, name, max_length)
-    if n_long := len(split) - len(rows):
-        log.warning("%s: left out %s longer than max_length %s", name, counted(n_long, "pair"), max_length)
-    return Sentences(split, rows)
 
 
 def diverged(learner: Learner, how: str) -> ConfigError:

@@ -42,7 +42,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         def fail(*_: object, **__: object) -> None:
             raise error
 
-        monkeypatch.setattr("transformer_cli.training.trainer.train", fail)
+        monkeypatch.setattr("transformer_cli.api.train", fail)
 
     return let
 

@@ -183,7 +183,7 @@ def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
     for name in (*mine, *given):
         (run.folder / "checkpoints" / name).mkdir(parents=True)
     save_after(run, 2)
-    forget_validated(run, before=9)
+    forget_validated(run, but={9})
     assert checkpoints(run) == sorted([*mine, "step-0000002"])
 
 

@@ -19,9 +19,9 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, is_new
-from transformer_cli.training.opening import Here, ReadyToTrain, open_run
+from transformer_cli.training.opening import Environment, OpenedRun, open_run
 
-Open = Callable[..., AbstractContextManager[ReadyToTrain]]
+Open = Callable[..., AbstractContextManager[OpenedRun]]
 
 STUCK = ("training.batch_size=100", "training.learning_rate=1e-30")  # epochs of two steps; only the first is a best one
 
@@ -46,14 +46,14 @@ def folder(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[ReadyToTrain]]:
+def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[OpenedRun]]:
     """opened(folder, *overrides, fresh=False, data_dir=…): the tiny run in a folder, opened but not trained."""
 
     def open_with(
         folder: Path, *overrides: str, fresh: bool = False, data_dir: Path = project / "data"
-    ) -> AbstractContextManager[ReadyToTrain]:
+    ) -> AbstractContextManager[OpenedRun]:
         config = load_config(corpus / "tiny.yaml", [*STUCK, *overrides])
-        return open_run(folder, config, Here(torch.device("cpu"), data_dir), fresh=fresh)
+        return open_run(folder, config, Environment(torch.device("cpu"), data_dir), fresh=fresh)
 
     return open_with
 
@@ -238,8 +238,8 @@ def config(folder: Path) -> Config:
     return load_config(folder / "tiny.yaml")
 
 
-def resume(folder: Path, config: Config) -> AbstractContextManager[ReadyToTrain]:
-    return open_run(folder / "runs/tiny", config, Here(torch.device("cpu"), folder / "data"), fresh=False)
+def resume(folder: Path, config: Config) -> AbstractContextManager[OpenedRun]:
+    return open_run(folder / "runs/tiny", config, Environment(torch.device("cpu"), folder / "data"), fresh=False)
 
 
 def test_moved_project_goes_on_even_without_its_text(moved: Path) -> None:

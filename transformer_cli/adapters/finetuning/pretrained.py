@@ -1,10 +1,10 @@
-"""What a new run begins with, other than random weights: pretrained word vectors, or the weights of another run.
+"""What a new run begins with instead of random weights: pretrained word vectors, or the weights of another run.
 
 Knows words, weights and runs, nothing of steps.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -21,33 +21,44 @@ from transformer_cli.runs.run import Run, free_name
 from transformer_cli.system.terminal import first_few
 from transformer_cli.text.vectors import Vectors, read_vectors
 from transformer_cli.text.vocabulary import SPECIALS
-
-EMBEDDING = "{}_embedding.tokens.weight"  # the name of a side's token vectors
+from transformer_cli.training.callbacks import Callback
+from transformer_cli.training.opening import EMBEDDING
 
 log = logging.getLogger(__name__)
 
 
-@torch.no_grad()
-def begin_with(start: Checkpoint, vectors: Mapping[str, tuple[Tensor, Tensor]], weights: Transformer | None) -> None:
-    """Copy vectors and weights into a model that has random weights, and freeze the rows of vectors that are to stay.
+class PretrainedVectors(Callback):
+    """Fills the embeddings of a new run with the vectors that `model.vectors` names, and freezes them if it says so."""
 
-    vectors: as `read_pretrained` returns them. weights: a model of the same shape, as `read_weights` returns it.
-    """
-    for side, (rows, values) in vectors.items():
-        name = EMBEDDING.format(side)
-        start.model.get_parameter(name)[rows] = values
-        if name in start.frozen_rows:
-            start.frozen_rows[name][rows] = True
-    if weights is not None:
-        others = dict(weights.named_parameters())
+    def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
+        """Read the vectors. Raises as `read_pretrained` does."""
+        self.vectors = read_pretrained(config, dataset)
+
+    @torch.no_grad()
+    def on_new_run(self, run: Run, start: Checkpoint) -> None:
+        """Copy the vectors into the embeddings; those that are frozen have a row in `start.frozen_rows`."""
+        for side, (rows, values) in self.vectors.items():
+            name = EMBEDDING.format(side)
+            start.model.get_parameter(name)[rows] = values
+            if name in start.frozen_rows:
+                start.frozen_rows[name][rows] = True
+        del self.vectors
+
+
+class InitialWeights(Callback):
+    """Lets a new run begin with the best weights of the run that `training.initialize_from` names."""
+
+    def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
+        """Read the weights. Raises as `read_weights` does."""
+        self.weights = read_weights(config, dataset, runs_dir)
+
+    @torch.no_grad()
+    def on_new_run(self, run: Run, start: Checkpoint) -> None:
+        """Copy the weights into the new model."""
+        others = dict(self.weights.named_parameters())
         for name, parameter in start.model.named_parameters():
             parameter.copy_(others[name])
-
-
-def no_frozen_rows(model: Transformer) -> dict[str, Tensor]:
-    """Returns what `Checkpoint.frozen_rows` is before any vectors have been read."""
-    names = map(EMBEDDING.format, model.config.pretrained if model.config.vectors.freeze else ())
-    return {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
+        del self.weights
 
 
 def read_pretrained(config: Config, dataset: Dataset) -> dict[str, tuple[Tensor, Tensor]]:
@@ -79,15 +90,14 @@ def read_pretrained(config: Config, dataset: Dataset) -> dict[str, tuple[Tensor,
     return found
 
 
-def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transformer | None:
-    """Returns the best weights of the run that training.initialize_from names, on the CPU; None if it names none.
+def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transformer:
+    """Returns the best weights of the run that training.initialize_from names, on the CPU.
 
     Raises CheckpointError if there is no such run, ConfigError if it is this run itself, or its codecs or its
     model's shape are others.
     """
     name = config.training.initialize_from
-    if name is None:
-        return None
+    assert name is not None, "else nothing asks for this callback"
     run = Run.named(name, runs_dir)
     if run.folder.resolve() == (runs_dir / config.run_name).resolve():  # it would be moved aside, or is not there yet
         raise ConfigError(

@@ -15,6 +15,7 @@ from kinds import TrainTiny
 from outcomes import power_cut
 from transformer_cli import prepare
 from transformer_cli.adapters.finetuning.pretrained import read_pretrained
+from transformer_cli.api import train
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError, DataError
@@ -22,7 +23,6 @@ from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import Codec
 from transformer_cli.text.vocabulary import PAD, SPECIALS
-from transformer_cli.training.trainer import train
 
 D_MODEL = 32
 FREEZE = "model.vectors.freeze=true"

@@ -11,10 +11,13 @@ import torch
 from kinds import Tfm, TrainTiny
 from transformer_cli import Translator
 from transformer_cli.adapters.corpora.configs import inherited
-from transformer_cli.adapters.finetuning.beside import as_table, drawn, encoded_beside, mixed
+from transformer_cli.adapters.finetuning.interpolation import START, interpolated
+from transformer_cli.adapters.finetuning.kept_text import encoded, kept_lines
+from transformer_cli.adapters.finetuning.replay import sampled
+from transformer_cli.api import finetuning_table
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
-from transformer_cli.runs.checkpoints import START, load_named_best, load_validated, load_weights
+from transformer_cli.runs.checkpoints import load_named_best, load_validated, load_weights
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.scoring.losses import corpus_losses
@@ -72,7 +75,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     caplog.set_level("INFO")
     run = train_tiny(runs, *TAUGHT, f"training.watch=[{old}]", "training.learning_rate=0.05")
     assert any(line.startswith("training.watch: 2 pairs can hardly tell ") for line in caplog.messages)
-    split = encoded_beside(run)["watch"]
+    split = encoded(kept_lines(run, "watch"), run.codecs)
     start = load_validated(run, START)
     before = corpus_losses(start, split, np.arange(2)).loss
     history = run.history()
@@ -89,7 +92,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     assert found[int(100 * made.start_share)] == min(found.values())
     assert corpus_losses(load_named_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.watch_loss
     shutil.rmtree(runs / "base")  # the run has what it needs of it
-    rows = as_table(run, data_dir=project / "data")
+    rows = finetuning_table(run, data_dir=project / "data")
     assert [row[0].split(":")[0] for row in rows] == ["after", "step 0", "step 2", "step 4", "the end"]
 
 
@@ -108,7 +111,7 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
     assert losses[0] < losses[1] < losses[2]
     start, taught, last = (load_validated(straight, START), load_validated(straight, 2), straight.checkpoint("last"))
     assert not torch.equal(taught.output.weight, load_weights(straight, last).output.weight)
-    wanted = start if share is None else mixed(taught, start, share)
+    wanted = start if share is None else interpolated(taught, start, share)
     for run in (straight, raised):
         found = load_named_best(run, torch.device("cpu"))[1].state_dict()
         assert all(torch.equal(value, found[name]) for name, value in wanted.state_dict().items())
@@ -122,7 +125,7 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
 def test_mixed_weights_are_the_mean_with_the_share_of_the_start(tiny: Run, share: float) -> None:
     start, taught = tiny.new_model(), load_named_best(tiny, torch.device("cpu"))[1]
     wanted = share * start.output.weight.detach() + (1 - share) * taught.output.weight.detach()
-    torch.testing.assert_close(mixed(taught, start, share).output.weight.detach(), wanted)
+    torch.testing.assert_close(interpolated(taught, start, share).output.weight.detach(), wanted)
 
 
 def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_the_start(
@@ -154,10 +157,10 @@ def test_sentences_that_go_along_are_translated_by_the_start(train_tiny: TrainTi
     assert (run.folder / "along.target.txt").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in expected)
 
 
-def test_drawn_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
-    rows = drawn(np.array([7, 8]), 5, seed=1, epoch=1)
+def test_sampled_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
+    rows = sampled(np.array([7, 8]), 5, seed=1, epoch=1)
     assert sorted(rows.tolist()) in ([7, 7, 7, 8, 8], [7, 7, 8, 8, 8])
-    some = [drawn(np.arange(50), 20, seed=1, epoch=epoch).tolist() for epoch in (1, 1, 2)]
+    some = [sampled(np.arange(50), 20, seed=1, epoch=epoch).tolist() for epoch in (1, 1, 2)]
     assert some[0] == some[1] != some[2]
     assert len({*some[0]}) == 20
 

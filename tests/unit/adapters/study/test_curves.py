@@ -1,4 +1,4 @@
-"""What is told of a validation: TensorBoard's event file, read by TensorBoard's own reader, and the line of the log."""
+"""TensorBoard's event file, read by TensorBoard's own reader."""
 
 import logging
 import sys
@@ -10,11 +10,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from kinds import TrainTiny
-from transformer_cli.config.schema import TrainingConfig
+from transformer_cli.adapters.study.curves import write_events
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation
-from transformer_cli.training.record import as_line, write_events
 
 ON = ("training.tensorboard=true", "training.batch_size=100")  # an epoch of two steps
 FROM_HISTORY = {
@@ -50,8 +49,7 @@ def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
 
 
 def test_write_events_adds_for_a_tensorboard_that_is_reading_and_takes_back(tiny: Run, tmp_path: Path) -> None:
-    training = tiny.config.training.model_copy(update={"tensorboard": True})
-    run = replace(tiny, folder=tmp_path, config=tiny.config.model_copy(update={"training": training}))
+    run = replace(tiny, folder=tmp_path)
     lines = tiny.history()
     history = [Validation(**line) for line in lines]
     write_events(run, history[:1])
@@ -97,17 +95,3 @@ def test_tensorboard_not_installed_is_one_line_before_training(
         train_tiny(tmp_path, *ON)
     assert list(tmp_path.iterdir()) == []
     train_tiny(tmp_path, "training.epochs=1")  # nobody asks for it
-
-
-def test_as_line_names_losses_seconds_and_what_is_unusual(tiny: Run) -> None:
-    losses = {"train_loss": 1.25, "valid_loss": 0.1 + 0.2, "valid_ppl": 1.35, "best": True}
-    seconds = {"train_seconds": 12.345, "valid_seconds": 0.5}
-    found = Validation(**{**tiny.history()[0], "epoch": 3, "step": 120, **losses, **seconds})
-    training = TrainingConfig(epochs=10)
-    line = "epoch  3/10  train 1.250 (PPL 3.49)  valid 0.300 (PPL 1.35)  12.8 s"
-    assert as_line(found, training) == f"{line}  best"
-    worse = replace(found, best=False, skipped_steps=2)
-    assert as_line(worse, training) == f"{line}  2 steps skipped (gradient not finite)"
-    by_steps = TrainingConfig(steps=1000, validate_every=40)
-    assert as_line(found, by_steps) == f"step   120/1,000 (epoch 3){line[11:]}  best"
-    assert as_line(found, TrainingConfig(validate_every=40)) == f"step 120 (epoch 3){line[11:]}  best"

@@ -1,0 +1,109 @@
+"""Interpolation of the finetuned weights with the initial ones, so that less of the old domain is forgotten.
+
+Text of the old domain (`training.watch`) is validated, too. At the end the weights become (1 - a)·finetuned + a·initial
+(Wortsman et al. 2022), with the share a that suits both texts.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from transformer_cli.adapters.finetuning.kept_text import KeptText, kept_lines
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import load_validated
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import Validation, best_of, load_average, validations_so_far
+from transformer_cli.system.terminal import counted
+from transformer_cli.text.codec import SIDES
+from transformer_cli.training.callbacks import FinalWeights, TrainerView
+
+START = 1  # the number of the validation of the initial weights, which comes before the first step
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, which are tried unless training.start_share names one
+MOST_SCORED = 300  # lines of each text whose BLEU is found at the end
+
+Bleu = Callable[[Sequence[str], Sequence[str]], float]
+"""Returns BLEU of a model's translations of sources, given their references"""
+
+log = logging.getLogger(__name__)
+
+
+class Interpolation(KeptText):
+    """Validates the pairs of `training.watch` as well, and interpolates the weights at the end."""
+
+    setting = "watch"
+
+    def on_begin(self, trainer: TrainerView) -> None:
+        """Let each validation find the loss of these pairs, too."""
+        trainer.texts.extra_valid = self.kept_sentences(trainer.run)
+
+    def needed_validations(self, trainer: TrainerView) -> set[int]:
+        """Returns the numbers of the first validation and of the best one after it."""
+        return {START, best_finetuned(trainer.validations)}
+
+    def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights:
+        """Returns the interpolation of given weights, or of the best finetuned ones, with the initial weights.
+
+        The share of the initial weights is training.start_share, or the smallest of the best of SHARES: it has the
+        lowest sum of both losses. Raises CheckpointError if weights that are needed are gone.
+        """
+        run = trainer.run
+        with trainer.world.all_or_none():
+            number = best_finetuned(trainer.validations)
+            weights = weights or FinalWeights(load_validated(run, number))
+
+        def with_share(share: float) -> Transformer:
+            with trainer.world.all_or_none():
+                return interpolated(weights.model, load_validated(run, START), share)
+
+        given, sums = run.config.training.start_share, dict[float, float]()
+        for share in SHARES if given is None else (given,):
+            valid, watched = trainer.losses_of(with_share(share))
+            assert watched, "`on_begin` has added the text"
+            log.info("%3.0f%% of the start's weights  valid %.3f  watched %.3f", 100 * share, valid.loss, watched.loss)
+            sums[share] = valid.loss + watched.loss
+        chosen = min(sums, key=lambda share: sums[share])
+        if given is None and chosen == 1.0:
+            log.info("nothing taught was better: the start stays")
+        return FinalWeights(with_share(chosen), weights.epochs, start_share=chosen)
+
+
+def best_finetuned(validations: Sequence[Validation]) -> int:
+    """Returns the number of the best validation after the start's; the start's if there is no other yet."""
+    finetuned = validations[START:]
+    return START + 1 + finetuned.index(best_of(finetuned)) if finetuned else START
+
+
+@torch.no_grad()
+def interpolated(finetuned: Transformer, start: Transformer, share: float) -> Transformer:
+    """Returns `start`, of whose weights this share stays; the rest comes from `finetuned`."""
+    for mine, others in zip(start.parameters(), finetuned.parameters(), strict=True):
+        mine.copy_(others.lerp(mine, share))
+    return start
+
+
+def as_table(run: Run, bleu_of_start: Bleu, bleu_of_end: Bleu, *, data_dir: Path) -> list[tuple[str, ...]]:
+    """Returns the losses of the validation text and of what is watched, by validations, and BLEU of both ends, as rows.
+
+    BLEU is that of the first lines of each text. Raises DataError or CheckpointError if the text or a part of the run
+    is gone.
+    """
+    dataset = Dataset.open(find_dataset(run.config.data, data_dir))
+    texts = [
+        (source[:MOST_SCORED], target[:MOST_SCORED])
+        for source, target in ([dataset.text("valid", side) for side in SIDES], kept_lines(run, "watch"))
+    ]
+    start, end = ([f"{bleu(*text):.2f}" for text in texts] for bleu in (bleu_of_start, bleu_of_end))
+    valid, watched = (len(source) for source, _ in texts)
+    rows: list[tuple[str, ...]] = [
+        ("after", "loss of valid", "of what is watched", f"BLEU of {counted(valid, 'line')}", f"of {watched} watched")
+    ]
+    for number, each in enumerate(validations_so_far(run)):
+        found = start if not number else ["", ""]
+        rows.append((f"step {each.step:,}", f"{each.valid_loss:.3f}", f"{each.watch_loss or 0:.3f}", *found))
+    if made := load_average(run, "best"):
+        name = f"the end: {made.start_share or 0:.0%} of the start"
+        rows.append((name, f"{made.valid_loss:.3f}", f"{made.watch_loss or 0:.3f}", *end))
+    return rows

@@ -1,0 +1,65 @@
+"""Replay: text, as a rule of the old domain, that is mixed into the new text as half of each epoch (`training.along`).
+
+A file of source sentences alone is first translated by the initial model, as in knowledge distillation.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from transformer_cli.adapters.corpora.formats import ONE_SIDE, format_of
+from transformer_cli.adapters.finetuning.kept_text import KeptText
+from transformer_cli.config.schema import Config
+from transformer_cli.data.dataset import EncodedSplit, Pair, Rows, Side
+from transformer_cli.system.terminal import counted, note
+from transformer_cli.text.lines import read_lines
+from transformer_cli.training.callbacks import TrainerView
+from transformer_cli.training.texts import Sentences
+
+
+class Replay(KeptText):
+    """Mixes the pairs of `training.along` into the training text."""
+
+    setting = "along"
+
+    def __init__(self, translate: Callable[[Sequence[str]], Iterable[str]]) -> None:
+        """translate: returns the translations of some lines by the initial model."""
+        self.translate = translate
+
+    def read(self, paths: Sequence[Path], config: Config) -> Iterable[Pair]:
+        """Returns the pairs in some files; those of a file of source sentences have the model's translations."""
+        if len(paths) > 1 or format_of(paths[0], config.data) != ONE_SIDE:
+            return super().read(paths, config)
+        lines = list(read_lines(paths[0]))
+        note(f"{paths[0]}: {counted(len(lines), 'line')} are translated by {config.training.initialize_from}")
+        return zip(lines, self.translate(lines), strict=True)
+
+    def on_begin(self, trainer: TrainerView) -> None:
+        """Put the pairs behind those of the training text, whose own rows stay the same."""
+        own, more = trainer.texts.train, self.kept_sentences(trainer.run)
+        trainer.texts.train = Sentences(joined(own.split, more.split), own.rows)
+        self.rows = len(own.split) + more.rows
+
+    def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
+        """Returns the rows of an epoch, and as many of the pairs that are mixed in."""
+        seed, epoch = trainer.run.config.training.seed, trainer.state.epoch
+        return np.concatenate((rows, sampled(self.rows, len(rows), seed=seed, epoch=epoch)))
+
+
+def joined(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
+    """Returns a split in memory with the sentences of both, those of `one` first."""
+    return EncodedSplit(
+        *(
+            Side(np.concatenate((a.ids, b.ids)), np.concatenate((a.offsets, a.offsets[-1] + b.offsets[1:])))
+            for a, b in ((one.source, other.source), (one.target, other.target))
+        )
+    )
+
+
+def sampled(rows: Rows, size: int, *, seed: int, epoch: int) -> Rows:
+    """Returns so many of some rows, each as often as the others, or once more; another epoch begins with others.
+
+    For example, 5 of the rows 7 and 8 are 8 7 8 7 8, or 7 8 7 8 7.
+    """
+    return np.resize(np.random.default_rng([seed, epoch]).permutation(rows), size)

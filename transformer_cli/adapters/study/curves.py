@@ -1,0 +1,83 @@
+"""The learning curves of a run in training, drawn anew after each validation: curves.png, and TensorBoard's event file.
+
+The one owner of tensorboard, an extra that is imported only if it is enabled.
+"""
+
+import io
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+
+from transformer_cli.errors import ConfigError
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import Validation
+from transformer_cli.system.terminal import note
+from transformer_cli.training.callbacks import Callback, TrainerView
+
+log = logging.getLogger(__name__)
+
+
+class Curves(Callback):
+    """Draws curves.png. Where that fails there is a warning, since it is no reason to stop training."""
+
+    def on_validation(self, trainer: TrainerView) -> None:
+        """Draw all validations so far."""
+        from transformer_cli.adapters.study import plots  # matplotlib takes half a second: not before the first steps
+
+        note("drawing curves.png")
+        try:
+            figure = plots.draw_curves({trainer.run.config.run_name: [asdict(each) for each in trainer.validations]})
+            plots.save(figure, trainer.run.folder / "curves.png")
+        except (OSError, ValueError) as error:
+            log.warning("curves.png could not be drawn: %s", error)
+
+
+class TensorBoard(Callback):
+    """Keeps the history as TensorBoard's event file as well (`training.tensorboard`)."""
+
+    def __init__(self) -> None:
+        """Raises ConfigError if tensorboard is not installed."""
+        try:
+            import tensorboard  # noqa: F401
+        except ImportError:
+            raise ConfigError(
+                "training.tensorboard: tensorboard is not installed; run `pip install 'tensorboard>=2.18'`, "
+                "or set it to false"
+            ) from None
+
+    def on_validation(self, trainer: TrainerView) -> None:
+        """Write all validations so far."""
+        write_events(trainer.run, trainer.validations)
+
+
+def write_events(run: Run, validations: Sequence[Validation]) -> None:
+    """Write all validations as TensorBoard's event file; a warning says if that cannot be done.
+
+    The file always begins with the same bytes, and is written in its place, so a TensorBoard that has opened it finds
+    what is new. torch's SummaryWriter works in a thread, which prints a traceback where the disk is full.
+    """
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    content = io.BytesIO()
+    writer = RecordWriter(content)
+    writer.write(Event(file_version="brain.Event:2").SerializeToString())
+    for found in validations:
+        curves = {
+            "loss/train": found.train_loss,
+            "loss/valid": found.valid_loss,
+            "perplexity/valid": found.valid_ppl,
+            "learning_rate": found.learning_rate,
+            "target_tokens_per_second": found.target_tokens_per_second,
+        }
+        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in curves.items()])
+        date = datetime.fromisoformat(found.date).timestamp()
+        writer.write(Event(wall_time=date, step=found.step, summary=summary).SerializeToString())
+    folder = run.folder / "tensorboard"
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / "events.out.tfevents").write_bytes(content.getvalue())
+    except OSError as error:
+        log.warning("TensorBoard's event file could not be written: %s", error)

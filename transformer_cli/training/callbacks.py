@@ -1,0 +1,119 @@
+"""Callbacks: what a run does besides its steps, validations and saves, and what they see of the trainer.
+
+A new run calls them in this order, from the top of `Callback` to its end; a run that goes on begins with `on_begin`.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from transformer_cli.compute.world import World
+from transformer_cli.config.schema import Config
+from transformer_cli.data.dataset import Dataset, Rows
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import Checkpoint, load_mean
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import TrainingState, Validation
+from transformer_cli.scoring.losses import Losses
+from transformer_cli.training.learner import Learner
+from transformer_cli.training.texts import Texts
+
+
+class TrainerView(Protocol):
+    """What a callback sees of the `Trainer`."""
+
+    run: Run
+    dataset: Dataset
+    texts: Texts
+    learner: Learner
+    """the model, its optimiser and its device"""
+    state: TrainingState
+    """how far training has come"""
+    validations: list[Validation]
+    """those so far, oldest first"""
+    world: World
+    """the processes of this job"""
+
+    def plan(self) -> Sequence[Rows]:
+        """Returns the batches of the epoch in progress, in order."""
+
+    def losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:
+        """Returns a model's losses of the validation text, and of the further one if there is any.
+
+        All processes must call it, and get the same.
+        """
+
+
+@dataclass(frozen=True)
+class FinalWeights:
+    """Weights that training ends with instead of those of its last step."""
+
+    model: Transformer
+    epochs: Sequence[int] = field(default=())
+    """of the validations whose mean they are, if they are a mean"""
+    start_share: float | None = None
+    """the share of the initial weights in them, if they have one"""
+
+
+class Callback:
+    """Does nothing. A subclass overrides what it needs.
+
+    Under torchrun every process calls its callbacks, except where a method says that only the first one does.
+    """
+
+    def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
+        """Read and check what a new run needs. Only the first process calls this.
+
+        An error raised here leaves everything as it was: no folder has been made, and no old run has been moved aside.
+        """
+
+    def on_new_run(self, run: Run, start: Checkpoint) -> None:
+        """Write files into a new run's folder, and change the weights in `start`. Only the first process calls this."""
+
+    def on_begin(self, trainer: TrainerView) -> None:
+        """Add text to `trainer.texts`, of a new run and of one that goes on. No process may wait for another here."""
+
+    def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
+        """Returns the rows of `trainer.texts.train` that the epoch in progress takes, given those it would take.
+
+        They may depend on the epoch and the seed only, so that a run that was killed goes on with the same batches.
+        """
+        return rows
+
+    def needed_validations(self, trainer: TrainerView) -> Collection[int]:
+        """Returns the numbers, from 1, of those validations so far whose weights are to be kept for the end."""
+        return ()
+
+    def on_validation(self, trainer: TrainerView) -> None:
+        """Use the newest of `trainer.validations`, which has just been saved. Only the first process calls this.
+
+        A run that goes on calls it again for the last validation before: a kill may have come in between.
+        """
+
+    def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights | None:
+        """Returns the weights that training ends with, given those that earlier callbacks have made, if any.
+
+        None: those of the last step. `needed_validations` says what has been kept for this.
+        """
+        return weights
+
+
+class Averaging(Callback):
+    """The mean of the last validations' weights (section 6.1), as `training.average` asks for it."""
+
+    def __init__(self, count: int) -> None:
+        """count: of how many validations."""
+        self.count = count
+
+    def needed_validations(self, trainer: TrainerView) -> range:
+        """Returns the numbers of the last validations; patience may have ended a run before there were so many."""
+        last = len(trainer.validations)
+        return range(max(1, last - self.count + 1), last + 1)
+
+    def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights:
+        """Returns the mean. Raises CheckpointError if some of these weights are gone."""
+        numbers = self.needed_validations(trainer)
+        with trainer.world.all_or_none():
+            mean = load_mean(trainer.run, numbers)
+        return FinalWeights(mean, epochs=[trainer.validations[number - 1].epoch for number in numbers])

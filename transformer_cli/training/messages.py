@@ -1,0 +1,135 @@
+"""What training says in the log: what it begins with, what each validation found, and what it ends with."""
+
+import logging
+import math
+from collections.abc import Sequence
+
+from transformer_cli.compute.devices import describe
+from transformer_cli.config.schema import TrainingConfig
+from transformer_cli.model.transformer import count_parameters
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import Average, Validation, best_of, load_average
+from transformer_cli.scoring.losses import perplexity, perplexity_text
+from transformer_cli.system.terminal import counted
+from transformer_cli.training.callbacks import TrainerView
+
+MIN_VALID_PAIRS = 20  # the loss of fewer is by some tenths a matter of chance
+STEP_COST = 3  # validations of the same tokens: one forward, and backward as long as two
+SCORES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}  # by training.validate_by
+
+log = logging.getLogger(__name__)
+
+
+def say_start(trainer: TrainerView) -> None:
+    """Log what is trained, on what, and where it resumes; and warn of settings that hardly suit the text."""
+    run, learner, state = trainer.run, trainer.learner, trainer.state
+    config, training, world = run.config, run.config.training, trainer.world
+    unit, number = training.end
+    pairs = len(trainer.texts.train.rows)
+    parameters = f"{count_parameters(learner.model):,} parameters"
+    if n_held := sum(int(rows.sum()) for rows in learner.frozen_rows.values()):
+        parameters += f", {n_held * config.model.d_model:,} of them in frozen vectors"
+    if n_frozen := sum(each.numel() for each in learner.model.parameters() if not each.requires_grad):
+        parameters += f" and {n_frozen:,} frozen ones ({', '.join(training.freeze)})"
+    text = f"{config.data.source}→{config.data.target}, {counted(pairs, 'pair')} of {trainer.dataset.folder}"
+    where = describe(learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
+    facts = (parameters, text, counted(number, unit[:-1]), where, learner.precision)
+    log.info("%s: %s", config.run_name, "; ".join(facts))
+    for name, sentences in (("valid", trainer.texts.valid), ("training.watch", trainer.texts.extra_valid)):
+        if sentences and len(sentences.rows) < MIN_VALID_PAIRS:
+            what = "%s: %s can hardly tell which weights are the best; give it a few hundred"
+            log.warning(what, name, counted(len(sentences.rows), "pair"))
+    if state.has_ended(training) and not state.patience_is_spent(training):
+        done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
+        more = "" if training.is_planned_to_the_end else f"; raise training.{unit} to go on"
+        log.info("%s trained%s", done, more)
+    elif state.step:
+        where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
+        log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
+    else:
+        rate = training.muon_learning_rate
+        if training.optimizer != "muon" and rate != TrainingConfig.model_fields["muon_learning_rate"].default:
+            log.warning("training.muon_learning_rate: %g changes nothing without training.optimizer: muon", rate)
+        n_batches = len(trainer.plan())
+        n_steps = number * training.steps_of(n_batches) if unit == "epochs" else number
+        if n_steps <= training.warmup_steps:
+            what = "training.warmup_steps %s: training has about %s, so its rate never reaches training.learning_rate"
+            log.warning(what, f"{training.warmup_steps:,}", counted(n_steps, "step"))
+        elif n_batches == 1 and training.batch_size > pairs:
+            what = "training.batch_size %s takes all pairs at once: an epoch is one step"
+            log.warning(what, training.batch_size)
+
+
+def how_long(trainer: TrainerView, found: Validation) -> str:
+    """Returns how long training will take, in words, judged by how long a validation before the first step took."""
+    texts, training, plan = trainer.texts, trainer.run.config.training, trainer.plan()
+    unit, number = training.end
+    steps = training.steps_of(len(plan))
+    epochs = number if unit == "epochs" else number / steps
+    validated = sum(each.target_tokens([each.rows]) for each in texts.validated)
+    trained = epochs * texts.train.target_tokens(plan)
+    validations = epochs * steps / (training.validate_every or steps)
+    minutes = found.valid_seconds * (STEP_COST * trained / validated + validations) / 60
+    if minutes < 1:
+        return "less than a minute"
+    return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {counted(math.ceil(minutes), 'minute')}"
+
+
+def as_line(found: Validation, training: TrainingConfig) -> str:
+    """Returns a validation as a line for the log."""
+    return (
+        f"{_progress(found, training)}"
+        f"{_loss('train', found.train_loss)}{_loss('valid', found.valid_loss)}{_loss('watched', found.watch_loss)}"
+        f"  {found.train_seconds + found.valid_seconds:.1f} s"
+        + (f"  {counted(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
+        + _score(found.valid_score, training)
+        + ("  best" if found.best else "")
+    )
+
+
+def _loss(name: str, loss: float | None) -> str:
+    return "" if loss is None else f"  {name} {loss:.3f} (PPL {perplexity_text(perplexity(loss), 2)})"
+
+
+def _score(score: float | None, training: TrainingConfig) -> str:
+    return "" if score is None else f"  {SCORES[training.validate_by]} {score:.2f}"
+
+
+def _progress(found: Validation, training: TrainingConfig) -> str:
+    """Returns how far training had come, by epochs, or by steps where these decide when it validates or ends."""
+    unit, number = training.end
+    if unit == "epochs" and training.validate_every is None:
+        return f"epoch {found.epoch:>{len(str(number))}}/{number}"
+    of = f"/{number:,}" if unit == "steps" else ""
+    return f"step {found.step:>{len(of) - 1 if of else 1},}{of} (epoch {found.epoch})"
+
+
+def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
+    """Returns how the best checkpoint was validated, and where it is, as a line for the log.
+
+    With a share of the start it fits two texts, so it is not said to have the best validation.
+    """
+    best = best_of(validations)
+    average = load_average(run, "best")
+    loss, ppl = (average.valid_loss, average.valid_ppl) if average else (best.valid_loss, best.valid_ppl)
+    where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
+    head = "best validation"
+    if average and average.start_share is not None:
+        head, where = "validation", f"with {average.start_share:.0%} of the start's weights"
+    elif run.config.training.validate_every is None:
+        where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
+        where += f" of {validations[-1].epoch}"
+    score = average.valid_score if average else best.valid_score
+    found = f"loss {loss:.3f} (PPL {perplexity_text(ppl, 2)})"
+    if score is not None:
+        name = SCORES[run.config.training.validate_by]
+        found = f"{name} {score:.2f} (loss {loss:.3f}, PPL {perplexity_text(ppl, 2)})"
+    return f"{head} {found} {where}: {run.checkpoint('best')}"
+
+
+def mean_as_line(made: Average, training: TrainingConfig, *, is_best: bool) -> str:
+    """Returns the validation of the mean of the last validations' weights as a line for the log."""
+    return (
+        f"mean of the last {len(made.epochs)} validations' weights"
+        f"{_loss('valid', made.valid_loss)}{_score(made.valid_score, training)}{'  best' if is_best else ''}"
+    )

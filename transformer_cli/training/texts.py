@@ -1,0 +1,58 @@
+"""The text that a run is trained and validated on, as ids: which pairs fit the model. Knows no steps and no files."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformer_cli.data.batching import target_tokens
+from transformer_cli.data.dataset import EncodedSplit, Rows
+from transformer_cli.errors import DataError
+from transformer_cli.system.terminal import counted
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A split, and the rows of the pairs that the model has enough positions for."""
+
+    split: EncodedSplit
+    rows: Rows
+
+    def target_tokens(self, batches: Sequence[Rows]) -> int:
+        """Returns how many tokens there are to predict in these batches of `split`, <eos> included."""
+        return sum(int(target_tokens(self.split, rows).sum()) for rows in batches)
+
+
+@dataclass
+class Texts:
+    """What a run is trained on, and what its validations find the losses of."""
+
+    train: Sentences
+    valid: Sentences
+    extra_valid: Sentences | None = None
+    """further validation text, such as text of the old domain in finetuning"""
+
+    @property
+    def validated(self) -> list[Sentences]:
+        """The texts of a validation: `valid`, and `extra_valid` if there is any."""
+        return [each for each in (self.valid, self.extra_valid) if each is not None]
+
+
+def usable_sentences(split: EncodedSplit, name: str, max_length: int | None) -> Sentences:
+    """Returns the pairs of a split that fit in max_length positions; a warning counts the others.
+
+    Raises DataError if no pair fits.
+    """
+    rows = fitting_rows(split, name, max_length)
+    if n_long := len(split) - len(rows):
+        log.warning("%s: left out %s longer than max_length %s", name, counted(n_long, "pair"), max_length)
+    return Sentences(split, rows)
+
+
+def fitting_rows(split: EncodedSplit, name: str, max_length: int | None) -> Rows:
+    """Returns the rows of the pairs of a split that fit in max_length positions. Raises DataError if none does."""
+    rows = split.rows_within(max_length)
+    if not len(rows):
+        raise DataError(f"no pair of {name} fits in model.max_length {max_length}; shorten its sentences")
+    return rows
