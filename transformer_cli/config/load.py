@@ -20,7 +20,16 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import ValidationError
 
 from transformer_cli.config.mistakes import Given, sentence
-from transformer_cli.config.schema import NAME, Config, DecodingConfig, Section, TranslationSettings, is_file, leaves
+from transformer_cli.config.schema import (
+    FACTS,
+    NAME,
+    Config,
+    DecodingConfig,
+    Section,
+    TranslationSettings,
+    is_file,
+    leaves,
+)
 from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, parse
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list
@@ -166,8 +175,8 @@ def dump_config(config: Config) -> str:
 def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str:
     """Returns every setting with its value and its comment, from which `load_config` reads an equal config.
 
-    text: the YAML that the config was read from, whose own comments go before the schema's. title: what stands above
-    the settings if the text has no comment there.
+    Of FACTS it has those that differ from the default. text: the YAML that the config was read from, whose own comments
+    go before the schema's. title: what stands above the settings if the text has no comment there.
     """
     lines, root, written = text.split("\n"), compose(text), parse(text) or {}
     top = heading(text).split("\n")
@@ -182,7 +191,10 @@ def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str
             line, is_its = lines[number], lines[number].lstrip().startswith(f"{name}:")
             own = line.partition(" # ")[2].strip() if is_its else ""
             over = [*takewhile(_is_above, reversed(lines[len(top) : number]))] if is_its else []
-            choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+            if ".".join((*above, name)) in FACTS and value == defaults[name]:
+                continue
+            values_of = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+            choices = [each for each in values_of if each not in FACTS]
             comment = f"{' | '.join(choices)}: " * bool(choices) + " ".join((field.description or "").split())
             if not above:
                 yield ""

@@ -71,6 +71,10 @@ OnError = Literal["stop", "blank", "copy", "truncate"]
 LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en")}  # of corpora that are not the user's
 
 
+FACTS = {"data.fingerprint", "model.start_token", "imported", "marian"}
+"""keys and values that a run's own config.yaml records, and no user has to know: `tfm config` does not offer them"""
+
+
 class Decides(Enum):
     """What a setting decides, and with that where it may be another one.
 
@@ -147,8 +151,7 @@ class SubwordsConfig(Section, decides=Decides.CODEC):
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """ids in a vocabulary, special ones included"""
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
-    """byte-pair encoding (Sennrich et al. 2016), a unigram language model (Kudo 2018), or the pieces of an imported
-    model, which data.codec names"""
+    """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
     symbols: Annotated[tuple[Symbol, ...], Field(strict=False)] = ()
     """what is one token wherever it stands, such as [">>fra<<", ">>spa<<"], with which a source says its target"""
 
@@ -157,8 +160,8 @@ class DataConfig(Section, decides=Decides.DATASET):
     """Everything that decides a dataset. Different settings make different datasets, side by side."""
 
     corpus: Literal["multi30k", "files", "captions", "pairs", "imported"] = "multi30k"
-    """downloaded, or read from a folder; your own; embedded, which needs no network; given in Python (`prepare`'s
-    pairs); or an imported model's, which is not here"""
+    """downloaded, or read from a folder; your own; embedded, which needs no network; or given in Python
+    (`prepare`'s pairs)"""
     source: Annotated[Language, Decides.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
     target: Annotated[Language, Decides.CODEC] = "en"
@@ -311,7 +314,7 @@ class ModelConfig(Section, decides=Decides.MODEL):
     """whether <sos> is read and predicted as other tokens are; false, as in Marian: the source has none, the target
     begins with its vector, which is zero in Marian, and neither <pad> nor <sos> has a probability"""
     positions: Literal["learned", "sinusoidal", "marian"] = "learned"
-    """position vectors: a learned table, the paper's sines and cosines, or Marian's, which have other frequencies"""
+    """position vectors: a learned table, or the paper's sines and cosines"""
     max_length: Annotated[int, Field(ge=3, le=1_000_000)] | None = 100
     """the most positions that a sentence may take, <sos> and <eos> included (null: no limit; not with learned)"""
     scale_embeddings: bool = True

@@ -41,6 +41,14 @@ def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
     assert written.count("[default: ") == len(differences(Config(), changed)) == 4
 
 
+def test_as_commented_yaml_has_facts_of_a_run_only_where_they_are_its_own() -> None:
+    written = as_commented_yaml(Config())
+    assert [each for each in ("fingerprint", "start_token", "imported", "marian") if each in written] == []
+    own = load_config(None, ["data.fingerprint=0123abcd", "model.start_token=false", "model.positions=marian"])
+    written = as_commented_yaml(own)
+    assert [each for each in ("fingerprint: 0123abcd ", "start_token: false ", "positions: marian ") if each in written]
+
+
 def test_as_commented_yaml_keeps_the_comments_of_the_file() -> None:
     written = as_commented_yaml(load_config("paper-base"), text=SHIPPED["paper-base"])
     assert written.startswith(SHIPPED["paper-base"].split("\n")[0])
