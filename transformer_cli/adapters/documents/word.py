@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 
@@ -40,9 +40,8 @@ _SPACES = ("w:tab", "w:br", "w:cr", "w:ptab")
 _HYPHEN = "w:noBreakHyphen"  # a text, but not in one
 _DEEPEST = 50  # fields inside each other: what is in the innermost is copied for each
 _UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")  # what Word finds anew
-_PROPERTIES = (  # what an element begins with; no paragraph in it is text
-    *("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr"),
-)
+_PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr")
+_WITHOUT_TEXT = (*_PROPERTIES, *_PAIRS, "w:fldChar")  # no paragraph in them is translated
 _SAVED = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # of a run's tag: when it was written
 _SAME = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
 
@@ -109,11 +108,11 @@ def parse_part(source: str) -> Document:
     """Cut a part of a document, which is XML, into paragraphs. Raises DataError if it is not whole."""
     document, escape = Document([], []), escaping_like(source)
     open_: list[list[Token | _Parts]] = []  # paragraphs, each of which is in a text box of the one before it
-    n_properties = 0
+    n_without_text = 0  # of the elements that are open
     for token in cut_xml(source, _PREFIXES):
         step = {"start": 1, "end": -1}.get(token.kind, 0)
-        n_properties += step * (token.name in _PROPERTIES)
-        is_paragraph = token.name == "w:p" and not n_properties
+        n_without_text += step * (token.name in _WITHOUT_TEXT)
+        is_paragraph = token.name == "w:p" and not n_without_text
         if is_paragraph and step > 0:
             open_.append([])
         if open_:
@@ -197,7 +196,10 @@ def _cut(paragraph: Sequence[Token | _Parts], escape: Callable[[str], str], docu
     common, looks = _looks(items)
     run = next(each.run for each in items if each.text and each.look == common)
     hyphens = {each.name for each in items if "-" in each.text}
-    row = _Row(items, common, _Look(run), looks, pairs, hyphens == {_HYPHEN}, escape)
+    following = [""]
+    for each in reversed(items[1:]):
+        following.append(each.text[:1] or following[-1])
+    row = _Row(items, following[::-1], common, _Look(run), looks, pairs, hyphens == {_HYPHEN}, escape)
     parts = [raw[0], *head]
     first = -1
     for index in _parting(row):
@@ -214,7 +216,7 @@ def _parting(row: "_Row") -> list[int]:
     found, open_, newest, last = {len(row.items) - 1}, list[int](), -1, ""
     for index, each in enumerate(row.items):
         last = each.text or last
-        goes_on = each.name != "w:tab" and row.following(index).islower() and not last.endswith((".", "!", "?", ":"))
+        goes_on = each.name != "w:tab" and row.following[index].islower() and not last.endswith((".", "!", "?", ":"))
         if each.name in _SPACES and not goes_on:
             found.add(newest := index)
             last = ""
@@ -254,7 +256,7 @@ def _cut_between(row: "_Row", first: int, end: int, document: Document) -> _Part
         elif each.closes and index in row.pairs:
             build.close(each.closes, "".join(map(str, each.markup)))
         elif each.name in _SPACES:
-            space = " " if last.strip() and row.following(index).strip() else ""
+            space = " " if last.strip() and row.following[index].strip() else ""
             build.seam(*each.markup, space=space)
             last = space or last
         else:
@@ -274,6 +276,8 @@ class _Row:
 
     items: Sequence[_Item]
     """the last one is its end"""
+    following: Sequence[str]
+    """the first character of text behind each item"""
     common: str
     """the look of most of its characters"""
     run: _Look
@@ -285,17 +289,6 @@ class _Row:
     breaks_no_hyphen: bool
     """whether all hyphens are those at which no line is broken; those of a translation are then, too"""
     escape: Callable[[str], str]
-
-    @cached_property
-    def _following(self) -> list[str]:
-        found = [""] * len(self.items)
-        for index in reversed(range(len(self.items) - 1)):
-            found[index] = self.items[index + 1].text[:1] or found[index + 1]
-        return found
-
-    def following(self, index: int) -> str:
-        """Returns the first character of text behind an item."""
-        return self._following[index]
 
 
 def _looks(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:

@@ -122,6 +122,8 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
         (run("ein") + (FIELD[0] + CODE) * 51 + (FIELD[1] + run("hund") + FIELD[2]) * 51,) * 2,
         (run("ein ") + MARKS[0] + run("roter") + MARKS[1] + run(" hund"),
          run("HUND ") + MARKS[0] + run("ROTER") + MARKS[1] + run(" EIN")),
+        (MARKS[0] + run("hund") + f'<w:bookmarkEnd w:id="1"><w:p>{run("ein")}</w:p></w:bookmarkEnd>' + run(" da"),
+         run("DA ") + MARKS[0] + run("HUND") + f'<w:bookmarkEnd w:id="1"><w:p>{run("ein")}</w:p></w:bookmarkEnd>'),
         (TAG + run("hund") + "</w:smartTag>" + run(" da"), run("DA ") + TAG + run("HUND") + "</w:smartTag>"),
         (run("hund") + BOX.format(run("im kasten")) + run(" da"), run("DA HUND") + BOX.format(run("KASTEN IM"))),
     ],
