@@ -101,13 +101,6 @@ def test_fresh_leaves_the_old_run_where_no_pair_fits(train_tiny: TrainTiny, fold
     assert contents(folder) == before
 
 
-def test_train_run_killed_before_its_picture_is_drawn_when_asked_again(train_tiny: TrainTiny, folder: Path) -> None:
-    (folder / "curves.png").unlink()
-    before = contents(folder)
-    run = train_tiny(folder.parent, *STUCK, "training.epochs=3")
-    assert {name for name in contents(run.folder) if name not in before} == {"curves.png"}
-
-
 def test_open_run_that_was_never_saved_begins_with_any_settings(train_tiny: TrainTiny, tmp_path: Path) -> None:
     with power_cut(tmp_path, "step-0000002"):
         train_tiny(tmp_path, *STUCK, "training.seed=7")

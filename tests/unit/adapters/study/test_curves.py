@@ -95,3 +95,12 @@ def test_tensorboard_not_installed_is_one_line_before_training(
         train_tiny(tmp_path, *ON)
     assert list(tmp_path.iterdir()) == []
     train_tiny(tmp_path, "training.epochs=1")  # nobody asks for it
+
+
+def test_curves_of_a_run_killed_before_they_were_drawn_are_drawn_when_asked_again(
+    train_tiny: TrainTiny, tmp_path: Path
+) -> None:
+    picture = train_tiny(tmp_path, *ON, "training.epochs=1").folder / "curves.png"
+    picture.unlink()
+    train_tiny(tmp_path, *ON, "training.epochs=1")
+    assert picture.exists()
