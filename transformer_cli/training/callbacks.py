@@ -6,11 +6,12 @@ A new run calls them in this order, from the top of `Callback` to its end; a run
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from transformer_cli.compute.world import World
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, Rows
+from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import Checkpoint, load_mean
 from transformer_cli.runs.run import Run
@@ -62,6 +63,9 @@ class Callback:
     Under torchrun every process calls its callbacks, except where a method says that only the first one does.
     """
 
+    carries_out: ClassVar[str] = ""
+    """the key of a setting of LEFT_TO_CALLBACKS, if it does what that asks for"""
+
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read and check what a new run needs. Only the first process calls this.
 
@@ -97,6 +101,24 @@ class Callback:
         None: those of the last step. `needed_validations` says what has been kept for this.
         """
         return weights
+
+
+LEFT_TO_CALLBACKS = (
+    "model.vectors",
+    "training.initialize_from",
+    "training.watch",
+    "training.along",
+    "training.tensorboard",
+)
+
+
+def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> None:
+    """Raises ConfigError for a setting that training would ignore, since no callback carries it out."""
+    training = config.training
+    asked = (config.model.pretrained, training.initialize_from, training.watch, training.along, training.tensorboard)
+    for key, is_set in zip(LEFT_TO_CALLBACKS, asked, strict=True):
+        if is_set and key not in [each.carries_out for each in callbacks]:
+            raise ConfigError(f"{key}: no callback carries it out; train by transformer_cli.train, or bring one")
 
 
 class Averaging(Callback):

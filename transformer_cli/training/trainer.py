@@ -37,7 +37,7 @@ from transformer_cli.scoring.validation import greedy_score
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES
-from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights
+from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights, refuse_without_callback
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.messages import SCORES, as_line, best_as_line, how_long, mean_as_line, say_start
 from transformer_cli.training.opening import Environment, OpenedRun, open_run
@@ -60,8 +60,10 @@ def train(
 ) -> Run:
     """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
 
-    It is `api.train` without the callbacks that settings ask for; `callbacks` has to bring them. Raises as that does.
+    It is `api.train` without the callbacks that settings ask for; `callbacks` has to bring them. Raises as that does,
+    and ConfigError for a setting without its callback.
     """
+    refuse_without_callback(config, callbacks)
     world = World.from_environment()
     device = choose_device(config.training.device, world)
     if config.training.num_threads is not None:

@@ -9,11 +9,13 @@ import pytest
 
 from kinds import TrainTiny
 from outcomes import outcome, power_cut, weights
+from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import learner as module
 from transformer_cli.training.learner import BatchLoss, Learner
+from transformer_cli.training.trainer import train
 
 KEYS = [
     *("epoch", "step", "train_loss", "valid_loss", "train_loss_batch_mean", "valid_loss_batch_mean", "valid_ppl"),
@@ -203,3 +205,11 @@ def test_cosine_schedule_does_not_take_other_epochs(train_tiny: TrainTiny, tmp_p
     with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *COSINE, "training.epochs=3")
     assert (outcome(run), (run.folder / "config.yaml").read_bytes()) == before
+
+
+@pytest.mark.parametrize("override", ["training.initialize_from=base", "training.tensorboard=true"])
+def test_core_train_refuses_a_setting_that_no_callback_carries_out(corpus: Path, tmp_path: Path, override: str) -> None:
+    config = load_config(corpus / "tiny.yaml", override)
+    with pytest.raises(ConfigError, match=f"^{override.partition('=')[0]}: no callback carries it out; train by"):
+        train(config, runs_dir=tmp_path)
+    assert not list(tmp_path.iterdir())

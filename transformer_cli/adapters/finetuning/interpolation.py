@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 class Interpolation(KeptText):
     """Validates the pairs of `training.watch` as well, and interpolates the weights at the end."""
 
+    carries_out = "training.watch"
     setting = "watch"
 
     def on_begin(self, trainer: TrainerView) -> None:

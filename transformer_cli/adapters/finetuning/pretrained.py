@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 class PretrainedVectors(Callback):
     """Fills the embeddings of a new run with the vectors that `model.vectors` names, and freezes them if it says so."""
 
+    carries_out = "model.vectors"
+
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read the vectors. Raises as `read_pretrained` does."""
         self.vectors = read_pretrained(config, dataset)
@@ -47,6 +49,8 @@ class PretrainedVectors(Callback):
 
 class InitialWeights(Callback):
     """Lets a new run begin with the best weights of the run that `training.initialize_from` names."""
+
+    carries_out = "training.initialize_from"
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read the weights. Raises as `read_weights` does."""

@@ -21,6 +21,7 @@ from transformer_cli.training.texts import Sentences
 class Replay(KeptText):
     """Mixes the pairs of `training.along` into the training text."""
 
+    carries_out = "training.along"
     setting = "along"
 
     def __init__(self, translate: Callable[[Sequence[str]], Iterable[str]]) -> None:

@@ -36,6 +36,8 @@ class Curves(Callback):
 class TensorBoard(Callback):
     """Keeps the history as TensorBoard's event file as well (`training.tensorboard`)."""
 
+    carries_out = "training.tensorboard"
+
     def __init__(self) -> None:
         """Raises ConfigError if tensorboard is not installed."""
         try:
