@@ -6,6 +6,7 @@
       and .watch and .along                 finetuning: callbacks of the loop
     training.tensorboard; curves.png        study/curves.py, likewise
     a glossary's file                       corpora reads it, and terminology takes its entries
+    what lines need besides                 terminology, as the settings hold, hold_pattern and glossary say
     translate_html, translate_file          documents
     a run that was exported                 interop/ctranslate2.py: its engine
     systems to be compared, a look inside   study
@@ -23,6 +24,7 @@ from transformer_cli import translate
 from transformer_cli.adapters.study import compare as comparing
 from transformer_cli.adapters.study.compare import Comparison, Conditions
 from transformer_cli.adapters.study.statistics import PairedScore, RecipeScore
+from transformer_cli.adapters.terminology.hook import Terminology
 from transformer_cli.config.schema import Config, DataConfig, TranslationSettings
 from transformer_cli.data.corpus import Corpus, PairCorpus
 from transformer_cli.data.make_dataset import Prepared, make_dataset
@@ -135,7 +137,8 @@ def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[s
 
     device = run.config.training.device
     initial = load_validated(run, START).to(choose_device(device)).eval()  # its run may be gone, or trained further
-    start, end = translate.Translator([run], TransformerEngine([initial]), ["start"]), Translator(run, device)
+    start = translate.Translator([run], TransformerEngine([initial]), ["start"], Terminology())
+    end = Translator(run, device)
 
     def bleu(translator: translate.Translator, sources: Sequence[str], references: Sequence[str]) -> float:
         return scoring.judge(translator, scoring.ParallelText("", sources, [references])).result.bleu
@@ -175,7 +178,7 @@ class Translator(translate.Translator):
         runs = [Run.named(each, runs_dir) for each in (run, *as_list(others))]
         for each in runs:
             each.say_other_tokenizer()
-        super().__init__(runs, *_open_engine(runs, device))
+        super().__init__(runs, *_open_engine(runs, device), hook=Terminology())
 
     @staticmethod
     def load(run: str | Path | Run | None = None, *others: str | Path | Run, device: str = "auto") -> "Translator":

@@ -1,54 +1,29 @@
-"""What a model reads of a line, and the translation that is made of what it writes: the way to ids and back to text.
+"""The way of a line to what a search is asked for, and from what it finds to a translation.
 
-Knows codecs, glossaries and what is held out of a text; no engine, no run and no file.
+    a line → sentences, cut if too long → normalised and encoded → a SearchRequest → hypotheses → a Translation
+
+Symbols that normalisation holds out are put back. What a line needs besides, such as placeholders and terms, a
+`LineHook` brings. Knows codecs; no engine, no run and no file.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import Any
+from typing import Protocol
 
-from transformer_cli.adapters.terminology.glossary import (
-    Glossary,
-    Term,
-    capitalised,
-    forms,
-    linked,
-    replaced,
-    respelled,
-    term_spans,
-)
-from transformer_cli.adapters.terminology.numbers import missing_numbers
-from transformer_cli.adapters.terminology.placeholders import Holder, has_branches
 from transformer_cli.config.schema import TranslationSettings
-from transformer_cli.errors import DataError
+from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, longest_translation
-from transformer_cli.text.alignment import Link, Span, moved, overlap, places_in, put_back, token_spans, word_links
+from transformer_cli.text.alignment import Link, Span, moved, put_back, word_links
 from transformer_cli.text.codec import Codec, Codecs, Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
 from transformer_cli.text.long_lines import NO_TOKENS, REMEDY, Line, LongLines
-from transformer_cli.text.reading import Held, ends, is_spaceless, upper
+from transformer_cli.text.reading import Held, ends, upper
 from transformer_cli.text.sentences import join
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
 EMPTY = Hypothesis([], [], 0.0, 0.0)  # of a sentence that is not searched for: no search finds it
-MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
-MOST_COST = 5.0  # nats that each term may cost that is searched for: most synonyms cost less, and other words over 11
-TOKENS_OF_WORD = 1  # of words that are searched for; names have more, and a search for them costs 3 chrF
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """What is read of a line, or of a part of one, and what is put back into its translation."""
-
-    line: Line
-    terms: Sequence[Term]
-    """of the glossary, in what is read"""
-    wanted: SearchRequest | None
-    """what is searched for; None if nothing is read"""
-    with_terms: SearchRequest | None = None
-    """what is searched for, too, if the translation lacks terms"""
 
 
 @dataclass(frozen=True)
@@ -93,28 +68,91 @@ class Translation:
         """The tokens with a space between two of them; the space that a subword may begin with is written "▁"."""
         return " ".join(token.replace(" ", "▁") for token in self.tokens)
 
-    @property
-    def lacks(self) -> list[str]:
-        """What the text lacks of the sentence; what was held is always there."""
-        found = {
-            "a number": missing_numbers(self.source, self.text),
-            "a term": any(place is None for _, place in self.terms),
-            "what a message chooses among": any(has_branches(self.source[slice(*one)]) for one, _ in self.held),
-        }
-        return [what for what, is_missing in found.items() if is_missing]
+
+@dataclass(frozen=True)
+class Draft:
+    """A translation into which what was held out of its source is still to be put back."""
+
+    source: Encoded
+    text: str
+    """what the model wrote, in which source words stand for unknown ones"""
+    tokens: Sequence[str]
+    alignment: Sequence[int]
+    """for each token, the index of the source token that it belongs to"""
+    held: Sequence[Held]
+    """what is put back, in the order of the source"""
 
     @property
-    def marks(self) -> dict[str, list[Any]]:
-        """As JSON: what was held, the terms, and the numbers of the source that the text lacks; spans are lists."""
-        return {
-            "held": [{"source": list(source), "translation": list(place)} for source, place in self.held],
-            "terms": [{"source": list(source), "translation": place and list(place)} for source, place in self.terms],
-            "missing_numbers": list(map(list, missing_numbers(self.source, self.text))),
-        }
+    def links(self) -> list[Link]:
+        """Which characters of the source, as it is read, and of the text belong to each other."""
+        source = self.source
+        return word_links(source.reading.text, source.tokens, self.text, self.tokens, self.alignment)
+
+
+class Requirements(Protocol):
+    """What one translation has to have besides what the model writes by itself, such as terms."""
+
+    @property
+    def constraints(self) -> Constraints | None:
+        """What a second search has to write if the first one leaves something out (None: there is no second one)."""
+
+    def worth(self, text: str) -> float:
+        """Returns how many nats less likely than this one a translation may be that lacks nothing; 0: this one does."""
+
+    def edit(self, draft: Draft, n_forced: int) -> Draft:
+        """Returns a draft with what it lacks, in its text or in what is put back.
+
+        n_forced: the characters of the prefix, with which it begins.
+        """
+
+    def finish(self, text: str, sentence: str, held: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
+        """Returns a text in which all is put back, perhaps with other capitals, and `Translation.terms`.
+
+        sentence: as it was given. held: where what was held out of it stands in it.
+        """
+
+
+class LineHook:
+    """What lines need besides the plain way. This one is the plain way's: lines need nothing."""
+
+    def with_settings(self, settings: TranslationSettings) -> "LineHook":
+        """Returns the hook for other settings. Raises ConfigError or DataError for those that it cannot follow."""
+        if settings.glossary or settings.hold_pattern:
+            raise ConfigError("glossary, hold_pattern: not without a hook; open the run by transformer_cli.Translator")
+        return self
+
+    def protected(self, text: str) -> Sequence[Span]:
+        """Returns the spans of a text that pass untouched, from left to right.
+
+        If there are any, each STAND_IN of the text is in one of them.
+        """
+        return ()
+
+    def requirements(self, encoded: Encoded, codecs: Codecs, *, may_constrain: bool) -> Requirements | None:
+        """Returns what the translation of an encoded line has to have; None: nothing.
+
+        may_constrain: whether there may be a second search.
+        """
+        return None
+
+
+PLAIN = LineHook()
+
+
+@dataclass(frozen=True)
+class PreparedSentence:
+    """A line, or a part of one, and what is searched for."""
+
+    line: Line
+    request: SearchRequest | None = None
+    """None if nothing is read"""
+    requirements: Requirements | None = None
+    constrained: SearchRequest | None = None
+    """what is searched for, too, if the translation lacks something"""
 
 
 @dataclass(frozen=True, eq=False)
-class Wording:
+class TextPipeline:
     """The way from text to ids, and back, of one run and one way to translate; `with_settings` makes others of it."""
 
     codecs: Codecs
@@ -123,30 +161,14 @@ class Wording:
     max_length: int | None
     """the most positions that a sentence may take (None: no limit)"""
     takes_constraints: bool
-    """whether a beam search can be given terms"""
+    """whether a beam search can be given constraints"""
     settings: TranslationSettings
-    glossary: Glossary = field(default_factory=lambda: Glossary({}))
+    hook: LineHook = PLAIN
     """that of the settings"""
 
-    def with_settings(self, settings: TranslationSettings) -> "Wording":
-        """Returns the same way with other settings.
-
-        Raises ConfigError if hold_pattern is no pattern, DataError for an entry of the glossary that is none.
-        """
-        glossary, now, before = self.glossary, settings.glossary, self.settings.glossary
-        if now != before:
-            base = glossary if before and before.keys() <= now.keys() else None
-            glossary = Glossary(
-                {source: now[source] for source in now if base is None or now[source] != before.get(source)}, base
-            )
-        other = replace(self, settings=settings, glossary=glossary)
-        _ = other.holder
-        return other
-
-    @cached_property
-    def holder(self) -> Holder:
-        """What finds all that passes untouched."""
-        return Holder(self.settings.hold, self.settings.hold_pattern)
+    def with_settings(self, settings: TranslationSettings) -> "TextPipeline":
+        """Returns the same way with other settings. Raises ConfigError or DataError as the hook does."""
+        return replace(self, settings=settings, hook=self.hook.with_settings(settings))
 
     @cached_property
     def prefix(self) -> Ids:
@@ -172,13 +194,17 @@ class Wording:
                 )
         return tuple(prefix.ids)
 
+    def protected(self, text: str) -> Sequence[Span]:
+        """Returns the spans of a text that pass untouched."""
+        return self.hook.protected(text)
+
     def encode(self, text: str, codec: Codec) -> Encoded:
         """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held."""
-        return codec.encode(text, self.holder.spans(text))
+        return codec.encode(text, self.protected(text))
 
     def long_lines(self, remedy: str = REMEDY) -> LongLines:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
-        return LongLines(self.codecs.source, self.max_length, self.settings.on_error, self.holder.spans, remedy)
+        return LongLines(self.codecs.source, self.max_length, self.settings.on_error, self.protected, remedy)
 
     def read_text(self, text: str) -> Line:
         """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""
@@ -212,69 +238,33 @@ class Wording:
             )
         return line
 
-    def sentence(self, line: Line, key: int) -> Sentence:
+    def prepare(self, line: Line, key: int) -> PreparedSentence:
         """Returns what is searched for where a line is read that is not split. key: what samples are drawn by."""
-        read, source = line.read, self.codecs.source
-        terms = self.glossary.find(read.reading.text, any_case=read.reading.in_capitals or source.lowercase)
+        read = line.read
         if not read:
-            return Sentence(line, terms, None)
-        required = None if EOS in self.prefix[-1:] else self._required(line, terms)  # nothing follows <eos>
-        more = required.n_tokens if required else 0
+            return PreparedSentence(line)
+        may_constrain = self.takes_constraints and not self.settings.sample and EOS not in self.prefix[-1:]
+        needs = self.hook.requirements(read, self.codecs, may_constrain=may_constrain)
+        constraints = needs.constraints if needs else None
+        more = constraints.n_tokens if constraints else 0
         limit = longest_translation(self.settings, len(read), self.max_length, more=more)
-        wanted = SearchRequest(read.ids, limit, key, self.prefix)
-        return Sentence(line, terms, wanted, replace(wanted, constraints=required) if required else None)
+        request = SearchRequest(read.ids, limit, key, self.prefix)
+        constrained = replace(request, constraints=constraints) if constraints else None
+        return PreparedSentence(line, request, needs, constrained)
 
-    def n_lacking(self, sentence: Sentence, found: Hypothesis) -> int:
-        """Returns how many terms are not in a translation."""
-        return term_spans(sentence.terms, self._text(sentence.line.read, found)).count(None)
+    def worth(self, sentence: PreparedSentence, found: Hypothesis) -> float:
+        """Returns how many nats less likely a translation may be that lacks nothing; 0 if nothing is lacking."""
+        needs = sentence.requirements
+        return needs.worth(self._text(sentence.line.read, found)) if needs else 0.0
 
-    def _required(self, line: Line, terms: Sequence[Term]) -> Constraints | None:
-        """Returns what the search has to write for a line with these terms; None where that is nothing."""
-        if not self.takes_constraints or self.settings.sample:
-            return None
-        text = line.read.reading.text
-        spelled = [(each.span, ids) for each in terms if (ids := self._spelled(each, text))][:MOST_TERMS]
-        if not spelled:
-            return None
-        from transformer_cli.adapters.terminology.constraints import TermConstraints  # imports torch
-
-        spans = token_spans(text, line.read.tokens)
-        positions = [  # position 0 is <sos>
-            frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in spelled
-        ]
-        return TermConstraints(tuple(ids for _, ids in spelled), tuple(positions), self.codecs.continuing)
-
-    def _spelled(self, term: Term, source: str) -> tuple[tuple[int, ...], ...]:
-        """Returns the ids of the translations of a term that are words that the model knows; of its own word, none."""
-        target = self.codecs.target
-        if source[slice(*term.span)] in term.translations:
-            return ()
-        texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
-        ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
-        return tuple(
-            each
-            for each, text in zip(ids, texts, strict=True)
-            if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
-        )
-
-    def translation(
-        self, sentence: Sentence, found: Sequence[Hypothesis], with_terms: Sequence[Hypothesis] = ()
-    ) -> Translation:
-        """Returns the first hypothesis as text; the others are its alternatives.
-
-        with_terms: what a search for all terms has found. If the model finds that far less likely, it does not know
-        them as translations, and would write them beside its own words: then they are put in.
-        """
+    def write(self, sentence: PreparedSentence, found: Sequence[Hypothesis]) -> Translation:
+        """Returns the first hypothesis as text; the others are its alternatives."""
         line = sentence.line
-        if with_terms:
-            cost = found[0].log_prob - with_terms[0].log_prob
-            is_likely = cost <= MOST_COST * self.n_lacking(sentence, found[0])
-            return self.translation(sentence, with_terms if is_likely else found)
-        best, *others = (self._written(line, each, sentence.terms) for each in found)
+        best, *others = (self._written(sentence, each) for each in found)
         if line.is_copied:
             codec = self.codecs.target
             tokens = line.sentence.split() if line.was_too_long else codec.encode_as_it_is(line.sentence).tokens
-            held = [(span, span) for span in self.holder.spans(line.sentence)]
+            held = [(span, span) for span in self.protected(line.sentence)]
             best = replace(best, text=line.sentence, tokens=tokens, held=held)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
@@ -283,34 +273,24 @@ class Wording:
         attended = [read.tokens[position - 1] for position in found.attended]  # position 0 is <sos>
         return self.codecs.target.text(found.tokens, instead=None if self.settings.keep_unk else attended or None)
 
-    def _written(self, line: Line, found: Hypothesis, terms: Sequence[Term]) -> Translation:
-        target, read, source = self.codecs.target, line.read, line.read.reading.text
+    def _written(self, sentence: PreparedSentence, found: Hypothesis) -> Translation:
+        target, line, needs = self.codecs.target, sentence.line, sentence.requirements
+        read, reading = line.read, line.read.reading
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
-        text, tokens = self._text(read, found), target.tokens(found.tokens)
-        standing = term_spans(terms, text)
-        text = respelled(text, terms, standing)
-        further = [term for term, place in zip(terms, standing, strict=True) if not place]
-        if further:  # what was not searched for, or not found
-            links = word_links(source, read.tokens, text, tokens, alignment)
-            begun = len(target.text(self.prefix))
-            text, further = replaced(text, further, links, [(0, begun), *filter(None, standing)])
-            of_prefix = linked(further, [link for link in links if link[1][0] < begun])  # which the user has written
-            further = [term for term, own in zip(further, of_prefix, strict=True) if not own]
-        spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
-        all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
-        cased = partial(upper, language=target.language) if read.reading.in_capitals else str
-        links = word_links(source, read.tokens, text, tokens, alignment) if all_held else []
-        text, held = put_back(text, source, all_held, links, cased)
+        tokens = target.tokens(found.tokens)
+        draft = Draft(read, self._text(read, found), tokens, alignment, reading.held)
+        if needs:
+            draft = needs.edit(draft, len(target.text(self.prefix)))
+        cased = partial(upper, language=target.language) if reading.in_capitals else str
+        text, held = put_back(draft.text, reading.text, draft.held, draft.links if draft.held else (), cased)
+        terms: list[tuple[Span, Span | None]] = []
+        if needs:
+            text, terms = needs.finish(text, line.sentence, [one for one, _ in held])
         before, after = ends(line.sentence) if read else ("", "")
-        begins = next(filter(str.isalpha, source), "")
-        if begins and not (begins.islower() or target.lowercase):
-            text = capitalised(text, [term for term in terms if source[slice(*term.span)] not in term.translations])
-        text = before + text + after
-        of_source = places_in(line.sentence, source, [each.span for each in terms], [one for one, _ in held])
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,
-            text=text,
+            text=before + text + after,
             tokens=tokens,
             log_prob=found.log_prob,
             score=found.score,
@@ -318,7 +298,7 @@ class Wording:
             ids=found.tokens,
             alignment=alignment,
             held=[(one, moved(other, len(before))) for one, other in held],
-            terms=[*zip(of_source, term_spans(terms, text), strict=True)],
+            terms=[(one, other and moved(other, len(before))) for one, other in terms],
             start=line.start,
         )
 

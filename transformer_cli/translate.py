@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from transformer_cli.config.load import translation_settings
 from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmError
-from transformer_cli.pipeline import EMPTY, Translation, Wording, joined
+from transformer_cli.pipeline import EMPTY, PLAIN, LineHook, PreparedSentence, TextPipeline, Translation, joined
 from transformer_cli.runs.run import Run, differing_codecs
 from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, SearchRequest, no_check
 from transformer_cli.system import progress
@@ -37,12 +37,16 @@ log = logging.getLogger(__name__)
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
-    def __init__(self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str]) -> None:
-        """What is open already: a run or an ensemble's, what translates, and the names of the checkpoints."""
+    def __init__(self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str], hook: LineHook = PLAIN) -> None:
+        """What is open already: a run or an ensemble's, what translates, and the names of the checkpoints.
+
+        hook: what lines need besides.
+        """
         self.run, self.runs, self.engine, self.checkpoints = runs[0], [*runs], engine, [*checkpoints]
         self.settings = translation_settings(self.run.config.decoding, {})  # as the (first) run's own config says
-        language, takes_constraints = self.run.config.data.source, self.engine.takes_constraints
-        self.wording = Wording(self.run.codecs, language, self.max_length, takes_constraints, self.settings)
+        language, takes_constraints = self.run.config.data.source, engine.takes_constraints
+        hook = hook.with_settings(self.settings)
+        self.pipeline = TextPipeline(self.run.codecs, language, self.max_length, takes_constraints, self.settings, hook)
         self._before_step: BeforeStep = no_check
 
     def __repr__(self) -> str:
@@ -54,7 +58,7 @@ class Translator:
         """Returns a translator with the same models into one of several languages; see `Run.into`."""
         other = copy(self)
         other.run = self.run.into(language)
-        other.wording = replace(self.wording, codecs=other.run.codecs)
+        other.pipeline = replace(self.pipeline, codecs=other.run.codecs)
         return other
 
     def with_terms(self: Same, glossary: Mapping[str, str]) -> Same:
@@ -74,7 +78,7 @@ class Translator:
             raise ArgumentError(f"Translator.with_options: overrides: {wrong[0]!r}, {what}")
         other = copy(self)
         other.settings = translation_settings(self.settings, named, overrides)
-        other.wording = self.wording.with_settings(other.settings)
+        other.pipeline = self.pipeline.with_settings(other.settings)
         return other
 
     @property
@@ -106,9 +110,9 @@ class Translator:
         return self._translate_all(list(self._read(sentences, 1, name)))
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
-        """Like `translations`, for sentences that `Wording.encode` has encoded already."""
+        """Like `translations`, for sentences that `TextPipeline.encode` has encoded already."""
         self._check()
-        return self._translate_all(list(map(self.wording.long_lines().encoded, sentences, encoded)))
+        return self._translate_all(list(map(self.pipeline.long_lines().encoded, sentences, encoded)))
 
     def translate_lines(self, lines: Sequence[Line], *, keys: Sequence[int]) -> list[Translation]:
         """Like `translations`, for lines, or parts of them, that are fit for translation.
@@ -174,7 +178,7 @@ class Translator:
                 "line of its own"
             )
         self.engine.refuse(self.settings)
-        _ = self.wording.prefix
+        _ = self.pipeline.prefix
 
     def _read(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[Line]:
         """Yield each line, or text that may have several, as it is translated. Raises DataError, which names it."""
@@ -182,7 +186,7 @@ class Translator:
             if not isinstance(sentence, str):
                 raise ArgumentError(f"line {number}: {sentence!r}, where a str is wanted")
             try:
-                line = self.wording.read_text(sentence)
+                line = self.pipeline.read_text(sentence)
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line
@@ -198,49 +202,55 @@ class Translator:
 
         keys: what their samples are drawn by; step: by how much those of a line's parts differ. done: as in `stream`.
         """
+        pipeline = self.pipeline
         sentences = [
-            self.wording.sentence(unit, key + n * step)
+            pipeline.prepare(unit, key + n * step)
             for key, line in zip(keys, lines, strict=True)
             for n, unit in enumerate(line.units)
         ]
         line_of = [number for number, line in enumerate(lines) for _ in line.units]
         left = [len(line.units) for line in lines]  # those that are not yet translated
         written: dict[int, Translation] = {}
-
-        def write(row: int, *found: Sequence[Hypothesis]) -> None:
-            written[row] = self.wording.translation(sentences[row], *found)
+        done(left.count(0))
+        for row, found in self._search(sentences):
+            written[row] = pipeline.write(sentences[row], found)
             left[line_of[row]] -= 1
             done(int(not left[line_of[row]]))
-
-        settings = self.settings
-        if any(each.line.read.reading.held or each.terms for each in sentences):  # it says where to put them back
-            settings = settings.model_copy(update={"attention": True})
-        if any(each.with_terms for each in sentences):  # whose likelihood is asked
-            settings = settings.model_copy(update={"scores": True})
-
-        def search(given: Mapping[int, SearchRequest | None]) -> Iterator[tuple[int, list[Hypothesis]]]:
-            wanted = {row: each for row, each in given.items() if each}
-            rows = [*wanted]
-            found = self.engine.translate([*wanted.values()], settings, before_step=self._before_step) if rows else ()
-            for places, hypotheses in found:  # others are searched for while these are written
-                yield from zip([rows[place] for place in places], hypotheses, strict=True)
-
-        done(left.count(0))
-        lacking: dict[int, list[Hypothesis]] = {}  # what was found without terms, some of which it lacks
-        for row, each in enumerate(sentences):
-            if not each.wanted:
-                write(row, [EMPTY])
-        for row, found in search({row: each.wanted for row, each in enumerate(sentences)}):
-            if sentences[row].with_terms and self.wording.n_lacking(sentences[row], found[0]):
-                lacking[row] = found
-            else:
-                write(row, found)
-        for row, found in search({row: sentences[row].with_terms for row in lacking}):
-            write(row, lacking[row], found)
         parts = iter(written[row] for row in range(len(sentences)))
         return [
             next(parts) if line.parts is None else joined(line, [next(parts) for _ in line.parts]) for line in lines
         ]
+
+    def _search(self, sentences: Sequence[PreparedSentence]) -> Iterator[tuple[int, Sequence[Hypothesis]]]:
+        """Yield the number of each sentence and what is found for it, in any order.
+
+        One whose translation lacks something is searched for again at the end, with constraints.
+        """
+        settings = self.settings
+        if any(each.line.read.reading.held or each.requirements for each in sentences):  # it says where to put them
+            settings = settings.model_copy(update={"attention": True})
+        if any(each.constrained for each in sentences):  # whose likelihood is asked
+            settings = settings.model_copy(update={"scores": True})
+
+        def found_for(requests: Mapping[int, SearchRequest]) -> Iterator[tuple[int, list[Hypothesis]]]:
+            rows = [*requests]
+            batches = self.engine.translate([*requests.values()], settings, before_step=self._before_step)
+            for places, hypotheses in batches if rows else ():  # others are searched for while these are written
+                yield from zip([rows[place] for place in places], hypotheses, strict=True)
+
+        lacking: dict[int, tuple[list[Hypothesis], float]] = {}
+        for row, each in enumerate(sentences):
+            if not each.request:
+                yield row, [EMPTY]
+        for row, found in found_for({row: each.request for row, each in enumerate(sentences) if each.request}):
+            if sentences[row].constrained and (worth := self.pipeline.worth(sentences[row], found[0])):
+                lacking[row] = found, worth
+            else:
+                yield row, found
+        again = {row: request for row in lacking if (request := sentences[row].constrained)}
+        for row, found in found_for(again):
+            plain, worth = lacking[row]
+            yield row, found if found and plain[0].log_prob - found[0].log_prob <= worth else plain
 
 
 def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:

@@ -44,12 +44,6 @@ ALLOWED = {
     "__init__": (*GROUND, *CORE, *ADAPTERS, "api"),
     "__main__": ("commands",),
 }
-SEAMS = {  # imports that are still to be cut
-    ("pipeline", "adapters.terminology.constraints"),
-    ("pipeline", "adapters.terminology.glossary"),
-    ("pipeline", "adapters.terminology.numbers"),
-    ("pipeline", "adapters.terminology.placeholders"),
-}
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "ctranslate2": (
         "adapters.interop.ctranslate2",
@@ -125,8 +119,7 @@ def test_every_module_has_a_room_and_every_room_its_modules() -> None:
 def test_rooms_import_what_the_table_allows() -> None:
     pairs = {(module, name) for module in imports() for name in _ours(module)}
     assert ("translate", "runs.run") in pairs
-    found = {(one, other) for one, other in pairs if _room(other) not in (*ALLOWED.get(_room(one), ()), _room(one))}
-    assert found == SEAMS
+    assert not {(one, other) for one, other in pairs if _room(other) not in (*ALLOWED.get(_room(one), ()), _room(one))}
 
 
 def test_imports_run_in_no_circle() -> None:

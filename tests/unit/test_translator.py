@@ -3,7 +3,6 @@
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,21 +255,6 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
         translator.with_options(beam_size=2, n_best=2).translations(["\n".join(lines)])
     split = translator.with_options(split_sentences=True)
     assert split.translate([f"{lines[0]} {lines[0]}\n{lines[0]}"]) == [f"{dog} {dog}\n{dog}"]
-    assert translator.translate_html("<p>Der alte Hund\nsingt im Park.") == f"<p>{dog}"
-
-
-def test_text_in_styled_letters_keeps_its_elements_at_the_same_words(translator: Translator) -> None:
-    plain = "<p>Der <b>alte</b> Hund <i>singt</i> im Park."
-    styled = plain.replace("alte", "𝐚𝐥𝐭𝐞").replace("singt", "ｓｉｎｇｔ")
-    assert translator.translate_html(styled) == translator.translate_html(plain)
-
-
-def test_translation_lacks_numbers_and_terms_that_are_not_in_its_text(translator: Translator) -> None:
-    (found,) = translator.translations(["Der Hund {name} singt."])
-    assert found.lacks == []
-    assert replace(found, source="3 Hunde", terms=[((2, 7), None)]).lacks == ["a number", "a term"]
-    (found,) = translator.translations(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
-    assert found.lacks == ["what a message chooses among"]
 
 
 def test_sample_is_keyed_by_line_and_sentence(translator: Translator) -> None:
@@ -298,37 +282,6 @@ def test_split_sentences_cut_one_that_is_too_long(translator: Translator) -> Non
     with pytest.raises(DataError, match="line 1: more than 4,000 characters"):
         split.translate([line])
     assert split.with_options(on_error="blank").translate([line]) == [""]
-
-
-def test_translate_html_translates_text_and_keeps_markup_beside_it(translator: Translator) -> None:
-    dog, cat = "Der alte Hund singt im Park.", "Die junge Katze schläft zu Hause."
-    one, other = translator.with_options(split_sentences=True).translations([f"{dog} {cat}", "Hund"])
-    html = f"<!-- x -->\n<p title=Hund>{dog} <b>{cat}</b> <br></p>\n<pre>Hund</pre>"
-    assert one.sentences is not None
-    first, second = (each.text for each in one.sentences)
-    expected = f'<!-- x -->\n<p title="{other.text}">{first} <b>{second}</b> <br></p>\n<pre>Hund</pre>'
-    assert translator.translate_html(html) == expected
-    assert translator.translate_html("") == ""
-    long = translator.translate_html(f"<p>{dog} <b>{f'{dog} ' * 200}</b>{dog}")  # of more than 4,000 characters
-    assert long == f"<p>{first} <b>{f'{first} ' * 200}</b>{first}"
-    endless = translator.translate_html(f"<p>{'Hund ' * 1000}")  # cut at a space, behind 800
-    hounds = translator.with_options(split_sentences=True).translate(["Hund " * 799 + "Hund", "Hund " * 199 + "Hund"])
-    assert endless == f"<p>{' '.join(hounds)} "
-    terms = translator.with_terms({"Hund": "Waldi"}).translate_html("<p>Der alte <b>Hund</b> singt im Park.")
-    assert "<b>Waldi</b>" in terms
-    with pytest.raises(DataError, match="blocks of text, one a line: line 2: more than 4,000 characters"):
-        translator.translate_html(f"<p>{dog}<p>{'Hund' * 1001}")
-
-
-def test_translate_html_blocks_that_are_too_long_are_counted(
-    translator: Translator, caplog: pytest.LogCaptureFixture
-) -> None:
-    html = f"<p>Hund <b>{'Hund' * 2500}</b></p>"
-    (hund,) = translator.translate(["Hund"])
-    blank, copy = (translator.with_options(on_error=each).translate_html(html) for each in ("blank", "copy"))
-    assert blank == f"<p>{hund.replace('park', '<b>park</b>')} </p>"
-    assert copy == html.replace("Hund", hund, 1)
-    assert caplog.messages == ["blocks of text that were too long, of 1: 1"] * 2
 
 
 def test_split_sentences_refuse_n_best_and_prefix(translator: Translator) -> None:

@@ -189,6 +189,8 @@ def _translate(
     render: gets the number of a line and its translation. first_line: the number of the first one. warns: whether to
     say, before the first translation, that many of the lines that were read have several sentences.
     """
+    from transformer_cli.adapters.terminology.annotations import missing
+
     too_long: list[int] = []
     lacking: dict[str, list[int]] = {}
     first: list[str] = []
@@ -218,7 +220,7 @@ def _translate(
                     _say_if_paragraphs(first, where, translator.run.config.data.source)
                 if translation.was_too_long:
                     too_long.append(number)
-                for what in () if translation.was_too_long else translation.lacks:
+                for what in () if translation.was_too_long else missing(translation):
                     lacking.setdefault(what, []).append(number)
                 print(render(number, translation), file=out)
     finally:
@@ -280,6 +282,8 @@ def translation_as_json(translation: "Translation") -> str:
     held, and the sentences of a line that was split, say where they stand, as characters [start, end).
     """
 
+    from transformer_cli.adapters.terminology.annotations import annotations
+
     def written(one: "Translation") -> dict[str, Any]:
         return {
             "translation": one.text,
@@ -287,7 +291,7 @@ def translation_as_json(translation: "Translation") -> str:
             "log_prob": one.log_prob,
             "score": one.score,
             "alignment": " ".join(f"{source}-{target}" for target, source in enumerate(one.alignment)),
-            **one.marks,
+            **annotations(one),
         }
 
     fields = {

@@ -193,7 +193,7 @@ def score_pairs(
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
             for number, text in enumerate(texts, start=n_lines + 1):
                 refuse_halves(text, f"{name}: line {number}: ")
-            encoded = [translator.wording.encode(text, codec) for text in texts]
+            encoded = [translator.pipeline.encode(text, codec) for text in texts]
             for number, line in enumerate(encoded, start=n_lines + 1):
                 if limit is not None and len(line) + MARKERS > limit:
                     raise DataError(
@@ -268,11 +268,11 @@ def judge(
     lowercase, metrics: as in `evaluate`.
     """
     started = time.monotonic()
-    wording, codecs, data = translator.wording, translator.run.codecs, translator.run.config.data
+    pipeline, codecs, data = translator.pipeline, translator.run.codecs, translator.run.config.data
     if lowercase:
         data = data.model_copy(update={"lowercase": True})
-    sources = [wording.encode(line, codecs.source) for line in text.sources]
-    references = [wording.encode(line, codecs.target) for line in text.references[0]]
+    sources = [pipeline.encode(line, codecs.source) for line in text.sources]
+    references = [pipeline.encode(line, codecs.target) for line in text.references[0]]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     translations = translator.with_options(on_error="truncate").translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
@@ -281,7 +281,7 @@ def judge(
     wanted = [[lines[row] for row in scored] for lines in text.references]
     if data.tokens == "words":
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
-        tokens += [[wording.encode(line, codecs.target).tokens for line in lines] for lines in wanted[1:]]
+        tokens += [[pipeline.encode(line, codecs.target).tokens for line in lines] for lines in wanted[1:]]
     else:
         tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]

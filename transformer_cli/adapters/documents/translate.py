@@ -45,7 +45,7 @@ def _translate_blocks(
 ) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
     """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
     texts, language = [block.text for block in blocks], translator.run.config.data.source
-    protected = translator.wording.holder.spans
+    protected = translator.pipeline.protected
     spans = [readable(text, language, protected) if is_too_long(text) else [(0, len(text))] for text in texts]
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
     by_sentences = translator.with_options(split_sentences=True, scores=False)

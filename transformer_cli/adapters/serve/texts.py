@@ -12,6 +12,7 @@ from transformer_cli.adapters.documents.translate import whole
 from transformer_cli.adapters.serve.languages import AUTO, Directions
 from transformer_cli.adapters.serve.questions import Limits, TranslateQuestion, refuse_beyond
 from transformer_cli.adapters.serve.waiting import SPLIT, Lines, Workers
+from transformer_cli.adapters.terminology.annotations import annotations
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.text.alignment import Span
@@ -83,7 +84,7 @@ def _sentences(number: int, line: _Line) -> Iterator[dict[str, Any]]:
     """Yields each sentence of a line as JSON. number: that of the line in its text."""
     for (start, end), one in zip(*line[1:], strict=True):
         place = {"line": number, "start": start, "end": end}
-        yield {**place, "source": one.source, "translation": one.text, **one.marks}
+        yield {**place, "source": one.source, "translation": one.text, **annotations(one)}
 
 
 def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> Parsed:
@@ -107,7 +108,7 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
     if asked.format not in (None, "", "text", "html"):
         raise DataError(f"{asked.format[:50]} format is not supported")
     if asked.split:
-        spans_of = _split(lines, source, translator.wording.holder.spans, are_blocks=bool(documents))
+        spans_of = _split(lines, source, translator.pipeline.protected, are_blocks=bool(documents))
         refuse_beyond(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]

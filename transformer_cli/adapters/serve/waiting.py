@@ -253,7 +253,7 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> _
 
 def _read(job: Lines, indices: range, limits: Limits) -> list[Line] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
-    long_lines = job.translator.wording.long_lines(SPLIT)
+    long_lines = job.translator.pipeline.long_lines(SPLIT)
     most = max(1, min(limits.tokens, limits.hypotheses // job.translator.settings.rows_of_each))
     read: list[Line] = []
     for index in indices:

@@ -315,8 +315,8 @@ def translate_from(
     most_tokens: of a sentence that may be looked into.
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
-    line = translator.wording.long_lines("split the sentence").line(sentence)
-    read, wanted = line.read, translator.wording.sentence(line, 0).wanted
+    line = translator.pipeline.long_lines("split the sentence").line(sentence)
+    read, wanted = line.read, translator.pipeline.prepare(line, 0).request
     if most_tokens is not None and len(read) > most_tokens:
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
     if not wanted:

@@ -60,7 +60,7 @@ def test_translations_held_spans_come_back_exactly_once(
     for each in (translator, by_subwords):
         holding = each.with_options(split_sentences=split, hold_pattern=r"#\w\. \w+", on_error="truncate")
         for line, found in zip(lines, holding.translations(lines), strict=True):
-            spans = [line[start:end] for start, end in holding.wording.holder.spans(line)]
+            spans = [line[start:end] for start, end in holding.pipeline.protected(line)]
             assert sorted(found.source[start:end] for (start, end), _ in found.held) == sorted(spans)
             assert sorted(found.text[start:end] for _, (start, end) in found.held) == sorted(spans)
             assert sum(map(found.text.count, set(spans))) >= len(spans)

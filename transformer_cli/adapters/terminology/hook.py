@@ -1,0 +1,135 @@
+"""Placeholders and terms as a hook of the pipeline: what passes untouched, and what stands in a translation instead.
+
+A translation that lacks terms is searched for again, with all of them. If the model finds that far less likely, it does
+not know them as translations, and would write them beside its own words: then they are put in the place of the words
+that they are linked to. Knows tokens, but no models.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from transformer_cli.adapters.terminology.glossary import (
+    Glossary,
+    Term,
+    capitalised,
+    forms,
+    linked,
+    replaced,
+    respelled,
+    term_spans,
+)
+from transformer_cli.adapters.terminology.placeholders import Holder
+from transformer_cli.config.schema import TranslationSettings
+from transformer_cli.pipeline import Draft, LineHook
+from transformer_cli.search.interface import Constraints
+from transformer_cli.text.alignment import Span, overlap, places_in, token_spans
+from transformer_cli.text.codec import Codec, Codecs, Encoded
+from transformer_cli.text.reading import Held, is_spaceless
+
+MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
+MOST_COST = 5.0  # nats that each term may cost that is searched for: most synonyms cost less, and other words over 11
+TOKENS_OF_WORD = 1  # of words that are searched for; names have more, and a search for them costs 3 chrF
+
+
+@dataclass(frozen=True)
+class Terminology(LineHook):
+    """Holds placeholders, and what a pattern finds, out of lines; writes the terms of a glossary."""
+
+    holder: Holder = field(default_factory=Holder)
+    entries: Mapping[str, str] = field(default_factory=dict)
+    """those of the glossary"""
+    glossary: Glossary = field(default_factory=lambda: Glossary({}))
+
+    def with_settings(self, settings: TranslationSettings) -> "Terminology":
+        """Returns the hook for other settings.
+
+        Raises ConfigError if hold_pattern is no pattern, DataError for an entry of the glossary that is none.
+        """
+        glossary, now, before = self.glossary, settings.glossary, self.entries
+        if now != before:
+            base = glossary if before and before.keys() <= now.keys() else None
+            glossary = Glossary(
+                {source: now[source] for source in now if base is None or now[source] != before.get(source)}, base
+            )
+        return Terminology(Holder(settings.hold, settings.hold_pattern), now, glossary)
+
+    def protected(self, text: str) -> Sequence[Span]:
+        return self.holder.spans(text)
+
+    def requirements(self, encoded: Encoded, codecs: Codecs, *, may_constrain: bool) -> "RequiredTerms | None":
+        reading = encoded.reading
+        terms = self.glossary.find(reading.text, any_case=reading.in_capitals or codecs.source.lowercase)
+        if not terms:
+            return None
+        constraints = _constraints(encoded, terms, codecs) if may_constrain else None
+        return RequiredTerms(reading.text, terms, constraints, codecs.target.lowercase)
+
+
+@dataclass(frozen=True)
+class RequiredTerms:
+    """The terms of a line: the `Requirements` of its translation."""
+
+    source: str
+    """the line as it is read"""
+    terms: Sequence[Term]
+    """from left to right"""
+    constraints: Constraints | None
+    is_lowercase: bool
+    """whether translations have no capitals"""
+
+    def worth(self, text: str) -> float:
+        return MOST_COST * term_spans(self.terms, text).count(None)
+
+    def edit(self, draft: Draft, n_forced: int) -> Draft:
+        """See `Requirements`: terms that are not linked to a word of the text are put back as held spans are."""
+        standing = term_spans(self.terms, draft.text)
+        draft = replace(draft, text=respelled(draft.text, self.terms, standing))
+        further = [term for term, place in zip(self.terms, standing, strict=True) if not place]
+        if not further:
+            return draft
+        links = draft.links
+        text, further = replaced(draft.text, further, links, [(0, n_forced), *filter(None, standing)])
+        of_prefix = linked(further, [link for link in links if link[1][0] < n_forced])  # which the user has written
+        spaces = [
+            Held(term.span[0], term.translations[0], " ", " ")
+            for term, own in zip(further, of_prefix, strict=True)
+            if not own
+        ]
+        return replace(draft, text=text, held=sorted([*draft.held, *spaces], key=lambda each: each.place))
+
+    def finish(self, text: str, sentence: str, held: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
+        """See `Requirements`: a term at the beginning of a sentence gets a capital if the source begins with one."""
+        begins = next(filter(str.isalpha, self.source), "")
+        if begins and not (begins.islower() or self.is_lowercase):
+            own = [term for term in self.terms if self.source[slice(*term.span)] not in term.translations]
+            text = capitalised(text, own)
+        of_source = places_in(sentence, self.source, [each.span for each in self.terms], held)
+        return text, [*zip(of_source, term_spans(self.terms, text), strict=True)]
+
+
+def _constraints(encoded: Encoded, terms: Sequence[Term], codecs: Codecs) -> Constraints | None:
+    """Returns what a search has to write for a line with these terms; None where that is nothing."""
+    text = encoded.reading.text
+    spelled = [(each.span, ids) for each in terms if (ids := _spelled(each, text, codecs.target))][:MOST_TERMS]
+    if not spelled:
+        return None
+    from transformer_cli.adapters.terminology.constraints import TermConstraints  # imports torch
+
+    spans = token_spans(text, encoded.tokens)
+    positions = [  # position 0 is <sos>
+        frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in spelled
+    ]
+    return TermConstraints(tuple(ids for _, ids in spelled), tuple(positions), codecs.continuing)
+
+
+def _spelled(term: Term, source: str, target: Codec) -> tuple[tuple[int, ...], ...]:
+    """Returns the ids of the translations of a term that are words that the model knows; of its own word, none."""
+    if source[slice(*term.span)] in term.translations:
+        return ()
+    texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
+    ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
+    return tuple(
+        each
+        for each, text in zip(ids, texts, strict=True)
+        if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
+    )
