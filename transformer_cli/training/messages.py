@@ -1,4 +1,4 @@
-"""What training says in the log: what it begins with, what each validation found, and what it ends with."""
+"""What training says: what it begins with, how far it is, what each validation found, and what it ends with."""
 
 import logging
 import math
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from transformer_cli.compute.devices import describe
 from transformer_cli.config.schema import TrainingConfig
+from transformer_cli.data.dataset import Rows
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, best_of, load_average
 from transformer_cli.scoring.losses import perplexity, perplexity_text
+from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted
 from transformer_cli.training.callbacks import TrainerView
 
@@ -73,6 +75,53 @@ def how_long(trainer: TrainerView, found: Validation) -> str:
     if minutes < 1:
         return "less than a minute"
     return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {counted(math.ceil(minutes), 'minute')}"
+
+
+class StepBar:
+    """The progress bar of an epoch, or of its steps up to the end of training; nothing in all processes but the first.
+
+    It counts target tokens.
+    """
+
+    def __init__(self, trainer: TrainerView) -> None:
+        """It is not shown before `open`."""
+        self.trainer = trainer
+        self._bar: progress.Bar | None = None
+
+    def open(self) -> None:
+        """Show how far the epoch is, unless the bar is open already."""
+        if self._bar is None:
+            texts, state, plan = self.trainer.texts, self.trainer.state, self.trainer.plan()
+            training = self.trainer.run.config.training
+            unit, number = training.end
+            end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * training.accumulate
+            self._bar = progress.bar(
+                self._how_far(),
+                total=texts.train.target_tokens(plan[:end]),
+                unit=" tokens",
+                unit_scale=True,
+                initial=texts.train.target_tokens(plan[: state.batch]),
+                is_silent=not self.trainer.world.is_first,
+            )
+
+    def update(self, batches: Sequence[Rows]) -> None:
+        """Show that a step has been taken on these batches, and the mean loss since the last validation."""
+        assert self._bar, "it is open"
+        running = self.trainer.state.running
+        self._bar.set_description_str(self._how_far(), refresh=False)
+        self._bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
+        self._bar.update(self.trainer.texts.train.target_tokens(batches))
+
+    def close(self) -> None:
+        """Let the bar vanish."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _how_far(self) -> str:
+        """Returns the epoch in progress, or the steps that have been taken, of how many."""
+        state, (unit, number) = self.trainer.state, self.trainer.run.config.training.end
+        return f"epoch {state.epoch}/{number}" if unit == "epochs" else f"step {state.step:,}/{number:,}"
 
 
 def as_line(found: Validation, training: TrainingConfig) -> str:

@@ -34,12 +34,19 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, error_of, is_averaged
 from transformer_cli.scoring.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.scoring.validation import greedy_score
-from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights, refuse_without_callback
 from transformer_cli.training.learner import Learner
-from transformer_cli.training.messages import SCORES, as_line, best_as_line, how_long, mean_as_line, say_start
+from transformer_cli.training.messages import (
+    SCORES,
+    StepBar,
+    as_line,
+    best_as_line,
+    how_long,
+    mean_as_line,
+    say_start,
+)
 from transformer_cli.training.opening import Environment, OpenedRun, open_run
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.stopping import Stop, stop_signals, told_how_to_go_on
@@ -110,7 +117,7 @@ class Trainer:
         self.validations = list(opened.validations)
         if self.state.step and world.is_first:
             say_other_losses(self.learner.model, run.checkpoint("last"))
-        self._bar: progress.Bar | None = None
+        self._bar = StepBar(self)
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved = self._progress()  # a new run has nothing to save
         self._saved_at = time.monotonic()
@@ -130,7 +137,7 @@ class Trainer:
         if self.validations:
             self._tell_of_validation()  # a kill may have come before that
         with stop_signals(self.stop), ExitStack() as ending:
-            ending.callback(self._close_bar)
+            ending.callback(self._bar.close)
             try:
                 while not state.has_ended(training):
                     ends_epoch = state.batch == len(self.plan())
@@ -175,39 +182,12 @@ class Trainer:
 
     def _take_step(self) -> None:
         """Take the next step of the epoch, and show it."""
-        plan, running = self.plan(), self.state.running
-        batches = plan[self.state.batch : self.state.batch + self.training.accumulate]
-        bar = self._bar = self._bar or self._new_bar()
+        batches = self.plan()[self.state.batch : self.state.batch + self.training.accumulate]
+        self._bar.open()
         started = time.monotonic()
         self.step(batches)
-        running.seconds += time.monotonic() - started
-        bar.set_description_str(self._how_far(), refresh=False)
-        bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
-        bar.update(self.texts.train.target_tokens(batches))
-
-    def _new_bar(self) -> progress.Bar:
-        """Returns the bar of this epoch, or of its steps up to the end of training."""
-        plan, state = self.plan(), self.state
-        unit, number = self.training.end
-        end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * self.training.accumulate
-        return progress.bar(
-            self._how_far(),
-            total=self.texts.train.target_tokens(plan[:end]),
-            unit=" tokens",
-            unit_scale=True,
-            initial=self.texts.train.target_tokens(plan[: state.batch]),
-            is_silent=not self.world.is_first,
-        )
-
-    def _close_bar(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-    def _how_far(self) -> str:
-        """Returns the epoch in progress, or the steps that have been taken, of how many."""
-        unit, number = self.training.end
-        return f"epoch {self.state.epoch}/{number}" if unit == "epochs" else f"step {self.state.step:,}/{number:,}"
+        self.state.running.seconds += time.monotonic() - started
+        self._bar.update(batches)
 
     def step(self, batches: Sequence[Rows]) -> None:
         """Take one optimiser step on these batches of the training sentences; the state counts them as done.
@@ -246,7 +226,7 @@ class Trainer:
     # Validations, and the end of epochs and of training
 
     def _end_epoch(self) -> None:
-        self._close_bar()
+        self._bar.close()
         self.state.epoch, self.state.batch = self.state.epoch + 1, 0
 
     def _validate_and_save(self) -> None:
@@ -254,7 +234,7 @@ class Trainer:
         if self.state.step:  # the history names its rate; a run that was resumed here has not taken it itself
             first_of_last_step = (self.training.steps_of(self.state.batch) - 1) * self.training.accumulate
             self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
-        self._close_bar()
+        self._bar.close()
         found = self._validate()
         self.validations.append(found)
         if self.world.is_first:
