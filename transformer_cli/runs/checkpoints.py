@@ -110,8 +110,8 @@ def load_weights(run: Run, folder: Path) -> Transformer:
 
 def load_last(run: Run) -> Checkpoint:
     """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing."""
-    path = run.checkpoint("last") / "state.safetensors"
-    model = load_weights(run, path.parent)
+    checkpoint = run.checkpoint("last")
+    model, path = load_weights(run, checkpoint), checkpoint / "state.safetensors"
     with told_as_damage():
         check_file(path)
     try:
@@ -123,7 +123,7 @@ def load_last(run: Run) -> Checkpoint:
     frozen_rows = {
         name.removeprefix(FROZEN_ROWS): tensors.pop(name) for name in list(tensors) if name.startswith(FROZEN_ROWS)
     }
-    return Checkpoint(model, tensors, frozen_rows, load_state(run))
+    return Checkpoint(model, tensors, frozen_rows, load_state(checkpoint))
 
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:

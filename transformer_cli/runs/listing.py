@@ -153,7 +153,7 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     if is_new(folder):
         yield {"state": "training" if is_trained else "new", "epochs_done": 0, "steps_done": 0}
         return
-    state = steadily(folder / "last", lambda: load_state(run))
+    state = steadily(folder / "last", lambda: load_state(run.checkpoint("last")))
     yield {"epochs_done": state.epoch - 1, "steps_done": state.step}
     yield {"parameters": steadily(folder / "last", lambda: _count_parameters(run.checkpoint("last")))}
     if state.validations:

@@ -170,11 +170,10 @@ class Validation:
     """BLEU or chrF of greedy translations of the validation split, if training.validate_by asks for one"""
 
 
-def load_state(run: Run) -> TrainingState:
-    """Load the state of training at the last save. Raises CheckpointError."""
-    path = run.checkpoint("last") / "state.json"
+def load_state(checkpoint: Path) -> TrainingState:
+    """Load the state of training that a checkpoint has. Raises CheckpointError."""
     with told_as_damage():
-        value = read_checked_json(path)
+        value = read_checked_json(checkpoint / "state.json")
     return TrainingState(**{**value, "running": RunningLoss(**value["running"])})
 
 
@@ -238,4 +237,4 @@ def validations_so_far(run: Run) -> list[Validation]:
     """
     if is_new(run.folder):
         return []
-    return steadily(run.folder / "last", lambda: read_validations(run, load_state(run)))
+    return steadily(run.folder / "last", lambda: read_validations(run, load_state(run.checkpoint("last"))))

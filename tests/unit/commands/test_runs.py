@@ -86,7 +86,9 @@ def test_list_runs_whose_patience_is_spent_is_finished(runs_dir: Path, patience:
     training = run.config.training.model_copy(update={"epochs": 9, "patience": patience})
     write_config(run.folder, run.config.model_copy(update={"training": training}))
     saved = run.checkpoint("last")
-    (saved / "state.json").write_text(json.dumps({**asdict(load_state(run)), "validations_since_best": 2}))
+    (saved / "state.json").write_text(
+        json.dumps({**asdict(load_state(run.checkpoint("last"))), "validations_since_best": 2})
+    )
     reseal(saved)
     assert only(runs_dir).state == state
 

@@ -141,7 +141,7 @@ def test_load_named_best_is_the_best_in_evaluation_mode(run: Run) -> None:
 def test_save_keeps_the_state_exactly(run: Run, state: TrainingState) -> None:
     training = trained(run)
     save(run, *training, state)
-    assert load_last(run).state == load_state(run) == state
+    assert load_last(run).state == load_state(run.checkpoint("last")) == state
 
 
 def test_save_writes_no_pickle(run: Run) -> None:
@@ -173,7 +173,7 @@ def test_latest_names_the_run_that_has_a_new_best(run: Run) -> None:
     for each, step in ((run, 1), (other, 1), (run, 2)):
         save_after(each, step, best=step)
     assert find_run(None, runs_dir) == other.folder
-    finish_save(run, load_state(run))  # as when it is resumed
+    finish_save(run, load_state(run.checkpoint("last")))  # as when it is resumed
     assert find_run(None, runs_dir) == run.folder
 
 
