@@ -34,7 +34,6 @@ class Interpolation(KeptText):
     """Validates the pairs of `training.watch` as well, and interpolates the weights at the end."""
 
     carries_out = "training.watch"
-    setting = "watch"
 
     def on_begin(self, trainer: TrainerView) -> None:
         """Let each validation find the loss of these pairs, too."""

@@ -20,10 +20,12 @@ from transformer_cli.training.texts import Sentences, fitting_rows, usable_sente
 
 
 class KeptText(Callback):
-    """The pairs that a setting names: files, or a split of the dataset."""
+    """The pairs that training.watch or training.along names, whichever it carries out: files, or a split."""
 
-    setting: str
-    """watch or along, of the section `training`; the copies' names begin with it, as in watch.source.txt"""
+    @property
+    def setting(self) -> str:
+        """The name of the setting: watch or along. The copies' names begin with it, as in watch.source.txt."""
+        return self.carries_out.removeprefix("training.")
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read the pairs. Raises DataError for files that cannot be read, or of which no pair fits the model."""

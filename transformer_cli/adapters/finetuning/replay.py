@@ -22,7 +22,6 @@ class Replay(KeptText):
     """Mixes the pairs of `training.along` into the training text."""
 
     carries_out = "training.along"
-    setting = "along"
 
     def __init__(self, translate: Callable[[Sequence[str]], Iterable[str]]) -> None:
         """translate: returns the translations of some lines by the initial model."""
