@@ -98,7 +98,7 @@ class Callback:
     def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights | None:
         """Returns the weights that training ends with, given those that earlier callbacks have made, if any.
 
-        None: those of the last step. `needed_validations` says what has been kept for this.
+        None: those of the last step. It is asked only if `needed_validations` names any, which are kept for this.
         """
         return weights
 
