@@ -107,12 +107,16 @@ class Translator:
         """
         refuse_text("sentences", sentences)
         self._check()
-        return self._translate_all(list(self._read(sentences, 1, name)))
+        lines = list(self._read(sentences, 1, name))
+        with progress.bar("translate", len(lines), " sentences") as bar:
+            return self._translate(lines, range(len(lines)), bar.update)
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
         """Like `translations`, for sentences that `TextPipeline.encode` has encoded already."""
         self._check()
-        return self._translate_all(list(map(self.pipeline.long_lines().encoded, sentences, encoded)))
+        lines = list(map(self.pipeline.long_lines().encoded, sentences, encoded))
+        with progress.bar("translate", len(lines), " sentences") as bar:
+            return self._translate(lines, range(len(lines)), bar.update)
 
     def translate_lines(self, lines: Sequence[Line], *, keys: Sequence[int]) -> list[Translation]:
         """Like `translations`, for lines, or parts of them, that are fit for translation.
@@ -191,10 +195,6 @@ class Translator:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line
 
-    def _translate_all(self, lines: Sequence[Line]) -> list[Translation]:
-        with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, range(len(lines)), bar.update)
-
     def _translate(
         self, lines: Sequence[Line], keys: Sequence[int], done: Done, step: int = PARTS
     ) -> list[Translation]:
@@ -232,25 +232,22 @@ class Translator:
         if any(each.constrained for each in sentences):  # whose likelihood is asked
             settings = settings.model_copy(update={"scores": True})
 
-        def found_for(requests: Mapping[int, SearchRequest]) -> Iterator[tuple[int, list[Hypothesis]]]:
-            rows = [*requests]
-            batches = self.engine.translate([*requests.values()], settings, before_step=self._before_step)
-            for places, hypotheses in batches if rows else ():  # others are searched for while these are written
-                yield from zip([rows[place] for place in places], hypotheses, strict=True)
-
+        requests = {row: each.request for row, each in enumerate(sentences) if each.request}
+        yield from ((row, [EMPTY]) for row in range(len(sentences)) if row not in requests)
         lacking: dict[int, tuple[list[Hypothesis], float]] = {}
-        for row, each in enumerate(sentences):
-            if not each.request:
-                yield row, [EMPTY]
-        for row, found in found_for({row: each.request for row, each in enumerate(sentences) if each.request}):
-            if sentences[row].constrained and (worth := self.pipeline.worth(sentences[row], found[0])):
-                lacking[row] = found, worth
-            else:
-                yield row, found
-        again = {row: request for row in lacking if (request := sentences[row].constrained)}
-        for row, found in found_for(again):
-            plain, worth = lacking[row]
-            yield row, found if found and plain[0].log_prob - found[0].log_prob <= worth else plain
+        while requests:  # at most twice
+            rows, constrained = [*requests], dict[int, SearchRequest]()
+            batches = self.engine.translate([*requests.values()], settings, before_step=self._before_step)
+            for row, found in ((rows[place], found) for batch in batches for place, found in zip(*batch, strict=True)):
+                each = sentences[row]
+                if row in lacking:
+                    plain, worth = lacking[row]
+                    yield row, found if found and plain[0].log_prob - found[0].log_prob <= worth else plain
+                elif each.constrained and (worth := self.pipeline.worth(each, found[0])):
+                    lacking[row], constrained[row] = (found, worth), each.constrained
+                else:
+                    yield row, found  # the caller writes it while others are searched for
+            requests = constrained
 
 
 def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:

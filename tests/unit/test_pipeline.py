@@ -1,0 +1,73 @@
+"""The plain way of a line, and what a hook adds to it, without any adapter."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from transformer_cli.errors import ConfigError
+from transformer_cli.pipeline import Draft, LineHook, Requirements
+from transformer_cli.search.interface import Constraints
+from transformer_cli.text.alignment import Span
+from transformer_cli.text.codec import Codecs, Encoded
+from transformer_cli.translate import Translator
+
+LINE = "Der alte Hund singt im Park."
+
+
+def with_hook(translator: Translator, hook: LineHook) -> Translator:
+    return Translator(translator.runs, translator.engine, translator.checkpoints, hook)
+
+
+class Tags(LineHook):
+    """Protects words such as #tag."""
+
+    def protected(self, text: str) -> Sequence[Span]:
+        return [match.span() for match in re.finditer(r"#\w+", text)]
+
+
+@dataclass(frozen=True)
+class Polite:
+    """Each translation has to begin with "please", which it gets when all is put back."""
+
+    constraints: Constraints | None = None
+
+    def worth(self, text: str) -> float:
+        raise AssertionError("there is no second search")
+
+    def edit(self, draft: Draft, n_forced: int) -> Draft:
+        return replace(draft, text=f"please {draft.text}")
+
+    def finish(self, text: str, sentence: str, held: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
+        return text.upper(), [((0, 3), (0, 6))]
+
+
+class Asking(LineHook):
+    def requirements(self, encoded: Encoded, codecs: Codecs, *, may_constrain: bool) -> Requirements | None:
+        return Polite()
+
+
+def test_plain_way_puts_symbols_back_beside_their_words_and_keeps_white_space(translator: Translator) -> None:
+    plain, held = with_hook(translator, LineHook()).translations([LINE, f"  {LINE[:-1]} 😀."])
+    assert held.text == f"  {plain.text[:-1]} 😀."
+    assert plain.terms == plain.held == []
+
+
+def test_plain_way_refuses_settings_of_hooks(translator: Translator) -> None:
+    plain = with_hook(translator, LineHook())
+    for settings in ({"glossary": {"Hund": "hound"}}, {"hold_pattern": "a"}):
+        with pytest.raises(ConfigError, match="glossary, hold_pattern: not without a hook"):
+            plain.with_options(**settings)
+
+
+def test_hook_protects_spans(translator: Translator) -> None:
+    (found,) = with_hook(translator, Tags()).translations([f"{LINE[:-1]} #tag."])
+    assert found.text == f"{translator.translate([LINE])[0][:-1]} #tag."
+    assert [found.text[start:end] for _, (start, end) in found.held] == ["#tag"]
+
+
+def test_hook_edits_a_translation_before_and_after_what_was_held_is_put_back(translator: Translator) -> None:
+    (found,) = with_hook(translator, Asking()).translations([f" {LINE[:-1]} 😀."])
+    assert found.text == f" PLEASE {translator.translate([LINE])[0][:-1]} 😀.".upper()
+    assert found.terms == [((0, 3), (1, 7))]
