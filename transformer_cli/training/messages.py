@@ -165,7 +165,7 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     head = "best validation"
     if average and average.start_share is not None:
         head, where = "validation", f"with {average.start_share:.0%} of the start's weights"
-    elif run.config.training.validate_every is None:
+    elif run.config.training.validate_every is None and (average is None or average.epochs):
         where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
         where += f" of {validations[-1].epoch}"
     score = average.valid_score if average else best.valid_score
@@ -176,9 +176,8 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     return f"{head} {found} {where}: {run.checkpoint('best')}"
 
 
-def mean_as_line(made: Average, training: TrainingConfig, *, is_best: bool) -> str:
-    """Returns the validation of the mean of the last validations' weights as a line for the log."""
+def final_as_line(made: Average, training: TrainingConfig, *, is_best: bool) -> str:
+    """Returns the validation of the weights that callbacks have made for the end as a line for the log."""
     return (
-        f"mean of the last {len(made.epochs)} validations' weights"
-        f"{_loss('valid', made.valid_loss)}{_score(made.valid_score, training)}{'  best' if is_best else ''}"
-    )
+        f"mean of the last {len(made.epochs)} validations' weights" if made.epochs else "final weights"
+    ) + f"{_loss('valid', made.valid_loss)}{_score(made.valid_score, training)}{'  best' if is_best else ''}"

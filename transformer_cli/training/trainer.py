@@ -43,8 +43,8 @@ from transformer_cli.training.messages import (
     StepBar,
     as_line,
     best_as_line,
+    final_as_line,
     how_long,
-    mean_as_line,
     say_start,
 )
 from transformer_cli.training.opening import Environment, OpenedRun, open_run
@@ -349,7 +349,7 @@ class Trainer:
         is_best = self.world.is_first and keep_average(self.run, model, made, self.state, witnesses)
         self.world.barrier()  # as in `_save`
         if made.start_share is None:
-            log.info(mean_as_line(made, self.training, is_best=is_best))
+            log.info(final_as_line(made, self.training, is_best=is_best))
 
     # Saving, and stopping
 

@@ -82,17 +82,21 @@ def test_callback_chooses_the_rows_of_an_epoch(train_with: Train) -> None:
     assert [each["step"] for each in run.history()] == [1, 2]  # of 100 of the 200 pairs each
 
 
-def test_callback_makes_the_final_weights_of_those_it_needs(train_with: Train) -> None:
+def test_callback_makes_the_final_weights_of_those_it_needs(
+    train_with: Train, caplog: pytest.LogCaptureFixture
+) -> None:
     class First(Callback):
         def needed_validations(self, trainer: TrainerView) -> set[int]:
             return {1}
 
         def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights:
             assert weights is None
-            return FinalWeights(load_validated(trainer.run, 1), epochs=[1])
+            return FinalWeights(load_validated(trainer.run, 1))
 
+    caplog.set_level("INFO")
     run = train_with(First(), "training.epochs=3")
     assert [path.name for path in (run.folder / "checkpoints").glob("validation-*")] == ["validation-0001"]
     made = load_average(run)
     assert made
-    assert (made.epochs, made.valid_loss) == ([1], run.history()[0]["valid_loss"])
+    assert made.valid_loss == run.history()[0]["valid_loss"]
+    assert caplog.messages[-2].startswith(f"final weights  valid {made.valid_loss:.3f} (PPL ")
