@@ -258,7 +258,8 @@ PLACEHOLDERS = (
 SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
-    "&amp|<a alt=\"a\" title='b'>|<i translate=no>|<rt><b translate=yes>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|a"
+    "&amp|<a alt=\"a\" title='b'>|<i translate=no>|<rt><b translate=yes>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|"
+    "<table>|<b>|a"
 )
 RUN = "<w:r><w:t>a </w:t></w:r>"
 DOCX = (
@@ -272,8 +273,8 @@ XLIFF = (
     "<trans-unit><source>a<x/></source><seg-source>⟨<mrk mtype='seg' mid='1'>a</mrk>⟩|<trans-unit>⟨<target/>⟩|<a/>"
 )
 CUE = "\n\n00:00:01,000 --> 00:00:02,000\n"
-CUES = f"a\n|a {CUE}|A. |A.\n|- a\n|<i>|</i>|<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a"
-PO = "a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
+CUES = f"a\n|a {CUE}|A. |A.\n|- a\n|<i>|a⟨<i>⟩|</i>|<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a"
+PO = "a<b>|a⟨</b>⟩|\\033[1m|a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
 UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
 )

@@ -234,6 +234,9 @@ class Builder:
 
     def boundary(self, *markup: str | Block) -> None:
         """End the block. markup: what stands behind it."""
+        if len(self._elements) == len(self._open) == self._n_outer + 1 and not self._texts:  # nothing has begun in it
+            self.document.parts += markup
+            return
         text, n_around = "".join(self._texts), sum(0 < index <= self._n_outer for index, _, _ in self._open)
         outer = self._elements[1 : n_around + 1]  # they begin before the block and end behind it: they move nothing
         self._elements[0].end = self._length
@@ -257,6 +260,11 @@ class Builder:
         self, markup: Sequence[str | Block], name: str = "", *, is_point: bool = False, is_seam: bool = False
     ) -> None:
         inside = self._open[-2 if name else -1][0]
+        last = self._elements[-1]
+        are_points = is_point and last.is_point and not (is_seam or last.is_seam) and last.parent == inside
+        if are_points and self._n_raw <= len(self._raw) - len(last.opening) - len(markup):  # nothing is between them
+            last.opening.extend(markup)
+            return
         element = Element(self._length, self._length, inside, 1, [*markup], "", name, is_point, is_seam)
         element.depth += self._elements[inside].depth
         self._elements.append(element)

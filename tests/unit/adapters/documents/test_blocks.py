@@ -113,6 +113,14 @@ def test_document_is_rendered_by_two_threads_at_once() -> None:
         ]
 
 
+def test_builder_points_beside_each_other_are_one_element() -> None:
+    source = "Ein" + "<x/>" * 1000 + " <b><x/><x/></b>Hund" + " <x/>" * 2 + "."
+    found = document(source)
+    assert [len(each.opening) for each in found.blocks[0].elements] == [0, 1000, 4, 1, 2]
+    assert found.render([(found.blocks[0].text, [])]) == source
+    assert rendered("Ein Hund <x/><x/>.", doubled) == "EinEin HundHund <x/><x/>."
+
+
 def test_builder_many_points_in_white_space_hold_no_more_of_it_than_a_part_each() -> None:
     source = "ein" + " <x/>" * 2_000 + " hund"
     assert rendered(source, turned) == source.swapcase().replace("X", "x")
