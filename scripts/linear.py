@@ -253,7 +253,8 @@ TERMS = glossary.Glossary(_ENTRIES | {f"w{n}": f"v{n}" for n in range(1_000)})
 PROSE = "Ein Hund läuft am Strand, und eine Frau sieht ihm zu. "
 PLACEHOLDERS = (
     "{n, plural, |{a {|} |{⟨{⟩}|=0 {|&amp;|&a|{ $a ->|$t(|<%|{%|%,(|{⟨ ⟩|"
-    "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0"
+    "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0|"
+    r"\033[|\x1b]a"
 )
 SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
 HTML = (

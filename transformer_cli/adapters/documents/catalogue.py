@@ -11,8 +11,10 @@ from transformer_cli.adapters.corpora.catalogues import Message, encoding_of, me
 from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping
 from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
 from transformer_cli.adapters.documents.opened import LINES, NO_LETTER, Languages, Opened, decoded
+from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
 
 _PARTS = re.compile(  # of a message
+    rf"(?P<code>{TERMINAL_CODE})|"
     r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\<]+|"
     + tag_pattern("<", ">", r"(?:[^\\]|\\.)")
     + "|<"
@@ -58,6 +60,9 @@ def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool
     for part in _PARTS.finditer(source):
         if part["name"]:
             marks.append(mark_of(part))
+        elif part["code"]:
+            colour, is_end = "\033[" * part[0].endswith("m"), part[0].endswith(("[m", "[0m"))  # goes with its words
+            marks.append(Mark(part[0], closes=colour) if is_end else Mark(part[0], opens=colour))
         elif part[0] == r"\n":
             marks.append(Mark(part[0] + line_end * (part.end() < len(source)), kind="line"))
         else:

@@ -16,7 +16,13 @@ PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«",
 # No two neighbouring parts match the same character without a bound: the digits after flags do not begin with 0.
 _NUMBERS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
 _ITEM = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # before that of a list, a heading, a quote
+_ESC = r"(?:\x1b|\\(?:0?33|e|x1[bB]|u001[bB]))"  # as it is, or as source code has it
+TERMINAL_CODE = (  # colours and titles: \033[1;31m, \033]0;title\a
+    rf"(?:{_ESC}\[|\x9b)[0-?]{{0,50}}[ -/]{{0,9}}[@-~]"
+    rf"|{_ESC}\][^\x07\x1b\\]{{0,200}}(?:\x07|\\a|\\0?07|{_ESC}\\{{1,2}})"
+)
 PLACEHOLDERS = re.compile(
+    rf"{TERMINAL_CODE}|"
     r"\{\{\{[^{}]{0,100}\}\}\}|\{\{[^{}]{0,100}\}\}|\{%[^{}]{0,100}%\}|<%[^<>]{0,100}%>"  # {{ x }}, {% x %}, <%= x %>
     r"|[$%#]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # ${x}, %{x}, {name}, { $n }, {0:.2f}, $t(key)
     rf"|%\(\w+\){_NUMBERS}[a-zA-Z]|%\d+\${_NUMBERS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@

@@ -49,6 +49,7 @@ def test_catalogue_messages_without_a_translation_get_one(message: str, expected
         ("<b><img src='x'>rot</b> hund", "HUND <b><img src='x'>ROT</b>"),
         ("<section>rot hund</section><link>rot</link> hund", "<section>HUND ROT</section>HUND <link>ROT</link>"),
         ("a < b und c > d", "D > C UND B < A"),
+        (r"ein \033[1m\033[31mroter\x1b[m hund\x1b]0;x\a", r"HUND \033[1m\033[31mROTER\x1b[m EIN\x1b]0;x\a"),
     ],
 )
 def test_catalogue_tags_go_with_their_words(source: str, expected: str) -> None:

@@ -24,6 +24,11 @@ from transformer_cli.scoring.evaluate import ParallelText, judge, score_pairs
         ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
         ("{ $n }, %{ n }, $t(a.b, {c})", ["{ $n }", "%{ n }", "$t(a.b, {c})"]),
         ("%2$,d, %1$,.2f, %1$lld", ["%2$,d", "%1$,.2f", "%1$lld"]),
+        ("\x1b[1;31mrot\x1b[0m \x9b0m\x1b]0;a b\aHund", ["\x1b[1;31m", "\x1b[0m", "\x9b0m", "\x1b]0;a b\a"]),
+        (
+            r"\033[31mrot\e[0m \u001b[K \x1b]8;;a\x1b\Hund C:\e",
+            [r"\033[31m", r"\e[0m", r"\u001b[K", r"\x1b]8;;a\x1b\ "[:-1]],
+        ),
         ("bei H&amp;M, M&uuml;ll &amp; {1>a b<1} b&#1;", ["H&amp;M", "&amp;", "{1>", "<1}", "&#1;"]),
         ("a &amp; b&nbsp;c &#8222;d <%= e %> {% f %}", ["&amp;", "&nbsp;", "&#8222;", "<%= e %>", "{% f %}"]),
         (
