@@ -224,6 +224,27 @@ def test_translate_a_folder_gives_one_with_the_same_files(tfm: Tfm, project: Pat
     assert (out / "a/b.html").read_text(encoding="utf-8") == "mine"
 
 
+def test_translate_a_folder_follows_no_link_that_leads_out(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    folder, out, other = tmp_path / "de", tmp_path / "en", tmp_path / "other"
+    for each in (folder / "sub", out, other):
+        each.mkdir(parents=True)
+    (other / "a.txt").write_text("geheim", encoding="utf-8")
+    (folder / "a.txt").write_text(SENTENCES[0], encoding="utf-8")
+    (folder / "b.txt").symlink_to("a.txt")
+    (folder / "c.txt").symlink_to(other / "a.txt")
+    (folder / "d.txt").symlink_to("../other/../other/a.txt")
+    (folder / "e.txt").write_text("Hund", encoding="utf-8")
+    (folder / "sub/f.css").write_text("p {}", encoding="utf-8")
+    (out / "e.txt").symlink_to(other / "new.txt")
+    (out / "sub").symlink_to(other)
+    code, _, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
+    refused = {folder: (folder / "c.txt", folder / "d.txt"), out: (out / "e.txt", out / "sub/f.css")}
+    said = [f"error: {path}: a link that leads out of {of}; put a copy there" for of in refused for path in refused[of]]
+    assert (code, err.splitlines()[:4]) == (1, said)
+    assert sorted(each.name for each in out.iterdir() if not each.is_symlink()) == ["a.txt", "b.txt"]
+    assert [each.name for each in other.iterdir()] == ["a.txt"]
+
+
 def test_translate_warns_once_of_lines_that_seem_to_be_paragraphs(tfm: Tfm, project: Path) -> None:
     lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else "Hund" for n in range(104)]
     _, _, err = tfm("translate", stdin="\n".join(lines).encode(), cwd=project)

@@ -409,6 +409,9 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
             try:
                 if not os.path.isfile(path):  # also of one in a folder that is half closed
                     raise DataError(f"{path}: not a file, but a device, a link or a closed folder; put a copy there")
+                for place, within in ((path, folder), (output / name, output)):
+                    if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(within)):
+                        raise DataError(f"{place}: a link that leads out of {within}; put a copy there")
                 if os.path.exists(output / name):
                     n_there += 1
                 elif form:
