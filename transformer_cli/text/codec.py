@@ -151,7 +151,8 @@ class SubwordCodec(Pieces):
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
         """Read what `save` wrote; the rest is kept in `data`. Raises as `WordCodec.load`."""
-        model = read_bytes(folder / f"{side}.subwords.model")
+        path = folder / f"{side}.subwords.model"
+        model = Pieces.of_file(read_bytes(path), path).model
         language = data.source if side == "source" else data.target
         return SubwordCodec(model, data.lowercased, data.subwords.algorithm, language)
 

@@ -1,5 +1,7 @@
 """A run's folder: what comes back, what is refused, and which run is found."""
 
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from small_run import make_run
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run, find_codec, find_run, write_latest
+from transformer_cli.system.files import read_sums, write_sums
 from transformer_cli.text.vocabulary import PAD
+from transformer_cli.translate import Translator
 
 
 @pytest.fixture
@@ -182,3 +186,14 @@ def test_open_run_reads_only_files_of_its_own_folder(run: Run) -> None:
     path.symlink_to("/dev/zero")
     with pytest.raises(CheckpointError, match=r"source\.vocab\.txt: not a file, but a pipe or a device; restore it"):
         Run.open(run.folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, bytes(range(256)) * 9, "pieces"])
+def test_open_run_with_damaged_pieces_says_which_file(by_subwords: Translator, tmp_path: Path, content: object) -> None:
+    folder = Path(shutil.copytree(by_subwords.run.folder, tmp_path / "run"))
+    path = folder / "target.subwords.model"
+    whole = path.read_bytes()
+    path.write_bytes(content if isinstance(content, bytes) else re.sub(rb"[a-z]{2,}", b"\xff\xff", whole))
+    write_sums(folder, read_sums(folder))
+    with pytest.raises(CheckpointError, match=r"target\.subwords\.model: SentencePiece cannot read it: .*; restore it"):
+        Run.open(folder)
