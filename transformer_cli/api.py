@@ -35,7 +35,7 @@ from transformer_cli.scoring.evaluate import Judged, LineScore
 from transformer_cli.scoring.metrics import further_metrics
 from transformer_cli.search.interface import Engine
 from transformer_cli.system.arguments import as_list, refuse_text
-from transformer_cli.translate import AnyRun, open_models
+from transformer_cli.translate import AnyRun, open_models, refuse_not_finite
 
 if TYPE_CHECKING:  # they import torch
     from transformer_cli.adapters.study.inspection import Inspection
@@ -211,11 +211,15 @@ class Translator(translate.Translator):
 
 def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     """Open what translates; returns also the names of the checkpoints."""
+    engine: Engine
     if len(runs) == 1 and runs[0].exported:
         from transformer_cli.adapters.interop.ctranslate2 import open_exported
 
-        return open_exported(runs[0], device), [runs[0].best_name]
-    return open_models(runs, device)
+        engine, names = open_exported(runs[0], device), [runs[0].best_name]
+    else:
+        engine, names = open_models(runs, device)
+    refuse_not_finite(engine, runs)
+    return engine, names
 
 
 def evaluate(

@@ -4,6 +4,7 @@ Knows no tables and no pictures. What is read and written of a line is in pipeli
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -11,14 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from transformer_cli.config.load import translation_settings
-from transformer_cli.errors import ArgumentError, ConfigError, DataError, TfmError
+from transformer_cli.config.schema import TranslationSettings
+from transformer_cli.errors import ArgumentError, CheckpointError, ConfigError, DataError, TfmError
 from transformer_cli.pipeline import EMPTY, PLAIN, LineHook, PreparedSentence, TextPipeline, Translation, joined
 from transformer_cli.runs.run import Run, differing_codecs
-from transformer_cli.search.interface import BeforeStep, Engine, Hypothesis, SearchRequest, no_check
+from transformer_cli.search.interface import (
+    BeforeStep,
+    Engine,
+    Hypothesis,
+    SearchRequest,
+    longest_translation,
+    no_check,
+)
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import refuse_text
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.long_lines import Line
+from transformer_cli.text.vocabulary import UNK
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
@@ -274,6 +284,15 @@ def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     chosen = choose_device(device)
     names, models = zip(*(load_named_best(each, chosen) for each in runs), strict=True)
     return TransformerEngine(models), [*names]
+
+
+def refuse_not_finite(engine: Engine, runs: Sequence[Run]) -> None:
+    """Translate a word. Raises CheckpointError, which names the runs, if what their weights compute is not finite."""
+    settings = TranslationSettings(max_tokens=4)
+    tried = SearchRequest([UNK], longest_translation(settings, 1, engine.max_length))
+    if not all(math.isfinite(one.log_prob) for _, found in engine.translate([tried], settings) for one in found[0]):
+        folders = ", ".join(str(run.folder) for run in runs)
+        raise CheckpointError(f"{folders}: its weights give numbers that are not finite; train it, or export it, again")
 
 
 AnyRun = str | Path | Run | Translator

@@ -105,6 +105,8 @@ def load_weights(run: Run, folder: Path) -> Transformer:
         load_model(model, path)
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path}: the weights cannot be read: {_one_line(error)}; {RESTORE}") from None
+    if wrong := next((name for name, each in model.named_parameters() if not each.isfinite().all()), None):
+        raise CheckpointError(f"{path}: {wrong} has a number that is not finite; {RESTORE}")
     return model
 
 

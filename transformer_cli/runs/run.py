@@ -435,7 +435,7 @@ def is_new(folder: Path) -> bool:
 
 def is_exported(folder: Path) -> bool:
     """Whether a folder is an exported run's, by its weights."""
-    return os.path.isfile(folder / EXPORTED)  # in a folder that is closed there is none
+    return os.path.lexists(folder / EXPORTED)  # in a folder that is closed there is none
 
 
 @contextmanager

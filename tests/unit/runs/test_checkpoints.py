@@ -26,6 +26,7 @@ from transformer_cli.runs.checkpoints import (
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import RunningLoss, TrainingState, load_state
 from transformer_cli.training.optimisers import make_optimizer
+from transformer_cli.translate import open_models, refuse_not_finite
 
 CPU = torch.device("cpu")
 Training = tuple[Transformer, torch.optim.Adam]
@@ -239,6 +240,28 @@ def test_checkpoint_damaged_says_where(
     with pytest.raises(CheckpointError, match=f"^{folder}/{name}{message}") as caught:
         load(run)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_load_weights_that_are_not_finite_are_refused_by_name(run: Run, value: float) -> None:
+    model, optimizer = trained(run)
+    with torch.no_grad():
+        model.decoder.layers[0].feed_forward.inner.weight[1, 2] = value
+    save(run, model, optimizer, after(1, is_best=True))
+    with pytest.raises(
+        CheckpointError, match=r"decoder\.layers\.0\.feed_forward\.inner\.weight has a number that is not f"
+    ):
+        load_named_best(run, CPU)
+
+
+def test_engine_of_weights_that_overflow_is_refused(run: Run) -> None:
+    model, optimizer = trained(run)
+    with torch.no_grad():
+        for each in model.parameters():
+            each.fill_(1e30)
+    save(run, model, optimizer, after(1, is_best=True))
+    with pytest.raises(CheckpointError, match=f"^{run.folder}: its weights give numbers that are not finite; train it"):
+        refuse_not_finite(open_models([run], "cpu")[0], [run])
 
 
 def test_load_named_best_while_best_moves_on_names_what_it_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,11 @@ is translated. Knows no words; it is told their names.
 
 import logging
 import math
+import os
+import struct
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,11 +22,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from transformer_cli.compute.devices import parse_device, room_for, saturates_int8
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
-from transformer_cli.errors import CheckpointError, ConfigError
-from transformer_cli.runs.run import Run
+from transformer_cli.errors import CheckpointError, ConfigError, FileError
+from transformer_cli.runs.run import Run, told_as_damage
 from transformer_cli.search.interface import (
     BATCH_POSITIONS,
     BeforeStep,
@@ -36,12 +41,16 @@ from transformer_cli.search.interface import (
     score,
     too_large,
 )
+from transformer_cli.system.files import opened, read_json
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
 IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
+NOT_WRITTEN = ("vmap.txt", *(f"{side}_vocabulary.txt" for side in ("shared", "source", "target")))  # but read
+BFLOAT16 = 5  # one of CTranslate2's types of numbers, which NumPy has not: it is the upper half of a float32
+FLOATS = {0: np.float32, 4: np.float16, BFLOAT16: np.uint16}
 FULL_BEAM = 4  # hypotheses of a sentence, beyond which a batch has fewer sentences, so that it takes no longer
 
 log = logging.getLogger(__name__)
@@ -64,13 +73,14 @@ def import_ctranslate2() -> ModuleType:
 def open_exported(run: Run, device: str) -> "CTranslate2Engine":
     """Open the model of an exported run. Raises CheckpointError, ConfigError, DeviceError."""
     assert run.exported, run.folder
-    engine = CTranslate2Engine(
-        run.folder,
-        device,
-        positions=run.exported.positions,
-        source=run.codecs.source.names(),
-        target=run.codecs.target.names(),
-    )
+    with told_as_damage(run.folder):
+        engine = CTranslate2Engine(
+            run.folder,
+            device,
+            positions=run.exported.positions,
+            source=run.codecs.source.names(),
+            target=run.codecs.target.names(),
+        )
     kept, now = run.exported.quantization, engine.computes_in
     if kept not in now:
         why = f"in which this {engine.device} is slow or inexact"
@@ -86,9 +96,10 @@ class CTranslate2Engine:
     ) -> None:
         """positions: the most that a sentence may take. source, target: the tokens, in the order of their ids.
 
-        device: auto, cpu, cuda or cuda:N. On the CPU each thread computes a batch. Raises CheckpointError for a model
-        that CTranslate2 cannot read, ConfigError if the library is missing, DeviceError.
+        device: auto, cpu, cuda or cuda:N. On the CPU each thread computes a batch. Raises FileError or CheckpointError
+        for a model that is damaged, ConfigError if the library is missing, DeviceError.
         """
+        check_model(folder, positions, {"source": source, "target": target})
         self._library = import_ctranslate2()
         self._folder = folder
         self.max_length = positions
@@ -280,7 +291,7 @@ class CTranslate2Engine:
                 intra_threads=1,
                 max_queued_batches=-1,  # `_in_turn` bounds them
             )
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, IndexError, MemoryError) as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(
                 f"{self._folder}: CTranslate2 {library.__version__} cannot open it: {reason}; delete the folder and "
@@ -290,6 +301,57 @@ class CTranslate2Engine:
             library.set_log_level(level)
             if torch := sys.modules.get("torch"):
                 torch.set_num_threads(torch_threads)  # both libraries may share OpenMP, which intra_threads has changed
+
+
+def check_model(folder: Path, positions: int, tokens: Mapping[str, Sequence[str]]) -> None:
+    """Check what CTranslate2 takes as it is: it would wait for a pipe, and read beyond the end of a table.
+
+    tokens: of both sides. Raises FileError unless its vocabularies are these, the tables have a row for each token and
+    each position, and all weights are finite.
+    """
+    if other := next((path for path in folder.glob("*.txt") if path.name in NOT_WRITTEN), None):
+        raise FileError(f"{other}: no export of tfm has such a file")
+    read_json(folder / "config.json")
+    for side, names in tokens.items():
+        own, shared = folder / f"{side}_vocabulary.json", folder / "shared_vocabulary.json"
+        path = own if not shared.exists() else shared
+        if read_json(path) != [*names]:
+            raise FileError(f"{path}: not the vocabulary that the run has")
+    rows = {f"{side}/position_encodings/encodings": positions for side in ("encoder", "decoder")}
+    rows |= {"encoder/embeddings_0/weight": len(tokens["source"]), "decoder/embeddings/weight": len(tokens["target"])}
+    rows["decoder/projection/weight"] = rows["decoder/projection/bias"] = len(tokens["target"])
+    path = folder / "model.bin"
+    for name, shape, values in _variables(path):
+        if name in rows and shape[:1] != (rows[name],):
+            raise FileError(f"{path}: {name} has the shape {[*shape]}, and the run {rows[name]:,} rows")
+        if not np.isfinite(values).all():
+            raise FileError(f"{path}: {name} has a number that is not finite")
+
+
+def _variables(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[Any]]]:
+    """Yield the name, the shape and the numbers (none of integers) of each weight in a file of CTranslate2's.
+
+    Raises FileError for a file that is cut off or in another format than `ctranslate2.specs` writes now.
+    """
+    with opened(path) as file:
+        left = os.fstat(file.fileno()).st_size
+
+        def take(form: str) -> tuple[Any, ...]:
+            return struct.unpack(f"={form}", file.read(struct.calcsize(f"={form}")))
+
+        def name() -> str:
+            return file.read(*take("H")).rstrip(b"\0").decode()
+
+        try:
+            take("I"), name(), take("I")  # versions of the format, and what kind of model it is
+            for _ in range(*take("I")):
+                called, shape, (kind, size) = name(), take(f"{take('B')[0]}I"), take("BI")
+                end, type_ = file.tell() + size, FLOATS.get(kind, np.uint8)
+                values = np.fromfile(file, type_, min(size, left) // np.dtype(type_).itemsize * (kind in FLOATS))
+                yield called, shape, (values.astype(np.uint32) << 16).view(np.float32) if kind == BFLOAT16 else values
+                file.seek(end)
+        except (struct.error, ValueError):
+            raise FileError(f"{path}: cut off, or not as CTranslate2 writes weights") from None
 
 
 def _steps(tokens: Sequence[object], limit: int) -> int:

@@ -155,6 +155,14 @@ def test_export_over_a_damaged_export_is_refused(copy: Path, project: Path, refu
         assert err.endswith("; restore it, or delete the folder and export the run again")
 
 
+def test_exported_weights_that_are_a_device_are_an_export_still(copy: Path, project: Path, refused: Refused) -> None:
+    (copy / "model.bin").unlink()
+    (copy / "model.bin").symlink_to("/dev/zero")
+    what = f"{copy}: damaged run: {copy}/model.bin: not a file, but a pipe or a device"
+    err = refused("translate", "--run", copy, "Hund", cwd=project)
+    assert err == f"tfm: error: {what}; restore it, or delete the folder and export the run again"
+
+
 def test_runs_passes_over_an_exported_model(copy: Path, workspace: Path, tfm: Tfm) -> None:
     shutil.copytree(copy, workspace / "runs/exported")
     assert [run["name"] for run in json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]] == ["tiny"]
