@@ -2,9 +2,15 @@
 
 Mastodon: app/lib/translation_service/libre_translate.rb. Discourse: its translator's provider/libre_translate.rb.
 deep-translator 1.11.4: deep_translator/libre.py. jefs42/libretranslate, for PHP: src/LibreTranslate.php.
+
+The last tests let programs ask by their own code, where they are installed: `pip install deep-translator`, and
+`npm install --no-save libretranslate translate` in the checkout.
 """
 
 import json
+import shutil
+import subprocess
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -114,3 +120,43 @@ def test_further_translations_and_sentences_of_html(served: Running) -> None:
         assert text.count("</b> ") == 1
     assert len(answer["alternatives"]) == 2
     assert [each["source"] for each in answer["sentences"]] == [DOG, CAT]
+
+
+def test_deep_translator_by_its_own_code(served: Running, translator: Translator) -> None:
+    library = pytest.importorskip("deep_translator")
+    client = library.LibreTranslator(source="de", target="en", api_key="any", custom_url=f"{served.url}/")
+    dog, cat = translator.translate([DOG, CAT])
+    assert client.translate(f"{DOG}\n{CAT}") == f"{dog}\n{cat}"
+    assert client.translate_batch([DOG, CAT]) == [dog, cat]
+
+
+NPM = """
+import { Translate } from "translate";
+import libretranslate from "libretranslate";
+const [url, q] = process.argv.slice(-2);
+const asked = { source: "de", target: "en", apiurl: url };
+const into = (to) => Translate({ engine: "libre", url: `${url}/translate`, from: "de", to });
+const found = [
+    await into("en")(q),
+    await libretranslate.translate({ ...asked, query: q }),
+    await libretranslate.translate({ ...asked, query: q, source: "auto" }),
+    await libretranslate.translate({ ...asked, query: `<p><b>${q}</b></p>`, format: "html" }),
+    await into("fr")(q).catch((error) => error.message),
+];
+console.log(JSON.stringify(found));
+"""
+
+
+def test_npm_clients_by_their_own_code(served: Running, translator: Translator) -> None:
+    checkout = Path(__file__).parents[3]
+    node, are_there = (
+        shutil.which("node"),
+        all((checkout / "node_modules" / name).is_dir() for name in ("translate", "libretranslate")),
+    )
+    if not (node and are_there):
+        pytest.skip("node, or its packages translate and libretranslate, are not installed")
+    program = [node, "--input-type=module", "--eval", NPM, "--", served.url, DOG]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=checkout, check=True)
+    (dog,) = translator.translate([DOG])
+    html = translator.translate_html(f"<p><b>{DOG}</b></p>")
+    assert json.loads(done.stdout) == [dog, dog, dog, html, "fr is not supported"]
