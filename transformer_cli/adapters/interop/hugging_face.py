@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -178,7 +179,7 @@ def _added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
     added = dict(object_in(path)) if path.exists() else {}
     listed = tokenizer.get("added_tokens_decoder")
     for number, about in (listed if isinstance(listed, dict) else {}).items():
-        if isinstance(about, dict) and isinstance(about.get("content"), str) and str(number).isdecimal():
+        if isinstance(about, dict) and isinstance(about.get("content"), str) and re.fullmatch(r"[0-9]{1,9}", number):
             added[about["content"]] = int(number)
     return added
 
@@ -206,7 +207,7 @@ def _vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> Fo
 def _tensors(folder: Path, weights: Path | None) -> tuple[Path, dict[str, Tensor]]:
     """Returns the file with the weights, and what is in it."""
     path = weights or folder / "model.safetensors"
-    if path.suffix == ".safetensors" and path.exists():
+    if path.suffix == ".safetensors" and path.is_file():
         with foreign.refusing_damage(path):
             return path, load_file(path)
     path = weights or folder / "pytorch_model.bin"
@@ -215,7 +216,12 @@ def _tensors(folder: Path, weights: Path | None) -> tuple[Path, dict[str, Tensor
     with foreign.refusing_damage(path):
         if path.read_bytes()[:4] == b"PK\3\4":
             foreign.refuse_packed(path)
-        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            found: Any = torch.load(path, map_location="cpu", weights_only=True)
+        except UnpicklingError:  # whose words say how to run it
+            raise DataError(
+                f"{path}: damaged, or a pickle of more than tensors, which could run code; delete it"
+            ) from None
     if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
         raise DataError(f"{path}: not named tensors; download it again")
     return path, found

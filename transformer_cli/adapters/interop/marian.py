@@ -138,7 +138,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 def _find(folder: Path, weights: Path | None) -> tuple[Path, Path]:
     """Returns the file with the weights, and that of the settings for decoding, which need not be there."""
-    found = sorted(path for path in folder.glob("*.npz") if ".optimizer." not in path.name)
+    found = sorted(path for path in folder.glob("*.npz") if ".optimizer." not in path.name and path.is_file())
     if weights is None and len(found) != 1:
         names = ", ".join(path.name for path in found)
         if found:

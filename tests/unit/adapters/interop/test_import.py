@@ -1,6 +1,7 @@
 """Models as Marian writes them become runs with Marian's scores; what cannot be held is refused in one line."""
 
 import io
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from kinds import Tfm
 from oracles.marian import log_probs
 from small_marian import HEADS, SETTINGS, TEXT, make_model, weights, write
 from transformer_cli import Translator
+from transformer_cli.adapters.interop import hugging_face
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.errors import ConfigError, DataError
@@ -164,3 +166,19 @@ def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: 
     assert tfm("translate", "--run", "opus", "", cwd=tmp_path)[:2] == (0, "\n")
     with pytest.raises(ConfigError, match=r"opus is there already; give another name"):
         import_run(folder, name="opus", runs_dir=tmp_path / "runs")
+
+
+def test_import_weights_in_a_pipe_are_not_waited_for(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.npz").unlink()
+    os.mkfifo(folder / "model.npz")
+    with pytest.raises(DataError, match=r"neither a \.npz file with weights"):
+        import_run(folder, runs_dir=tmp_path)
+
+
+def test_read_hugging_face_of_a_pickle_says_nothing_of_running_it(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(), 2))
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(DataError, match=r"model\.bin: damaged, or a pickle of more than tensors, [^\n]*; delete it$"):
+        hugging_face._tensors(tmp_path, None)
+    about = {"added_tokens_decoder": {"9" * 5000: {"content": "a"}, "7": {"content": "b"}}}
+    assert hugging_face._added_tokens(tmp_path, about) == {"b": 7}
