@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from transformer_cli.errors import DataError
 
 LOOKED_AT = 1 << 14  # bytes of a catalogue in which its encoding stands
+LONGEST = 1 << 24  # characters of a message with the lines before it
 CONFIRMED = {  # what Trados, memoQ and Phrase call a translation that a person has confirmed; then, what XLIFF does
     "conf": ("Translated", "ApprovedTranslation", "ApprovedSignOff"),
     "status": ("ManuallyConfirmed", "Reviewer1Confirmed", "Reviewer2Confirmed", "Proofread"),
@@ -57,7 +58,7 @@ def messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
 
     where: what errors call the file. Raises DataError for what is no catalogue, or not a whole one.
     """
-    message, key, number = Message(), "", 0
+    message, key, number, size = Message(), "", 0, 0
     for number, line in enumerate(lines, start=1):
         found, comment = _STRING.fullmatch(line), _COMMENT.match(line)
         if not found and not comment:
@@ -65,7 +66,10 @@ def messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
         begins = found and found[1]
         if message.translation and (comment or (begins and begins != "msgstr")):
             yield message
-            message, key = Message(), ""
+            message, key, size = Message(), "", 0
+        size += len(line)
+        if size > LONGEST:
+            raise DataError(f"{where}line {number}: a message of more than {LONGEST:,} characters (PO); mend it")
         if found:
             key = f"{found[1]}{found[2] or ''}" if begins else key
             if not key:

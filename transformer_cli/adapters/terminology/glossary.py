@@ -136,14 +136,13 @@ def entries_of(terms: Iterable[Placed]) -> dict[str, str]:
 
     terms: sources, each with one translation. Where a source has several, any will do. Raises DataError.
     """
-    entries: dict[str, list[str]] = {}
+    entries: dict[str, dict[str, None]] = {}  # a set of translations in their order
     for source, target, place in terms:
-        targets = entries.setdefault(source, [])
-        targets += [target] if target not in targets else []
+        entries.setdefault(source, {})[target] = None
         if "*" in source[:-1]:
             log.warning("%s: a * that is not at the end stands for itself: %r", place, source)
         try:
-            Glossary({source: "|".join(targets)})
+            Glossary({source: "|".join({next(iter(entries[source])): None, target: None})})
         except DataError as error:
             raise DataError(f"{place}: {error}") from None
     return {source: "|".join(targets) for source, targets in entries.items()}

@@ -109,6 +109,7 @@ def test_catalogue_in_what_is_no_encoding_of_text_is_refused(encoding: str) -> N
         (b'msgid "a"\nmsgstr "b', "line 2: no line of a message catalogue"),
         (b'"a"\n', "line 1: a string that belongs to no message"),
         (b'msgid "\xff"\n', "byte 8 is not UTF-8"),
+        (b'msgid ""\n' + b'"%s"\n' % (b"a" * 10**6) * 17, "line 18: a message of more than 16,777,216 characters"),
     ],
 )
 def test_catalogue_what_is_none_is_refused(content: bytes, said: str) -> None:

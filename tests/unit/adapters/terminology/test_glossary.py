@@ -91,6 +91,12 @@ def test_read_glossary_refuses_a_line_that_is_no_entry(wrong: str, tmp_path: Pat
         read_glossary(path, DataConfig())
 
 
+def test_read_glossary_of_many_translations_of_a_word_is_linear(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    table.write_text("".join(f"Hund\tdog{n}\n" for n in range(30_000)) * 2, encoding="utf-8")
+    assert read_glossary(table, DataConfig())["Hund"].count("|") == 29_999
+
+
 def test_read_glossary_refuses_a_heading_of_other_languages(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("French\tEnglish\nchat\tcat\n", encoding="utf-8")
