@@ -12,12 +12,13 @@ import os
 import stat
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import reduce
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from transformer_cli.config.mistakes import Given, sentence
 from transformer_cli.config.schema import (
@@ -35,6 +36,8 @@ from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.files import decoded, is_stream, open_to_read
 from transformer_cli.system.terminal import shortened
+
+Record = TypeVar("Record")
 
 OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
 OF_THE_RUN = (("data", "codec"), ("training", "initialize_from"))  # inherited, whatever a file says
@@ -268,6 +271,17 @@ def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[st
 def validated(tree: dict[str, Any], origin: str, *, text: str = "", given: Sequence[Given] = ()) -> Config:
     """Returns the config of a tree of settings. Raises ConfigError, which names origin and the first mistake."""
     return Config.model_validate(tree, context={"origin": origin, "text": text, "given": given})
+
+
+def from_json(owner: type[Record], value: Mapping[str, Any], path: Path) -> Record:
+    """Returns the dataclass that the JSON object in `path` describes. Raises FileError for other keys or types."""
+    if unknown := [key for key in value if key not in {field.name for field in fields(owner)}]:  # type: ignore[arg-type]
+        raise FileError(f"{path}: damaged: unknown key {unknown[0]!r}")
+    try:
+        return TypeAdapter(owner).validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise FileError(f"{path}: damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _in_file(text: str, path: Path) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from transformer_cli.config.load import MOST_BYTES, dump_config, parse_config, settings_by_key
+from transformer_cli.config.load import MOST_BYTES, dump_config, from_json, parse_config, settings_by_key
 from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.data.dataset import Dataset
@@ -462,12 +462,14 @@ def read_identity(folder: Path) -> Identity:
     if not (folder / "run.json").exists():
         raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one")
     with told_as_damage(folder if is_exported(folder) else None):
-        value = read_checked_json(folder / "run.json")
-    version, exported = value.pop("format_version"), value.pop("exported", None)
+        path = folder / "run.json"
+        value = read_checked_json(path)
+        version, exported = value.pop("format_version", None), value.pop("exported", None)
     if version != FORMAT_VERSION:
         again = "export it again" if exported else "train it again"
         raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {again}")
-    return Identity(**value, exported=Facts(**exported) if exported else None)
+    with told_as_damage(folder if exported else None):
+        return from_json(Identity, {**value, "exported": exported}, path)
 
 
 def _id_of(folder: Path) -> str | None:

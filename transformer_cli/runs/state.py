@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transformer_cli.config.load import from_json
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.run import HISTORY, RESTORE, Run, is_new, steadily, told_as_damage
@@ -173,8 +174,8 @@ class Validation:
 def load_state(checkpoint: Path) -> TrainingState:
     """Load the state of training that a checkpoint has. Raises CheckpointError."""
     with told_as_damage():
-        value = read_checked_json(checkpoint / "state.json")
-    return TrainingState(**{**value, "running": RunningLoss(**value["running"])})
+        path = checkpoint / "state.json"
+        return from_json(TrainingState, read_checked_json(path), path)
 
 
 def load_average(run: Run, pointer: str = "average") -> Average | None:
@@ -185,7 +186,7 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
     if not path.parent.name.startswith("average-"):
         return None
     with told_as_damage():
-        return Average(**read_checked_json(path))
+        return from_json(Average, read_checked_json(path), path)
 
 
 def is_averaged(run: Run, state: TrainingState) -> bool:

@@ -282,7 +282,10 @@ def _check_sum(path: Path, wanted: str | None) -> None:
 def read_checked_json(path: Path) -> dict[str, Any]:
     """Returns the JSON object in a file that is as it was written. Raises FileError."""
     check_file(path)
-    return read_json(path)
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise FileError(f"{path}: damaged: not an object, but {shown(value)}")
+    return value
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
+from transformer_cli.errors import FileError
 from transformer_cli.system.files import read_bytes, read_json, sum_of, write_bytes, write_json
 from transformer_cli.system.terminal import first_few
 from transformer_cli.text.languages import TARGET_TOKEN, targets_among, token_of
@@ -68,7 +69,11 @@ class WordCodec:
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         if side == "source":
             return WordCodec(data.source, data.lowercased, vocabulary, Joins())
-        joins = Joins.from_json(read_json(folder / f"{side}.joins.json"))
+        path = folder / f"{side}.joins.json"
+        try:
+            joins = Joins.from_json(read_json(path))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(f"{path}: damaged: {error}") from None
         return WordCodec(data.target, data.lowercased, vocabulary, joins)
 
     def save(self, folder: Path, side: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from sealed import flip
+from sealed import edit_sealed, flip
 from small_run import make_run
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
@@ -276,3 +276,11 @@ def test_load_named_best_while_best_moves_on_names_what_it_loaded(run: Run, monk
     monkeypatch.setattr(module, "load_weights", and_train_on)
     assert module.load_named_best(run, CPU)[0] == "step-0000001"
     assert run.checkpoint("best").name == "step-0000002"
+
+
+@pytest.mark.parametrize("change", [{"evil": 1}, {"step": "x"}, {"running": []}, {"running": {"steps": None}}])
+def test_load_state_of_other_keys_or_types_is_one_line(run: Run, change: dict[str, Any]) -> None:
+    save_after(run, 1, best=1)
+    edit_sealed(run.checkpoint("last") / "state.json", lambda value: value.update(change))
+    with pytest.raises(CheckpointError, match=r"state\.json: damaged: [^\n]*; restore it, or give `tfm train --fresh`"):
+        load_state(run.checkpoint("last"))

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,38 @@ def test_open_run_with_damaged_pieces_says_which_file(by_subwords: Translator, t
     write_sums(folder, read_sums(folder))
     with pytest.raises(CheckpointError, match=r"target\.subwords\.model: SentencePiece cannot read it: .*; restore it"):
         Run.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("run.json", lambda value: value.update(evil=1), r"run\.json: damaged: .*'evil'"),
+        (
+            "run.json",
+            lambda value: value.update(tokenizer=[1]),
+            r"run\.json: damaged: tokenizer: Input should be a valid",
+        ),
+        ("run.json", lambda value: value.pop("id"), r"run\.json: damaged: id: Field required"),
+        ("run.json", lambda value: value.pop("format_version"), "format version None, this tfm reads 6"),
+        ("run.json", lambda value: value.update(exported="x"), r"run\.json: damaged: exported: Input should be a"),
+        (
+            "target.joins.json",
+            lambda value: value.update(glue_left=5),
+            r"joins\.json: damaged: 'int' object is not iter",
+        ),
+        ("target.joins.json", lambda value: value.clear(), r"joins\.json: damaged: 'glue_left'; restore it"),
+    ],
+)
+def test_open_run_of_other_keys_or_types_is_one_line(
+    run: Run, name: str, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    edit_sealed(run.folder / name, change)
+    with pytest.raises(CheckpointError, match=message):
+        Run.open(run.folder)
+
+
+def test_open_run_json_that_is_a_list_is_one_line(run: Run) -> None:
+    (run.folder / "run.json").write_text("[1]", encoding="utf-8")
+    write_sums(run.folder, read_sums(run.folder))
+    with pytest.raises(CheckpointError, match=r"run\.json: damaged: not an object, but \[1\]; restore it"):
+        Run.open(run.folder)
