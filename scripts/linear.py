@@ -29,7 +29,7 @@ from transformer_cli.adapters.documents.word import parse_part
 from transformer_cli.adapters.documents.xliff import open_xliff
 from transformer_cli.adapters.serve.languages import LOOKED_AT, _shares
 from transformer_cli.adapters.terminology import glossary
-from transformer_cli.adapters.terminology.numbers import missing_numbers
+from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.adapters.terminology.placeholders import Holder
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
@@ -58,7 +58,7 @@ READ_IN = names(
     "adapters.corpora.catalogues adapters.corpora.cleaning adapters.corpora.formats adapters.documents.blocks "
     "adapters.documents.catalogue adapters.documents.markup adapters.documents.opened adapters.documents.subtitles "
     "adapters.documents.word adapters.documents.xliff adapters.documents.xmltext adapters.interop.foreign "
-    "adapters.serve.questions adapters.terminology.glossary adapters.terminology.numbers "
+    "adapters.serve.questions adapters.terminology.annotations adapters.terminology.glossary "
     "adapters.terminology.placeholders system.terminal text.alignment text.codec text.forms text.languages text.lines "
     "text.reading text.sentences"
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from transformer_cli.adapters.documents.blocks import Block
 from transformer_cli.adapters.documents.files import FORMATS, MISSING, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
-from transformer_cli.adapters.terminology.numbers import missing_numbers
+from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, starts
 from transformer_cli.text.alignment import Link, Span, moved, word_links

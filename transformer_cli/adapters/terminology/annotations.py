@@ -1,10 +1,15 @@
-"""What a translation lacks of its source, and where its terms, placeholders and numbers stand."""
+"""What a translation lacks of its source, such as a number, however its digits are grouped; and all that as JSON."""
 
+import re
+import unicodedata
+from collections import Counter
 from typing import Any
 
-from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.adapters.terminology.placeholders import has_branches
 from transformer_cli.pipeline import Translation
+from transformer_cli.text.alignment import Span
+
+NUMBER = re.compile(r"\d+(?:[.,:/'’٫٬-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 
 
 def missing(translation: Translation) -> list[str]:
@@ -26,3 +31,28 @@ def annotations(translation: Translation) -> dict[str, list[Any]]:
         "terms": [{"source": list(source), "translation": place and list(place)} for source, place in terms],
         "missing_numbers": list(map(list, missing_numbers(translation.source, translation.text))),
     }
+
+
+def missing_numbers(source: str, text: str) -> list[Span]:
+    """Returns where the numbers of a source stand of which a translation lacks the digits.
+
+    1.234,5 is 1,234.5, and 24.12. is 12/24. Each number of the translation counts once; numbers in words do not.
+    """
+    there = Counter(_digits(each[0]) for each in NUMBER.finditer(text))
+    parts = _parts(text)
+    found: list[Span] = []
+    for each in NUMBER.finditer(source):
+        digits, own = _digits(each[0]), _parts(each[0])
+        if there[digits]:
+            there[digits] -= 1
+        elif own.total() < 2 or not own <= parts:
+            found.append(each.span())
+    return found
+
+
+def _parts(text: str) -> Counter[str]:
+    return Counter(map(_digits, re.findall(r"\d+", text)))
+
+
+def _digits(number: str) -> str:
+    return "".join(str(unicodedata.decimal(char)) for char in number if char.isdecimal())

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from transformer_cli import Translator
-from transformer_cli.adapters.terminology.annotations import missing
+from transformer_cli.adapters.terminology.annotations import missing, missing_numbers
 
 
 def test_missing_names_numbers_and_terms_that_are_not_in_the_text(translator: Translator) -> None:
@@ -12,3 +14,17 @@ def test_missing_names_numbers_and_terms_that_are_not_in_the_text(translator: Tr
     assert missing(replace(found, source="3 Hunde", terms=[((2, 7), None)])) == ["a number", "a term"]
     (found,) = translator.translations(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
     assert missing(found) == ["what a message chooses among"]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("1.234,50 €", "1,234.50", []),
+        ("1 000 und 24.12.", "1000 on 12/24", []),
+        ("12 und 12", "12 and twelve", ["12"]),
+        ("am 3.5.2024 um 7", "on 3.5.2023", ["3.5.2024", "7"]),
+        ("٣ H2O", "3 H2O", []),
+    ],
+)
+def test_missing_numbers_are_those_whose_digits_are_not_there(source: str, text: str, expected: list[str]) -> None:
+    assert [source[slice(*span)] for span in missing_numbers(source, text)] == expected

@@ -13,7 +13,6 @@ from transformer_cli.adapters.terminology.glossary import (
     respelled,
     term_spans,
 )
-from transformer_cli.adapters.terminology.numbers import missing_numbers
 from transformer_cli.api import read_glossary
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
@@ -131,20 +130,6 @@ def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> 
 )
 def test_capitalised_terms_are_those_that_begin_a_sentence(text: str, expected: str) -> None:
     assert capitalised(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
-
-
-@pytest.mark.parametrize(
-    ("source", "text", "expected"),
-    [
-        ("1.234,50 €", "1,234.50", []),
-        ("1 000 und 24.12.", "1000 on 12/24", []),
-        ("12 und 12", "12 and twelve", ["12"]),
-        ("am 3.5.2024 um 7", "on 3.5.2023", ["3.5.2024", "7"]),
-        ("٣ H2O", "3 H2O", []),
-    ],
-)
-def test_missing_numbers_are_those_whose_digits_are_not_there(source: str, text: str, expected: list[str]) -> None:
-    assert [source[slice(*span)] for span in missing_numbers(source, text)] == expected
 
 
 def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Translator) -> None:
