@@ -416,7 +416,8 @@ def test_an_address_that_is_taken_is_refused() -> None:
         bound.listen()
         port = bound.getsockname()[1]
         assert url_of(bound) == f"http://127.0.0.1:{port}"
-        with pytest.raises(ConfigError, match=rf"^--host 127.0.0.1 --port {port}: Address already in use; choose another"):
+        taken = rf"^--host 127.0.0.1 --port {port}: Address already in use; choose another"
+        with pytest.raises(ConfigError, match=taken):
             bind("127.0.0.1", port)
 
 
