@@ -6,7 +6,6 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 
 import asyncio
 import gc
-import hmac
 import logging
 import re
 from base64 import b64encode
@@ -34,7 +33,6 @@ from transformer_cli.adapters.serve.questions import (
     BoundedRoute,
     DetectQuestion,
     Limits,
-    Question,
     SentenceQuestion,
     TranslateQuestion,
     refuse_beyond,
@@ -68,6 +66,8 @@ class Service:
     metrics: Metrics
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
+    n_arriving: int = 0
+    """bytes of bodies of which more is to come"""
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
 
@@ -142,7 +142,7 @@ def create_app(
 @router.post("/translate")
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
-    service = _admitting(request, asked)
+    service: Service = request.app.state.service
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
@@ -193,7 +193,7 @@ async def languages(request: Request) -> JSONResponse:
 async def detect(asked: DetectQuestion, request: Request) -> Response:
     """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
     text = " ".join(asked.q) if isinstance(asked.q, list) else asked.q
-    found = _admitting(request, asked).directions.detect(text)
+    found = request.app.state.service.directions.detect(text)
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
@@ -272,7 +272,7 @@ async def _looked(
     request: Request, asked: SentenceQuestion, look: Callable[[Translator, Translation], dict[str, Any]]
 ) -> Response:
     """Translate a sentence from its prefix on, and return as JSON what a worker finds when it looks into that."""
-    service = _admitting(request, asked)
+    service: Service = request.app.state.service
     refuse_beyond(len(asked.q) + asked.n_in_glossary, service.limits.characters, "characters")
     chosen, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
     translator = await asyncio.to_thread(chosen.with_terms, asked.glossary)
@@ -301,23 +301,6 @@ async def _looked(
         raise
     # in parts, because the end of the answer waits until all before it has been read
     return StreamingResponse(iter([body]), media_type="application/json", background=BackgroundTask(give_back))
-
-
-def _admitting(request: Request, asked: Question) -> Service:
-    """Returns what the addresses share, if a request has the key. Raises HTTPException.
-
-    One right key is enough: a wrong one in the header may be a proxy's.
-    """
-    service: Service = request.app.state.service
-    if service.api_key is not None:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        in_header = token.encode("latin-1").strip() if kind.lower() == "bearer" else b""
-        keys = [key for key in (in_header, (asked.api_key or "").encode()) if key]
-        if not keys:
-            raise HTTPException(400, "Please contact the server operator to get an API key")
-        if not any(hmac.compare_digest(key, service.api_key.encode()) for key in keys):
-            raise HTTPException(403, "Invalid API key")
-    return service
 
 
 async def _computed(request: Request, future: "Future[Result]") -> Result:

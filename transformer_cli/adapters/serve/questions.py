@@ -1,31 +1,42 @@
 """What may be asked, and how much of it: the bodies of requests, and how they are read.
 
-FastAPI reads JSON into these models and describes them in /openapi.json. LibreTranslate's clients send forms too, which
-become JSON here. Everything is bounded before or while it is parsed. Knows no translators.
+FastAPI checks parameters by these models and describes them in /openapi.json; JSON and forms are parsed here. Where a
+key is needed, a body is searched for it before anything else is read of it. Then what parsing would cost is bounded by
+what can be counted in bytes, so that no call keeps other threads waiting. Knows no translators.
 """
 
 import asyncio
+import binascii
+import hmac
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qs
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
 from transformer_cli.errors import DataError
 
 GONE = 499  # nginx's status for a client that has gone; nobody reads it
 MOST = 1000  # fields of a form, texts in a list, ids of a prefix, terms of a glossary
+LONGEST_TERM = 200  # characters
+FURTHER = 10_000  # characters of what is no text, such as codes and keys
+HEAD = 1000  # bytes of a part of a form in which its name stands
+BARE_PERCENTS = 10_000  # percent signs of a value that encode nothing
+SMALL_BODY = 1 << 16  # bytes of a body that is read however many others are arriving
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 JSON_KIND = re.compile(r"application/(.*\+)?json")
+NO_FORM = "Invalid request: not a form that can be read; send JSON or a form"
+_KEY = re.compile(rb'"api_key"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
+_BARE_PERCENT = re.compile(rb"%(?![\da-fA-F]{2})")  # as in q=5% of all, which curl -d sends as it is
+_NAME = re.compile(rb'content-disposition:[^\r\n]*;\s*name="?([^"\r\n;]*)', re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -34,8 +45,12 @@ class Limits:
 
     body: int = 2 << 20
     """bytes of a request: more than `characters` need, however they are escaped"""
+    bodies: int = 64 << 20
+    """bytes of all bodies that are still arriving; beyond them, only those up to SMALL_BODY are read"""
     body_seconds: float = 30.0
     """how long a client may take to send a request"""
+    values: int = 5000
+    """values in the JSON of a request, those inside others included"""
     lines: int = 1000
     """lines of one request"""
     sentences: int = 2000
@@ -64,8 +79,12 @@ class Limits:
 
 Text = Annotated[str, Field(min_length=1)]
 Code = Annotated[str, StringConstraints(min_length=1, to_lower=True)]
-Term = Annotated[str, Field(max_length=200)]
-Texts = Annotated[list[str], Field(min_length=1, max_length=MOST)]
+Term = Annotated[str, Field(max_length=LONGEST_TERM)]
+Texts = Annotated[list[str], Field(min_length=1, max_length=MOST, fail_fast=True)]
+
+
+def _is_term(text: object) -> bool:
+    return isinstance(text, str) and len(text) <= LONGEST_TERM
 
 
 class Question(BaseModel):
@@ -104,11 +123,13 @@ class DirectedQuestion(Question):
 
     @field_validator("glossary", mode="before")
     @classmethod
-    def _of_a_form(cls, value: object) -> object:
-        """A form has no objects, so its field is JSON."""
-        with suppress(ValueError, RecursionError):  # what is no JSON is no object either, which is said
-            return json.loads(value) if isinstance(value, str) else value
-        return value
+    def _only_its_first_error(cls, value: object) -> object:
+        """Leaves of a wrong glossary what shows its first error: pydantic would list those of all its entries."""
+        if not isinstance(value, dict):
+            return value
+        if len(value) > MOST:
+            return dict.fromkeys(map(str, range(MOST + 1)), "")
+        return next(({key: text} for key, text in value.items() if not (_is_term(key) and _is_term(text))), value)
 
 
 class TranslateQuestion(DirectedQuestion, DetectQuestion):
@@ -124,7 +145,7 @@ class SentenceQuestion(DirectedQuestion):
     """What is asked about one sentence, and perhaps the beginning of its translation."""
 
     q: Annotated[str, Field(min_length=1, pattern=r"^[^\n]*$")] = Field(description="A sentence on one line.")
-    prefix: Annotated[list[int], Field(max_length=MOST)] = Field(
+    prefix: Annotated[list[int], Field(max_length=MOST, fail_fast=True)] = Field(
         [], description="The ids that the translation begins with; <eos> as the last one ends it there."
     )
 
@@ -138,90 +159,223 @@ class AttentionQuestion(SentenceQuestion):
 
 
 class BoundedRoute(APIRoute):
-    """An address whose body is read within the server's limits; FastAPI gets it as JSON, whatever it was."""
+    """An address whose body is read here, within the server's limits; FastAPI gets its parameters."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         answer = super().get_route_handler()
 
         async def answer_bounded(request: Request) -> Response:
-            if request.method != "POST":
-                return await answer(request)
-            request, body = await _read(request)
-            kind = request.headers.get("content-type", FORM).partition(";")[0].strip().lower()
-            try:
-                body.decode()
-                if not JSON_KIND.fullmatch(kind):
-                    request = _as_json(request, await _values(request, kind, body))
-            except UnicodeDecodeError:
-                raise DataError("Invalid request: not in UTF-8; encode it in UTF-8") from None
-            except (ValueError, HTTPException):
-                raise DataError("Invalid request: not a form that can be read; send JSON or a form") from None
-            return await answer(request)
+            return await answer(await _parsed(request) if request.method == "POST" else request)
 
         return answer_bounded
 
 
-async def _read(request: Request) -> tuple[Request, bytes]:
-    """Returns the body, and a request that remembers it. Raises HTTPException if it is too long, or not there in time.
+class _Parsed(Request):
+    """A request whose parameters are known. It does not keep its body, which may be larger, while it is answered."""
 
-    Of a body that is too long all is read and thrown away, since few clients listen while they send.
-    """
-    limits: Limits = request.app.state.service.limits
-    size = 0
+    def __init__(self, request: Request, parameters: dict[str, Any]) -> None:
+        headers = [each for each in request.scope["headers"] if each[0] != b"content-type"]
+        headers.append((b"content-type", b"application/json"))
+        super().__init__({**request.scope, "headers": headers}, request.receive)
+        self._parameters = parameters
 
-    async def receive() -> Any:
-        nonlocal size
-        message = await request.receive()
-        size += len(message.get("body", b""))
-        return message if size <= limits.body else {**message, "body": b""}
+    async def body(self) -> bytes:
+        """Returns something, or FastAPI would not ask for the JSON."""
+        return b"{}"
 
-    bounded = Request(request.scope, receive)
+    async def json(self) -> Any:
+        return self._parameters
+
+
+async def _parsed(request: Request) -> Request:
+    """Returns a request with its parameters. Raises DataError or HTTPException."""
+    service, body, query = request.app.state.service, await _read(request), request.scope["query_string"]
+    limits, content_type = service.limits, request.headers.get("content-type", FORM)
+    if service.api_key is not None:
+        authorization = request.headers.get("authorization", "").encode("latin-1")
+        _refuse_without(service.api_key.encode(), authorization, _given_keys(content_type, body, query))
     try:
-        body = await asyncio.wait_for(bounded.body(), limits.body_seconds)
-    except ClientDisconnect:
-        raise HTTPException(GONE, "gone") from None
+        if JSON_KIND.fullmatch(_kind(content_type)):
+            parameters = _of_json(body, limits)
+        else:
+            parameters = _of_form(content_type, body, query)
+            if isinstance(glossary := parameters.get("glossary"), str):
+                with suppress(DataError):  # what is no JSON is no object either, which is said
+                    parameters["glossary"] = _of_json(glossary.encode(), limits)
+    except UnicodeDecodeError:
+        raise DataError("Invalid request: not in UTF-8; encode it in UTF-8") from None
+    if not isinstance(parameters, dict):
+        raise DataError("Invalid JSON format")
+    if (n_characters := _n_characters(parameters)) > limits.characters + FURTHER:
+        refuse_beyond(n_characters, limits.characters, "characters")
+    return _Parsed(request, parameters)
+
+
+async def _read(request: Request) -> bytes:
+    """Returns the body. Raises HTTPException if it is too long, not there in time, or too much is arriving.
+
+    Of a body that is refused all is read and thrown away, since few clients listen while they send.
+    """
+    service, limits, close = request.app.state.service, request.app.state.service.limits, {"Connection": "close"}
+    chunks, size, kept, is_more = list[bytes](), 0, 0, True
+    refused: HTTPException | None = None
+
+    async def read() -> None:
+        nonlocal size, kept, is_more, refused
+        while is_more:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise HTTPException(GONE, "gone")
+            chunk, is_more = message.get("body", b""), message.get("more_body", False)
+            size += len(chunk)
+            if size > limits.body:
+                why = f"Invalid request: its body has more than {limits.body:,} bytes; send it in parts"
+                refused = HTTPException(413, why, close)
+            elif size > SMALL_BODY and service.n_arriving + len(chunk) > limits.bodies:
+                why = "too many bytes of requests are arriving; try again later"
+                refused = refused or HTTPException(503, why, {**close, "Retry-After": "1"})
+            chunks.append(chunk)
+            if refused:
+                chunks.clear()
+            service.n_arriving += (0 if refused else size) - kept
+            kept = 0 if refused else size
+
+    try:
+        await asyncio.wait_for(read(), limits.body_seconds)
     except asyncio.TimeoutError:
-        if size <= limits.body:
-            why = f"Invalid request: its body did not come within {limits.body_seconds:g} seconds; send it faster"
-            raise HTTPException(408, why, {"Connection": "close"}) from None
-    if size > limits.body:
-        why = f"Invalid request: its body has more than {limits.body:,} bytes; send it in parts"
-        raise HTTPException(413, why, {"Connection": "close"})
-    return bounded, body
+        why = f"Invalid request: its body did not come within {limits.body_seconds:g} seconds; send it faster"
+        refused = refused or HTTPException(408, why, close)
+    finally:
+        service.n_arriving -= kept
+    if refused:
+        raise refused
+    return b"".join(chunks)
 
 
-def _as_json(request: Request, fields: dict[str, str | list[str]]) -> Request:
-    """Returns a request with these fields as its body, whose client is that of another, which has been read."""
-    headers = [each for each in request.scope["headers"] if each[0] != b"content-type"]
-    headers.append((b"content-type", b"application/json"))
-    unread = [json.dumps(fields).encode()]
+def _refuse_without(api_key: bytes, authorization: bytes, given: Iterator[bytes]) -> None:
+    """Raises HTTPException if a request has no right key. One is enough: a wrong one in the header may be a proxy's."""
+    kind, _, token = authorization.partition(b" ")
+    in_header = token.strip() if kind.lower() == b"bearer" else b""
+    n_wrong = 0
+    for key in filter(None, chain([in_header], given)):
+        if hmac.compare_digest(key, api_key):
+            return
+        n_wrong += 1
+    if not n_wrong:
+        raise HTTPException(400, "Please contact the server operator to get an API key")
+    raise HTTPException(403, "Invalid API key")
 
-    async def receive() -> Any:
-        return {"type": "http.request", "body": unread.pop()} if unread else await request.receive()
 
-    return Request({**request.scope, "headers": headers}, receive)
+def _given_keys(content_type: str, body: bytes, query: bytes) -> Iterator[bytes]:
+    """Yield what may be the value of api_key, in ten places at most. Nothing else is looked at."""
+    if JSON_KIND.fullmatch(_kind(content_type)):
+        for found in islice(_KEY.finditer(body), 10):
+            with suppress(ValueError):
+                yield json.loads(found[1]).encode()
+    else:
+        with suppress(DataError):
+            fields = (each for each in _fields(content_type, body, query) if each[0] == b"api_key")
+            yield from (decoded(value) for _, value, decoded, _ in islice(fields, 10))
 
 
-async def _values(request: Request, kind: str, body: bytes) -> dict[str, str | list[str]]:
+def _of_json(body: bytes, limits: Limits) -> Any:
+    r"""Returns what is said in JSON. Raises DataError if it is none, or has too many values, UnicodeDecodeError.
+
+    Values are counted by the commas and brackets that do not stand between quotes: of {"a, \" b": [1, 2]}, {: [1, 2]}
+    is left, which has three.
+    """
+    text, strings = body.decode("utf-8-sig"), body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    is_large = strings.count(b'"') > 4 * limits.values
+    outside = b"" if is_large else b"".join(strings.split(b'"')[::2])
+    if is_large or sum(map(outside.count, (b",", b"[", b"{"))) > limits.values:
+        raise DataError(f"Invalid request: its JSON has more than {limits.values:,} values; send fewer")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"Invalid JSON format: {error.msg} at character {error.pos}") from None
+    except (ValueError, RecursionError):  # a number of 5,000 digits; brackets in brackets
+        raise DataError("There was an error parsing the body") from None
+
+
+def _of_form(content_type: str, body: bytes, query: bytes) -> dict[str, Any]:
     r"""Returns the parameters in the URL and in a form, as lists where a name is repeated.
 
     If both have a name, the URL's are taken, and beside JSON none of the URL, as in LibreTranslate (`request.values`).
-    Browsers send their line ends as "\r\n". The standard library parses what is on one line: curl -d sends UTF-8 as it
-    is, and Starlette would take it for Latin-1. Raises ValueError or HTTPException for what is no form.
+    Browsers send their line ends as "\r\n". curl -d sends UTF-8 as it is. Raises DataError for what is no form,
+    UnicodeDecodeError.
     """
-    found: dict[str, list[Any]] = {}
-    content_type = request.headers.get("content-type", "").lower()
-    if kind == PARTS and "charset" in content_type and "utf-8" not in content_type:
-        raise ValueError("some charsets take minutes to decode")
-    if kind == PARTS:
-        form = await request.form(max_files=0, max_fields=MOST, max_part_size=len(body))
-        found = {name: form.getlist(name) for name in form}
-    for text in (body if kind == FORM else b"", request.scope["query_string"]):
-        found |= parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST)
-    if kind not in (FORM, PARTS) and not found:
-        raise DataError(f"Invalid request: {kind[:50]} is not read; send JSON or a form")
-    texts = {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
-    return {name: values[0] if len(values) == 1 else values for name, values in texts.items()}
+    in_form, in_url = dict[str, list[str]](), dict[str, list[str]]()
+    for name, value, decoded, is_in_url in _fields(content_type, body, query):
+        values = (in_url if is_in_url else in_form).setdefault(decoded(name).decode(), [])
+        values.append(decoded(value).decode().replace("\r\n", "\n"))
+    if _kind(content_type) not in (FORM, PARTS) and not in_url:
+        raise DataError(f"Invalid request: {_kind(content_type)[:50]} is not read; send JSON or a form")
+    return {name: values if len(values) > 1 else values[0] for name, values in {**in_form, **in_url}.items()}
+
+
+def _kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+_Field = tuple[bytes, bytes, Callable[[bytes], bytes], bool]
+"""A parameter's name and value, what decodes both, and whether it is in the URL"""
+
+
+def _fields(content_type: str, body: bytes, query: bytes) -> Iterator[_Field]:
+    """Yield the parameters of a form, then those of the URL. Raises DataError for what is no form."""
+    if _kind(content_type) == PARTS:
+        yield from ((name, value, bytes, False) for name, value in _parts(content_type, body))
+    for text, is_url in ((body if _kind(content_type) == FORM else b"", False), (query, True)):
+        if text.count(b"&") >= MOST:
+            raise DataError(NO_FORM)
+        for pair in filter(None, text.split(b"&")):
+            name, _, value = pair.partition(b"=")
+            yield name, value, _unquoted, is_url
+
+
+def _unquoted(text: bytes) -> bytes:
+    """Returns what %XX and + stand for, as `unquote_plus` does, in a tenth of its time. Raises DataError."""
+    text = text.replace(b"+", b" ")
+    if b"%" not in text:
+        return text
+    text = _BARE_PERCENT.sub(b"%25", text, count=BARE_PERCENTS)
+    if _BARE_PERCENT.search(text):
+        raise DataError(NO_FORM)
+    return binascii.a2b_qp(text.replace(b"=", b"=3D").replace(b"%", b"="))  # "quoted printable" writes = for %
+
+
+def _parts(content_type: str, body: bytes) -> list[tuple[bytes, bytes]]:
+    """Returns the names and values of a form in parts (RFC 7578). Raises DataError if it is none, or has a file."""
+    boundary = re.search(r"boundary=(\"[^\"]+\"|[^\s;]+)", content_type, re.IGNORECASE)
+    if not boundary or re.search(r"charset=(?!\"?utf-?8\b)", content_type, re.IGNORECASE):
+        raise DataError(NO_FORM)
+    line = b"\r\n--" + boundary[1].strip('"').encode("latin-1")
+    _, *parts = (b"\r\n" + body).split(line, MOST + 2)
+    found = list[tuple[bytes, bytes]]()
+    for part in parts[: MOST + 1]:
+        if part.startswith(b"--"):
+            return found
+        head, _, value = part.partition(b"\r\n\r\n")
+        name = _NAME.search(head[:HEAD])
+        if not name or b"filename" in head[:HEAD].lower():
+            break
+        found.append((name[1], value))
+    raise DataError(NO_FORM)
+
+
+def _n_characters(parameters: Any) -> int:
+    """Returns the characters of all strings inside a value of JSON."""
+    n_characters, left = 0, [parameters]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            n_characters += len(each)
+        elif isinstance(each, dict):
+            left += each
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+    return n_characters
 
 
 def refuse_beyond(size: int, limit: int, unit: str) -> None:
@@ -234,8 +388,6 @@ def refuse_beyond(size: int, limit: int, unit: str) -> None:
 def words_for(wrong: RequestValidationError) -> str:
     """Returns the first thing that is wrong with a body, in LibreTranslate's words."""
     first = min(wrong.errors(), key=lambda each: each["type"] != "too_long")  # of a union, the telling one
-    if first["type"] == "json_invalid":
-        return f"Invalid JSON format: {first['ctx']['error']} at character {first['loc'][-1]}"
     _, *inside = first["loc"]  # q, or of a union ("q", "constrained-str"), and the index in a list
     if not inside:
         return "Invalid JSON format"

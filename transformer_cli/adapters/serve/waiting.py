@@ -1,16 +1,19 @@
 """Threads that translate what requests are waiting for, together. Knows translators and lines, but no HTTP.
 
-Each request is a job, which costs its characters × the hypotheses of each sentence. The next job is the one whose time
-comes first: that is when it arrived, and a second later for every PACE that it costs. So a short request passes long
-ones that came shortly before it, and nobody waits for ever. A free worker takes lines of that job, and of the next ones
-that want the same of the same run, until the batch costs BATCH_COST:
+Each request is a job. A line of it costs its characters × the hypotheses of its search; once it has been read, it
+consists of one or more parts, whose tokens count as TOKEN_COST characters each. The next job is the one of which the
+least is left. So a short request passes long ones, whenever they came; and nobody waits for ever, because once in
+TURN_SECONDS it is the turn of the job that came first. A free worker takes parts of the next job until the batch costs
+BATCH_COST, then parts of others that want the same of the same run, if they are as short as that job, or cost SHORT:
 
-    jobs   A: costs 40,000, arrives at 0 s, its time is 4.0 s     B: costs 50, arrives at 1 s, its time is 1.005 s
-    worker 1 takes 8,192 of A at 0 s; worker 2 takes the next 8,192 of A; who is ready first takes B and the rest of A
+    jobs   A: costs 40,000, came first     B: costs 50, came while both workers computed parts of A
+    who is ready first takes B alone; who is ready next takes 4,096 of A, and so on
 """
 
+import math
 import threading
 from bisect import insort
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
@@ -22,15 +25,17 @@ from typing import Any
 from transformer_cli.adapters.serve.questions import Limits
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.errors import DataError, TfmError
-from transformer_cli.pipeline import Translation
+from transformer_cli.pipeline import Translation, joined
 from transformer_cli.search.interface import BeforeStep
 from transformer_cli.text.long_lines import Line
-from transformer_cli.translate import PARTS, Translator
+from transformer_cli.translate import PARTS, PIECES, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
-BATCH_COST = 1 << 13  # of lines that are translated together, in characters × hypotheses: 0.2 s of a small model
-PACE = 10_000  # of a job's cost: for so much, its time comes a second later
+BATCH_COST = 1 << 12  # of what is translated together, in characters × hypotheses: at most 0.2 s of a small model
+TOKEN_COST = 4  # characters that a token costs: as many as it has in usual text
+SHORT = BATCH_COST // 4  # of a job's cost: such jobs are translated together, whichever is the shortest
+TURN_SECONDS = 1.0  # after which the job that came first is the next one
 
 
 class Busy(TfmError):
@@ -43,10 +48,8 @@ class Job:
 
     n_left: int = field(init=False)
     """how many lines no worker has taken yet, or how many a call counts for"""
-    cost_left: int = field(default=0, init=False)
+    cost_left: int = field(init=False)
     """what those cost"""
-    time: float = field(init=False)
-    """when its turn comes, unless workers are free before"""
     future: "Future[Any]" = field(default_factory=Future, init=False)
     arrived: float = field(default_factory=monotonic, init=False)
 
@@ -61,7 +64,22 @@ class Call(Job):
     """how many lines it counts for in the queue"""
 
     def __post_init__(self) -> None:
-        self.n_left, self.time = self.n_lines, self.arrived
+        self.n_left, self.cost_left = self.n_lines, SHORT
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A line that has not been read yet, or one of the parts that it is read as."""
+
+    index: int
+    """of the line in its job"""
+    cost: int
+    number: int = 0
+    """of the part in its line"""
+    line: Line | None = None
+    """what is translated; None if it has not been read"""
+    is_last: bool = True
+    """whether it is the last part of its line"""
 
 
 @dataclass(eq=False)
@@ -80,24 +98,43 @@ class Lines(Job):
     """whether lines have been split, so that a sentence that is too long is cut further"""
     n_in_glossary: int = 0
     """the characters of its own terms, which the first line costs, too"""
-    costs: list[int] = field(init=False)
-    """of each line, its characters × the hypotheses that its search keeps"""
-    found: dict[int, Translation] = field(default_factory=dict, init=False)
-    """the translations by the index of their line"""
+    parts: deque[_Part] = field(default_factory=deque, init=False)
+    """what no worker has taken yet"""
+    n_parts: int = field(init=False)
+    """how many parts its lines have, as far as they have been read; a line that has not counts as one"""
+    read: dict[int, Line] = field(default_factory=dict, init=False)
+    """the lines that have been read, by their index"""
+    found: dict[tuple[int, int], Translation] = field(default_factory=dict, init=False)
+    """the translations by the index of their line and the number of their part"""
 
     def __post_init__(self) -> None:
-        self.costs = [1 + len(line) * self.translator.settings.rows_of_each for line in self.lines]
-        self.costs[0] += self.n_in_glossary
-        self.n_left, self.cost_left = len(self.lines), sum(self.costs)
-        self.time = self.arrived + self.cost_left / PACE
+        self.parts.extend(_Part(index, self.cost_of(line, index)) for index, line in enumerate(self.lines))
+        self.n_left, self.cost_left = len(self.lines), sum(part.cost for part in self.parts)
+        self.n_parts = self.n_left
+
+    def cost_of(self, text: str, index: int, number: int = 0, n_tokens: int = 0) -> int:
+        """Returns what a line costs, or a part of one, whose tokens are known."""
+        own = max(len(text), TOKEN_COST * n_tokens) * self.translator.settings.rows_of_each
+        return 1 + own + (0 if index or number else self.n_in_glossary)
 
     def goes_with(self, other: "Lines") -> bool:
         """Whether both can be translated together. Samples depend on a line's number, which is that in its request."""
         one, two = self.translator, other.translator
         return self is other or (one.engine is two.engine and one.settings == two.settings and not one.settings.sample)
 
+    def add(self, part: _Part, translation: Translation) -> bool:
+        """Note the translation of a part. Returns whether all are there."""
+        self.found[part.index, part.number] = translation
+        return len(self.found) == self.n_parts
 
-_Slice = tuple[Lines, range]  # lines of a job, by their indices, that a worker has taken
+    def result(self) -> list[Translation]:
+        """Returns the translation of each line, when those of all parts are there."""
+        lines = [self.read[index] for index in range(len(self.lines))]
+        parts = [[self.found[index, n] for n in range(max(1, len(each.units)))] for index, each in enumerate(lines)]
+        return [joined(line, own) if line.parts else own[0] for line, own in zip(lines, parts, strict=True)]
+
+
+_Taken = list[tuple[Lines, _Part]]
 _Found = list[tuple["Future[Any]", Any]]
 """Futures, each with what it is to end with"""
 _Work = tuple[list["Future[Any]"], Callable[[BeforeStep], _Found], int, int]
@@ -111,10 +148,11 @@ class Workers:
         """n_workers: how many batches are translated at a time. They share torch's threads."""
         self._n_workers = n_workers
         self._limits = limits
-        self._queue: list[Job] = []  # the one whose time comes first is the first
+        self._queue: list[Job] = []  # in the order in which they came
         self.n_waiting = 0  # lines that have not been translated yet, in the queue or by a worker
         self._cost_waiting = 0  # what these cost
         self._n_busy = 0  # workers that compute
+        self._turn = -math.inf  # when it was last the turn of the job that came first
         self._were_several = False  # whether the newest batch was of several jobs
         self._is_closing = False
         self._changed = threading.Condition()
@@ -137,18 +175,20 @@ class Workers:
             is_costly = cost > limits.waiting_cost and self.n_waiting  # alone, a wide beam is taken, too
             if self.n_waiting + job.n_left > limits.waiting or is_costly or self._is_closing:
                 raise Busy("too much is waiting to be translated; try again later")
-            insort(self._queue, job, key=lambda each: each.time)
+            self._queue.append(job)
             self._count(job.n_left, job.cost_left)
             self._changed.notify()
         job.future.add_done_callback(lambda _: self._forget(job))
         return job.future
 
     def _forget(self, job: Job) -> None:
-        """Take a job off the queue that is cancelled, or has failed with an earlier slice."""
+        """Take a job off the queue that is cancelled, or has failed with an earlier part."""
         with self._changed:
             if job in self._queue:
                 self._queue.remove(job)
                 self._count(-job.n_left, -job.cost_left)
+            if isinstance(job, Lines):
+                job.parts.clear()
 
     def _count(self, n_lines: int, cost: int) -> None:
         self.n_waiting += n_lines
@@ -191,35 +231,73 @@ class Workers:
                 if left <= 0 or is_full or self._is_closing:
                     break
                 self._changed.wait(left)
-            work = self._take()
+            head = self._head()
+            jobs = self._like(head) if isinstance(head, Lines) else []
+            if isinstance(head, Call):
+                self._queue.remove(head)
             self._n_busy += 1
-            self._were_several = len(work[0]) > 1
             if self._queue:
                 self._changed.notify()
-            return work
-
-    def _take(self) -> _Work:
-        """Take a call or a batch off the queue, which is not empty."""
-        head = self._queue[0]
         if isinstance(head, Call):
-            del self._queue[0]
-            return [head.future], lambda check: [(head.future, head.function(check))], head.n_left, 0
-        assert isinstance(head, Lines)
-        slices: list[_Slice] = []
-        n_lines = cost = 0
-        for job in self._queue:
-            if isinstance(job, Lines) and job.goes_with(head):
-                first = index = len(job.lines) - job.n_left
-                while index < len(job.lines) and n_lines < BATCH_LINES and (not n_lines or cost < BATCH_COST):
-                    n_lines, cost, index = n_lines + 1, cost + job.costs[index], index + 1
-                if index == first:
-                    break
-                slices.append((job, range(first, index)))
-        for job, indices in slices:
-            job.n_left -= len(indices)
-            job.cost_left -= sum(job.costs[index] for index in indices)
-        self._queue = [job for job in self._queue if job.n_left]
-        return [job.future for job, _ in slices], partial(_translate, slices, self._limits), n_lines, cost
+            return [head.future], lambda check: [(head.future, head.function(check))], head.n_left, head.cost_left
+        taken = self._take(jobs)
+        futures = [*dict.fromkeys(job.future for job, _ in taken)]
+        self._were_several = len(futures) > 1
+        n_lines, cost = sum(part.is_last for _, part in taken), sum(part.cost for _, part in taken)
+        return futures, partial(_translate, taken), n_lines, cost
+
+    def _head(self) -> Job:
+        """Returns the next job, of a queue that is not empty."""
+        first, now = self._queue[0], monotonic()
+        is_turn = now - self._turn >= TURN_SECONDS
+        head = first if is_turn else min(self._queue, key=lambda job: job.cost_left)
+        self._turn = now if head is first else self._turn
+        return head
+
+    def _like(self, head: Lines) -> list[Lines]:
+        """Returns a job and those that may be translated together with it, the shortest first."""
+        most = max(head.cost_left, SHORT)
+        others = [job for job in self._queue if isinstance(job, Lines) and job is not head and job.cost_left <= most]
+        return [head, *sorted(filter(head.goes_with, others), key=lambda job: job.cost_left)]
+
+    def _take(self, jobs: Sequence[Lines]) -> _Taken:
+        """Take parts of jobs off the queue, up to BATCH_COST: at least one, unless no job is wanted any more."""
+        taken: _Taken = []
+        cost = 0
+        for job in jobs:
+            while len(taken) < BATCH_LINES and (part := self._pop(job, BATCH_COST - cost if taken else math.inf)):
+                if part.line is None:
+                    self._put_back(job, part, _read(job, part.index, self._limits))
+                else:
+                    taken.append((job, part))
+                    cost += part.cost
+            if taken and job.parts:
+                break
+        return taken
+
+    def _pop(self, job: Lines, most: float) -> _Part | None:
+        """Take the next part of a job off the queue, unless there is none, or it costs more than that."""
+        with self._changed:
+            if not job.parts or job.parts[0].cost > most:
+                return None
+            part = job.parts.popleft()
+            job.n_left, job.cost_left = job.n_left - part.is_last, job.cost_left - part.cost
+            if not job.parts:
+                self._queue.remove(job)
+            return part
+
+    def _put_back(self, job: Lines, line: _Part, parts: Sequence[_Part]) -> None:
+        """Put the parts of a line that has been read in the place of the line, unless nobody waits for the job now."""
+        with self._changed:
+            if job.future.done():
+                self._count(-1, -line.cost)
+                return
+            cost = sum(part.cost for part in parts)
+            if not job.parts:
+                insort(self._queue, job, key=lambda each: each.arrived)
+            job.parts.extendleft(reversed(parts))
+            job.n_left, job.cost_left, job.n_parts = job.n_left + 1, job.cost_left + cost, job.n_parts + len(parts) - 1
+            self._count(0, cost - line.cost)
 
 
 def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
@@ -228,47 +306,40 @@ def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
         raise CancelledError
 
 
-def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> _Found:
-    """Translate slices together. Returns the jobs that are done; a line that is too long fails only its own job.
+def _translate(taken: _Taken, check: BeforeStep) -> _Found:
+    """Translate parts together. Returns the jobs that are done.
 
     check: is called before each step of the search, and ends it by raising.
     """
-    read = [(job, indices, found) for job, indices in slices if (found := _read(job, indices, limits)) is not None]
-    if not read:
+    if not taken:
         return []
-    job, _, _ = read[0]
-    translations = iter(
-        job.translator.calling(check).translate_lines(
-            [line for _, _, lines in read for line in lines],
-            keys=[job.keys[index] for job, indices, _ in read for index in indices],
-        )
+    first, _ = taken[0]
+    translations = first.translator.calling(check).translate_lines(
+        [part.line for _, part in taken if part.line],
+        keys=[job.keys[part.index] + part.number * PIECES for job, part in taken],
     )
-    done: _Found = []
-    for job, indices, _ in read:
-        job.found.update({index: next(translations) for index in indices})
-        if len(job.found) == len(job.lines):  # two workers may see that; the second one's result is not taken
-            done.append((job.future, [job.found[index] for index in range(len(job.lines))]))
-    return done
+    pairs = zip(taken, translations, strict=True)  # two workers may see the end; the second one's result is not taken
+    return [(job.future, job.result()) for (job, part), found in pairs if job.add(part, found)]
 
 
-def _read(job: Lines, indices: range, limits: Limits) -> list[Line] | None:
-    """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
-    long_lines = job.translator.pipeline.long_lines(SPLIT)
+def _read(job: Lines, index: int, limits: Limits) -> list[_Part]:
+    """Returns the parts that a line is read as; none if the job's future ends now, because the line is too long."""
+    text, long_lines = job.lines[index], job.translator.pipeline.long_lines(SPLIT)
     most = max(1, min(limits.tokens, limits.hypotheses // job.translator.settings.rows_of_each))
-    read: list[Line] = []
-    for index in indices:
-        if job.future.done():
-            return None
-        try:
-            text = job.lines[index]
-            line = long_lines.cut(text, most) if job.are_sentences else long_lines.line(text)
-            if (n_tokens := max(len(unit.read) for unit in line.units)) > most:
-                raise DataError(f"{n_tokens} tokens, but this server takes at most {most}; {SPLIT}")
-        except DataError as error:
-            _end(job.future, DataError(f"line {job.keys[index] % PARTS + 1}: {error}"))
-            return None
-        read.append(line)
-    return read
+    try:
+        line = long_lines.cut(text, most) if job.are_sentences else long_lines.line(text)
+        if (n_tokens := max((len(unit.read) for unit in line.units), default=0)) > most:
+            raise DataError(f"{n_tokens} tokens, but this server takes at most {most}; {SPLIT}")
+    except DataError as error:
+        _end(job.future, DataError(f"line {job.keys[index] % PARTS + 1}: {error}"))
+        return []
+    job.read[index] = line
+    units = line.units or [line]  # of nothing, one that is its own translation
+    costs = [job.cost_of(unit.sentence, index, n, len(unit.read)) for n, unit in enumerate(units)]
+    return [
+        _Part(index, cost, n, unit, n == len(units) - 1)
+        for n, (unit, cost) in enumerate(zip(units, costs, strict=True))
+    ]
 
 
 def _end(future: "Future[Any]", found: Any) -> None:

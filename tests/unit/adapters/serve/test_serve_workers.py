@@ -88,12 +88,55 @@ def test_workers_let_others_pass_a_long_job(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 4)
+    monkeypatch.setattr(waiting, "SHORT", 100)
     long = [f"Satz {n}" for n in range(20)]
     with started() as them, held(them):
         first = translating(them, translator, long)
         other = translating(them, translator, LINES[:1])
     assert (len(first.result()), len(other.result())) == (20, 1)
-    assert batches[:2] == [[*LINES[:1], *long[:3]], long[3:7]]
+    assert batches[:2] == [LINES[:1], long[:4]]
+
+
+def test_a_short_job_passes_long_ones_however_long_these_have_waited(
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_LINES", 2)
+    monkeypatch.setattr(waiting, "SHORT", 30)
+    monkeypatch.setattr(waiting, "TURN_SECONDS", 60.0)  # the one who holds the worker has had it
+    long = [[f"Satz {job} {n}" for n in range(8)] for job in range(3)]
+    with started() as them, held(them):
+        jobs = [Lines(translator, lines, range(8)) for lines in long]
+        for job in jobs:
+            job.arrived -= 1000.0
+        futures = [them.add(job) for job in jobs]
+        futures.append(translating(them, translator, LINES[:1]))
+    wait(futures)
+    assert batches[:5] == [LINES[:1], long[0][:2], long[0][2:4], long[0][4:6], long[0][6:8]]
+
+
+def test_the_job_that_came_first_has_a_turn_though_short_ones_wait(
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_LINES", 1)
+    monkeypatch.setattr(waiting, "SHORT", 0)
+    monkeypatch.setattr(waiting, "TURN_SECONDS", 0.0)
+    with started() as them, held(them):
+        futures = [translating(them, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
+    wait(futures)
+    assert batches[:2] == [["Der Hund."], ["Das Kind."]]
+
+
+def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_COST", 40)
+    line = ", ".join(["a b c d e"] * 5)
+    with started(limits=Limits(tokens=6)) as them, held(them):
+        future = them.add(Lines(translator, [line], [0], are_sentences=True))
+        assert them.n_waiting == 2
+    assert future.result()[0].text == " ".join(translator.translate(["a b c d e,"] * 4 + ["a b c d e"]))
+    assert batches == [["a b c d e,"]] * 4 + [["a b c d e"]]  # 6 tokens cost 24
+    assert them.n_waiting == 0
 
 
 def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
@@ -104,11 +147,11 @@ def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
     with started() as them, held(them):
         futures = [translating(them, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
     wait(futures)
-    assert batches == [["Ja", "Nein"]] * 2 + [[each] for each in ["Ja", "Nein"] * 2]  # 3 + 5; 9 and 17
+    assert batches == [["Ja"], ["Nein"]] * 4  # 5 + 5; 17 and 17: one token counts as four characters
 
 
 def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(translator: Translator) -> None:
-    limits = Limits(waiting_cost=40)
+    limits = Limits(waiting_cost=40 + waiting.SHORT)  # which a call costs
     wide = translator.with_options(beam_size=4)
     with started(limits=limits) as them:
         with held(them):
