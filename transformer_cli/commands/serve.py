@@ -46,7 +46,7 @@ def serve(
     """
     _check(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.adapters.serve.gate import is_local_address
-    from transformer_cli.adapters.serve.server import Server, bind, log_that_never_waits, url_of
+    from transformer_cli.adapters.serve.server import Server, bind, log_that_never_waits, tell_systemd, url_of
 
     with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.adapters.serve.app import create_app
@@ -83,6 +83,7 @@ def serve(
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
         with log_that_never_waits():
             reloading.start()
+            tell_systemd()
             number = server.run_until_signal()
             asked.put(False)
             reloading.join()

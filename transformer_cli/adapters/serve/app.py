@@ -11,8 +11,8 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
@@ -38,8 +38,8 @@ from transformer_cli.adapters.serve.questions import (
     refuse_beyond,
     words_for,
 )
-from transformer_cli.adapters.serve.texts import parse, schedule
-from transformer_cli.adapters.serve.waiting import Busy, Call, Workers
+from transformer_cli.adapters.serve.texts import Parsed, parse, schedule
+from transformer_cli.adapters.serve.waiting import SHORT, Busy, Call, Workers
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.pipeline import Translation
 from transformer_cli.search.interface import BeforeStep
@@ -66,10 +66,26 @@ class Service:
     metrics: Metrics
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
+    n_parsed: int = 0
+    """characters of texts that are being parsed, or wait for it"""
+    one_long: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """the place for a long text to be parsed, so that short ones pass it"""
     n_arriving: int = 0
     """bytes of bodies of which more is to come"""
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
+
+    async def parsed(self, asked: TranslateQuestion) -> Parsed:
+        """Returns what `parse` does. Raises Busy if too much is being parsed already."""
+        size = len(asked.q) if isinstance(asked.q, str) else sum(map(len, asked.q))
+        if self.n_parsed + size > self.limits.waiting_cost:
+            raise Busy("too much is waiting to be translated; try again later")
+        self.n_parsed += size
+        try:
+            async with self.one_long if size > SHORT else nullcontext():
+                return await asyncio.to_thread(parse, asked, self.directions, self.limits)
+        finally:
+            self.n_parsed -= size
 
     def reload_when_asked(self, asked: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
         """Serve with runs that are opened anew, whenever True comes, until False comes.
@@ -143,7 +159,7 @@ def create_app(
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service: Service = request.app.state.service
-    parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
+    parsed = await service.parsed(asked)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
@@ -180,7 +196,8 @@ async def health(request: Request) -> JSONResponse:
 async def metrics(request: Request) -> Response:
     """Counts, for Prometheus."""
     counts: Metrics = request.app.state.service.metrics
-    return Response(counts.text(), media_type=counts.content_type)
+    text, content_type = counts.text(request.headers.get("accept", ""))
+    return Response(text, headers={"Content-Type": content_type})
 
 
 @router.get("/languages")

@@ -14,6 +14,7 @@ from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 import prometheus_client as prometheus
+import prometheus_client.openmetrics.exposition as openmetrics
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,8 +34,6 @@ log = logging.getLogger(__name__)
 class Metrics:
     """Counts since the server has started, as Prometheus asks for them."""
 
-    content_type = prometheus.CONTENT_TYPE_LATEST
-
     def __init__(self, n_waiting: Callable[[], int]) -> None:
         """n_waiting: how many lines wait to be translated."""
         self._registry = registry = prometheus.CollectorRegistry()
@@ -46,8 +45,11 @@ class Metrics:
         waiting = prometheus.Gauge("tfm_waiting_lines", "Lines that wait to be translated.", registry=registry)
         waiting.set_function(n_waiting)
 
-    def text(self) -> bytes:
-        return prometheus.generate_latest(self._registry)
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """Returns the counts and their type: what a client accepts, else OpenMetrics, which others can read, too."""
+        accepted = accept if "text/" in accept else openmetrics.CONTENT_TYPE_LATEST
+        write, content_type = prometheus.exposition.choose_encoder(accepted)
+        return write(self._registry), content_type
 
 
 def seldom() -> Callable[[str], bool]:

@@ -10,10 +10,10 @@ import binascii
 import hmac
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
@@ -27,14 +27,15 @@ from transformer_cli.errors import DataError
 GONE = 499  # nginx's status for a client that has gone; nobody reads it
 MOST = 1000  # fields of a form, texts in a list, ids of a prefix, terms of a glossary
 LONGEST_TERM = 200  # characters
-FURTHER = 10_000  # characters of what is no text, such as codes and keys
 HEAD = 1000  # bytes of a part of a form in which its name stands
 BARE_PERCENTS = 10_000  # percent signs of a value that encode nothing
 SMALL_BODY = 1 << 16  # bytes of a body that is read however many others are arriving
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 JSON_KIND = re.compile(r"application/(.*\+)?json")
 NO_FORM = "Invalid request: not a form that can be read; send JSON or a form"
-_KEY = re.compile(rb'"api_key"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
+_KEY_IN_JSON = re.compile(rb'"api_key"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
+_KEY_IN_FORM = re.compile(rb"api_key=(?<![^&]api_key=)([^&]*)")
+_KEY_IN_PARTS = re.compile(rb'name="?api_key"?\r\n(?:[\w-]{1,40}:[^\r\n]{0,200}\r\n){0,3}\r\n([^\r\n]*)')
 _BARE_PERCENT = re.compile(rb"%(?![\da-fA-F]{2})")  # as in q=5% of all, which curl -d sends as it is
 _NAME = re.compile(rb'content-disposition:[^\r\n]*;\s*name="?([^"\r\n;]*)', re.IGNORECASE)
 
@@ -193,7 +194,7 @@ async def _parsed(request: Request) -> Request:
     limits, content_type = service.limits, request.headers.get("content-type", FORM)
     if service.api_key is not None:
         authorization = request.headers.get("authorization", "").encode("latin-1")
-        _refuse_without(service.api_key.encode(), authorization, _given_keys(content_type, body, query))
+        _refuse_without(service.api_key.encode(), authorization, _kind(content_type), body, query)
     try:
         if JSON_KIND.fullmatch(_kind(content_type)):
             parameters = _of_json(body, limits)
@@ -206,7 +207,7 @@ async def _parsed(request: Request) -> Request:
         raise DataError("Invalid request: not in UTF-8; encode it in UTF-8") from None
     if not isinstance(parameters, dict):
         raise DataError("Invalid JSON format")
-    if (n_characters := _n_characters(parameters)) > limits.characters + FURTHER:
+    if (n_characters := len(json.dumps(parameters, ensure_ascii=False))) > 2 * limits.characters:  # escapes included
         refuse_beyond(n_characters, limits.characters, "characters")
     return _Parsed(request, parameters)
 
@@ -252,30 +253,26 @@ async def _read(request: Request) -> bytes:
     return b"".join(chunks)
 
 
-def _refuse_without(api_key: bytes, authorization: bytes, given: Iterator[bytes]) -> None:
-    """Raises HTTPException if a request has no right key. One is enough: a wrong one in the header may be a proxy's."""
-    kind, _, token = authorization.partition(b" ")
-    in_header = token.strip() if kind.lower() == b"bearer" else b""
-    n_wrong = 0
-    for key in filter(None, chain([in_header], given)):
-        if hmac.compare_digest(key, api_key):
-            return
-        n_wrong += 1
-    if not n_wrong:
-        raise HTTPException(400, "Please contact the server operator to get an API key")
-    raise HTTPException(403, "Invalid API key")
+def _refuse_without(api_key: bytes, authorization: bytes, kind: str, body: bytes, query: bytes) -> None:
+    """Raises HTTPException if neither a header nor a parameter has the right key. Nothing else is looked at.
 
-
-def _given_keys(content_type: str, body: bytes, query: bytes) -> Iterator[bytes]:
-    """Yield what may be the value of api_key, in ten places at most. Nothing else is looked at."""
-    if JSON_KIND.fullmatch(_kind(content_type)):
-        for found in islice(_KEY.finditer(body), 10):
+    One is enough: a wrong one in the header may be a proxy's.
+    """
+    scheme, _, token = authorization.partition(b" ")
+    keys = [token.strip()] if scheme.lower() == b"bearer" else []
+    if JSON_KIND.fullmatch(kind):
+        for found in islice(_KEY_IN_JSON.finditer(body), MOST):
             with suppress(ValueError):
-                yield json.loads(found[1]).encode()
+                keys.append(json.loads(found[1]).encode())
     else:
-        with suppress(DataError):
-            fields = (each for each in _fields(content_type, body, query) if each[0] == b"api_key")
-            yield from (decoded(value) for _, value, decoded, _ in islice(fields, 10))
+        in_body = _KEY_IN_PARTS if kind == PARTS else _KEY_IN_FORM
+        for found in (*islice(in_body.finditer(body), MOST), *islice(_KEY_IN_FORM.finditer(query), MOST)):
+            with suppress(DataError):
+                keys += [found[1], _unquoted(found[1])]  # as it is in parts
+    if not any(keys):
+        raise HTTPException(400, "Please contact the server operator to get an API key")
+    if not any(hmac.compare_digest(key, api_key) for key in keys):
+        raise HTTPException(403, "Invalid API key")
 
 
 def _of_json(body: bytes, limits: Limits) -> Any:
@@ -305,9 +302,12 @@ def _of_form(content_type: str, body: bytes, query: bytes) -> dict[str, Any]:
     UnicodeDecodeError.
     """
     in_form, in_url = dict[str, list[str]](), dict[str, list[str]]()
-    for name, value, decoded, is_in_url in _fields(content_type, body, query):
-        values = (in_url if is_in_url else in_form).setdefault(decoded(name).decode(), [])
-        values.append(decoded(value).decode().replace("\r\n", "\n"))
+    pairs = _parts(content_type, body) if _kind(content_type) == PARTS else []
+    if _kind(content_type) == FORM:
+        pairs = _pairs(body)
+    for values_of, given in ((in_form, pairs), (in_url, _pairs(query))):
+        for name, value in given:
+            values_of.setdefault(name.decode(), []).append(value.decode().replace("\r\n", "\n"))
     if _kind(content_type) not in (FORM, PARTS) and not in_url:
         raise DataError(f"Invalid request: {_kind(content_type)[:50]} is not read; send JSON or a form")
     return {name: values if len(values) > 1 else values[0] for name, values in {**in_form, **in_url}.items()}
@@ -317,20 +317,12 @@ def _kind(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-_Field = tuple[bytes, bytes, Callable[[bytes], bytes], bool]
-"""A parameter's name and value, what decodes both, and whether it is in the URL"""
-
-
-def _fields(content_type: str, body: bytes, query: bytes) -> Iterator[_Field]:
-    """Yield the parameters of a form, then those of the URL. Raises DataError for what is no form."""
-    if _kind(content_type) == PARTS:
-        yield from ((name, value, bytes, False) for name, value in _parts(content_type, body))
-    for text, is_url in ((body if _kind(content_type) == FORM else b"", False), (query, True)):
-        if text.count(b"&") >= MOST:
-            raise DataError(NO_FORM)
-        for pair in filter(None, text.split(b"&")):
-            name, _, value = pair.partition(b"=")
-            yield name, value, _unquoted, is_url
+def _pairs(form: bytes) -> list[tuple[bytes, bytes]]:
+    """Returns the names and values of a form or a query. Raises DataError if it has too many, or cannot be read."""
+    if form.count(b"&") >= MOST:
+        raise DataError(NO_FORM)
+    fields = (each.partition(b"=") for each in form.split(b"&") if each)
+    return [(_unquoted(name), _unquoted(value)) for name, _, value in fields]
 
 
 def _unquoted(text: bytes) -> bytes:
@@ -361,21 +353,6 @@ def _parts(content_type: str, body: bytes) -> list[tuple[bytes, bytes]]:
             break
         found.append((name[1], value))
     raise DataError(NO_FORM)
-
-
-def _n_characters(parameters: Any) -> int:
-    """Returns the characters of all strings inside a value of JSON."""
-    n_characters, left = 0, [parameters]
-    while left:
-        each = left.pop()
-        if isinstance(each, str):
-            n_characters += len(each)
-        elif isinstance(each, dict):
-            left += each
-            left += each.values()
-        elif isinstance(each, list):
-            left += each
-    return n_characters
 
 
 def refuse_beyond(size: int, limit: int, unit: str) -> None:

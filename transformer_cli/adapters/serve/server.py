@@ -3,6 +3,10 @@
 A connection on which no request comes is closed here: the socket notes whom it accepts, and the application is wrapped
 to note who asks. The system itself ends a connection whose client reads no answer. Knows no addresses and no
 translation.
+
+nginx, as docs/running.md has it, would take over: closing silent connections, waiting for slow senders and readers,
+and holding bodies until they are whole (Limits.body_seconds, Limits.bodies). All of that stands here anyway, because
+many servers run without a proxy, on one machine or in a trusted network, where one broken client must not stop them.
 """
 
 import asyncio
@@ -87,6 +91,14 @@ def url_of(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+def tell_systemd() -> None:
+    """Tell systemd that the server is ready, if it has started it with Type=notify; see sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
+            to_systemd.sendto(b"READY=1", address.replace("@", "\0", 1) if address[0] == "@" else address)
+
+
 class Server(uvicorn.Server):
     """Serves an ASGI application until a signal tells it to stop."""
 
@@ -135,7 +147,9 @@ class Server(uvicorn.Server):
             await self._app(scope, receive, send)
             watch.cancel()
             return
-        connection = self._bound.connections[scope["client"]]
+        connection = self._bound.connections.get(scope["client"])
+        if connection is None:  # it was reset before anybody could ask whose it is
+            connection = _Connection(self._bound, math.inf)
         connection.deadline = math.inf
         try:
             await self._app(scope, receive, send)
@@ -205,8 +219,6 @@ def _quiet() -> None:
         first_line = record.getMessage().partition("\n")[0]  # asyncio names the connection on the others
         return may_say(f"{first_line} {record.exc_info and record.exc_info[0]}")
 
-    for name in ("python_multipart", "python_multipart.multipart"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what is wrong with a form is in its answer
     for name in ("uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = logging.getLogger("transformer_cli").handlers or [LineHandler()]

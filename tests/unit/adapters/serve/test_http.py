@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import socket
+import struct
 import threading
 import time
 from base64 import b64encode
@@ -11,14 +12,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
+from uuid import uuid4
 
+import prometheus_client.openmetrics.parser as openmetrics
+import prometheus_client.parser as prometheus
 import pytest
 
 from served import JSON, Running, running
 from transformer_cli import Translator
-from transformer_cli.adapters.serve import gate, server
+from transformer_cli.adapters.serve import app, gate, questions, server
 from transformer_cli.adapters.serve.app import create_app
 from transformer_cli.adapters.serve.questions import Limits
 from transformer_cli.adapters.serve.server import bind, url_of
@@ -133,7 +138,6 @@ def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(t
             found.post("/translate", **asked)
         found.ask("/somewhere?q=secret")
         answer = found.ask("/metrics")
-    assert answer.headers["content-type"].startswith("text/plain")
     counts = dict(line.rsplit(" ", 1) for line in answer.body.splitlines() if not line.startswith("#"))
     for address, status, expected in (("/translate", 200, 2), ("/translate", 400, 1), ("other", 404, 1)):
         labels = f'{{address="{address}",status="{status}"}}'
@@ -276,6 +280,141 @@ def test_api_key_is_needed_where_text_is_asked_about(translator: Translator) -> 
             body = json.dumps({**ASKED, "api_key": key}).encode()
             header = header.encode().decode("latin-1")
             assert closed.ask("/translate", body, Content_Type="application/json", Authorization=header).status == 200
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_without_a_key_nothing_is_parsed(translator: Translator, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    parsed: list[bytes] = []
+    of_json, of_form = questions._of_json, questions._of_form
+
+    def json_noted(body: bytes, limits: Limits) -> Any:
+        parsed.append(body)
+        return of_json(body, limits)
+
+    def form_noted(content_type: str, body: bytes, query: bytes) -> dict[str, Any]:
+        parsed.append(body)
+        return of_form(content_type, body, query)
+
+    monkeypatch.setattr(questions, "_of_json", json_noted)
+    monkeypatch.setattr(questions, "_of_form", form_noted)
+    part = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+
+    def body(**fields: object) -> bytes:
+        if kind == "application/json":
+            return json.dumps(fields).encode()
+        if kind == "multipart/form-data":
+            return ("".join(part % each for each in fields.items()) + "--b--\r\n").encode()
+        return urlencode(fields).encode()
+
+    with running(translator, api_key="schlüssel") as closed:
+
+        def status(**fields: object) -> int:
+            return closed.ask("/translate", body(**fields), Content_Type=f"{kind}; boundary=b").status
+
+        assert status(**ASKED, glossary="x" * 1_900_000) == 400
+        assert status(**ASKED, api_key="schlussel") == status(api_key="x" * 1_900_000) == 403
+        assert status(**{**ASKED, "q": "api_key=schlüsse&a"}) in (400, 403)
+        assert parsed == []
+        assert status(**{f"x{n}": "api_key=7" for n in range(9)}, **ASKED, api_key="schlüssel") == 200
+        header = {"Authorization": "Bearer schlüssel".encode().decode("latin-1")}
+        asked = body(**ASKED)
+        assert closed.ask("/translate", asked, Content_Type=f"{kind}; boundary=b", **header).status == 200
+    assert len(parsed) == 2
+
+
+def test_bodies_that_are_arriving_have_so_many_bytes_together(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "SMALL_BODY", 1000)
+    most = 0
+
+    class Counted(app.Service):
+        def __setattr__(self, name: str, value: object) -> None:
+            nonlocal most
+            if name == "n_arriving":
+                assert isinstance(value, int)
+                most = max(most, value)
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr(app, "Service", Counted)
+    body = json.dumps({**ASKED, "api_key": "x" * 99_000}).encode()
+    head = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode()
+    with running(translator, limits=Limits(bodies=350_000)) as small, ExitStack() as open_:
+        where = urlsplit(small.url)
+        clients = [open_.enter_context(socket.create_connection((where.hostname, where.port))) for _ in range(10)]
+        for client in clients:
+            client.sendall(head + body[:-1])
+        assert small.post("/translate", **ASKED).status == 200  # a short one is read
+        statuses = []
+        for client in clients:
+            client.sendall(body[-1:])
+            statuses.append(client.recv(1000).split()[1])
+        assert {*statuses} == {b"200", b"503"}
+        assert statuses.count(b"200") == 3
+        small.ask("/health")
+    assert 200_000 < most <= 350_000 + 10 * 1000
+
+
+def test_a_client_that_resets_its_connection_is_counted_and_leaves_no_traceback(
+    translator: Translator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = server.Listening.accept
+
+    def reset_before_anybody_asks(self: server.Listening) -> Any:
+        accepted, client = accept(self)
+        gone.wait(5)
+        return accepted, client
+
+    gone = threading.Event()
+    monkeypatch.setattr(server.Listening, "accept", reset_before_anybody_asks)
+    with running(translator) as found:
+        where = urlsplit(found.url)
+        with socket.create_connection((where.hostname, where.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+        gone.set()
+        while '_count{address="/translate"' not in (counts := found.ask("/metrics").body):
+            time.sleep(0.01)
+    assert 'status="200"} 1.0' in counts or 'status="499"} 1.0' in counts
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(
+    ("accept", "parsers"),
+    [
+        ("", (openmetrics, prometheus)),
+        ("*/*", (openmetrics, prometheus)),
+        ("text/plain;version=0.0.4", (prometheus,)),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", (openmetrics, prometheus)),
+    ],
+)
+def test_metrics_are_read_by_both_parsers(served: Running, accept: str, parsers: tuple[Any, ...]) -> None:
+    served.ask("/health")
+    answer = served.ask("/metrics", Accept=accept)
+    assert answer.headers["content-type"].startswith(
+        "application/openmetrics-text" if len(parsers) > 1 else "text/plain"
+    )
+    for parser in parsers:
+        names = {
+            sample.name for family in parser.text_string_to_metric_families(answer.body) for sample in family.samples
+        }
+        assert {"tfm_source_tokens_total", "tfm_request_seconds_bucket", "process_cpu_seconds_total"} <= names
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_systemd_is_told_once_that_the_server_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_abstract: bool
+) -> None:
+    name = f"\0tfm-{uuid4()}" if is_abstract else str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", name.replace("\0", "@"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(name)
+        systemd.settimeout(5)
+        server.tell_systemd()
+        assert systemd.recv(100) == b"READY=1"
+    server.tell_systemd()  # nobody listens any more
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    server.tell_systemd()
 
 
 def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:

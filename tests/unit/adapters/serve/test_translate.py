@@ -1,15 +1,19 @@
 """`POST /translate` and `GET /languages`, as LibreTranslate's clients use them."""
 
 import json
+import random
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote_to_bytes, urlencode
 
 import pytest
+from fastapi.exceptions import RequestValidationError
 from libretranslatepy import LibreTranslateAPI
 
 from served import Running, running
 from transformer_cli import Translator
-from transformer_cli.adapters.serve.questions import Limits
+from transformer_cli.adapters.serve import app, questions
+from transformer_cli.adapters.serve.questions import FORM, Limits
 from transformer_cli.runs.run import Run
 
 LINES = ["Der kleine Hund läuft im Park.", "", "Die alte Frau singt zu Hause."]
@@ -160,7 +164,8 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"path": "/attention", "kind": None}, "missing kind parameter"),
         ({"path": "/attention", "kind": "all"}, "kind parameter: Input should be 'encoder', 'decoder' or 'cross'"),
         ({"path": "/steps", "prefix": [4, None]}, "prefix parameter: Input should be a valid integer"),
-        ({"path": "/steps", "prefix": [4] * 500_000}, "prefix parameter exceeds limit (1000) of entries; send fewer"),
+        ({"path": "/steps", "prefix": [4] * 1001}, "prefix parameter exceeds limit (1000) of entries; send fewer"),
+        ({"path": "/steps", "prefix": [4] * 500_000}, "its JSON has more than 5,000 values; send fewer"),
         ({"path": "/steps", "prefix": [1]}, "prefix: 1 is not the id of a token that the model can write"),
         ({"path": "/steps", "q": "x " * 50_001}, "request (100002) exceeds text limit (100000)"),
     ],
@@ -196,6 +201,8 @@ def test_a_form_has_its_glossary_as_json(served: Running) -> None:
 
 IN_PARTS = b'--b\r\nContent-Disposition: form-data; name="q"%s\r\n\r\nHund\r\n'
 NOT_A_FORM = "Invalid request: not a form that can be read; send JSON or a form"
+MANY_VALUES = "Invalid request: its JSON has more than 5,000 values; send fewer"
+TOO_MUCH = "Invalid request: request (%d) exceeds text limit (100000)"
 NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
 
 
@@ -203,12 +210,20 @@ NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
     ("body", "kind", "error"),
     [
         (b"[1", "application/json", "Invalid JSON format: Expecting ',' delimiter at character 2"),
-        (b"", "application/json", "Invalid JSON format"),
+        (b"", "application/json", "Invalid JSON format: Expecting value at character 0"),
+        (b"[]", "application/json", "Invalid JSON format"),
         (b'{"q": "\xff"}', "application/json", NOT_UTF_8),
         (b"q=%ff", "application/x-www-form-urlencoded", NOT_UTF_8),
         (b"junk", "multipart/form-data", NOT_A_FORM),
         (IN_PARTS % b'; filename="f"' + b"--b--\r\n", "multipart/form-data; boundary=b", NOT_A_FORM),
-        (b"[" * 100_000, "application/json", "There was an error parsing the body"),
+        (b"[" * 4900, "application/json", "There was an error parsing the body"),
+        (b"[" * 100_000, "application/json", MANY_VALUES),
+        (b'{"q": [' + b"[]," * 600_000 + b"[]]}", "application/json", MANY_VALUES),
+        (b"{" + b",".join(b'"%d":""' % n for n in range(160_000)) + b"}", "application/json", MANY_VALUES),
+        (b'{"\\\\":"' + b'\\",' * 100 + b'","q":[' + b'"\\\\",' * 5000 + b'""]}', "application/json", MANY_VALUES),
+        (b'{"q":"' + b"a" * 2_000_000 + b'"}', "application/json", TOO_MUCH % 2_000_009),
+        (b"q=" + b"%41" * 690_000, "application/x-www-form-urlencoded", TOO_MUCH % 690_009),
+        (b"q=" + b"%" * 690_000, "application/x-www-form-urlencoded", NOT_A_FORM),
         (b'{"q": ' + b"9" * 5000 + b"}", "application/json", "There was an error parsing the body"),
         (b"q=Hund&source=de&target=en", "text/plain", "Invalid request: text/plain is not read; send JSON or a form"),
         (b"&".join([b"a=1"] * 41_000), "application/x-www-form-urlencoded", NOT_A_FORM),
@@ -287,3 +302,79 @@ def test_samples_of_sentences_are_those_of_the_command(tiny: Run) -> None:
     with running(sampling) as server:
         answer = server.post("/translate", q=text, source="de", target="en").body
     assert answer["translatedText"] == sampling.with_options(split_sentences=True).translate(text)
+
+
+def test_json_of_many_values_is_not_parsed(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[int] = []
+    loads = json.loads
+
+    def noted(text: str) -> Any:
+        parsed.append(len(text))
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", noted)
+    for glossary in ("[" + "[]," * 5000 + "[]]", '{"Hund": "dog"}'):
+        for body, kind in (
+            (f'{{"q": "Hund", "source": "de", "target": "en", "glossary": {glossary}}}', "application/json"),
+            (urlencode({"q": "Hund", "source": "de", "target": "en", "glossary": glossary}), FORM),
+        ):
+            status = served.ask("/translate", body.encode(), Content_Type=kind).status
+            assert (status, max(parsed, default=0) < 1000) == (400 if "[" in glossary else 200, True)
+
+
+def test_text_may_have_commas_and_brackets_that_look_like_values(served: Running) -> None:
+    q = "Hund [,{" * 300 + '\\ " \\" [,{'
+    for ascii_only in (True, False):
+        body = json.dumps({"q": [q] * 20, "source": "de", "target": "en", "ä": 1}, ensure_ascii=ascii_only).encode()
+        assert served.ask("/translate", body, Content_Type="application/json").status == 200
+
+
+@pytest.mark.parametrize(("n", "value"), [(900, 1), (4900, 1), (900, "a" * 201)])
+def test_a_glossary_has_one_error_however_many_entries_are_wrong(
+    served: Running, monkeypatch: pytest.MonkeyPatch, n: int, value: object
+) -> None:
+    """Its size comes before its entries."""
+    errors: list[int] = []
+    words = questions.words_for
+
+    def noted(wrong: RequestValidationError) -> str:
+        errors.append(len(wrong.errors()))
+        return words(wrong)
+
+    monkeypatch.setattr(app, "words_for", noted)
+    glossary = {str(number): value for number in range(n)}
+    answer = served.post("/translate", q="Hund", source="de", target="en", glossary=glossary)
+    assert (answer.status, "exceeds limit" in answer.body["error"]) == (400, n > 1000)
+    assert served.post("/translate", q=[1, 2, 3], source="de", target="en").status == 400
+    assert errors == [1, 2]  # q is neither a text nor a list of them
+
+
+def test_percent_signs_are_read_as_by_urllib() -> None:
+    chance = random.Random(0)
+    for _ in range(2000):
+        text = bytes(chance.choices(b"%%%=+ab4F\r\n \t_.\x00\xff", k=chance.randint(0, 12)))
+        assert questions._unquoted(text) == unquote_to_bytes(text.replace(b"+", b" "))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        'Content-Disposition: form-data; name="q"',
+        "content-disposition: form-data; name=q",
+        'Content-Disposition: form-data; name="q"\r\nContent-Type: text/plain; charset=utf-8',  # aiohttp
+        'Content-Type: text/plain\r\nContent-Disposition: form-data; name="q"',
+        'Content-Disposition: form-data; name="q"\r\nContent-Length: 4',  # Guzzle
+    ],
+)
+@pytest.mark.parametrize("boundary", ["b", "----WebKitFormBoundary7MA4", "'a b'"])
+def test_forms_in_parts_are_read_as_clients_send_them(served: Running, head: str, boundary: str) -> None:
+    others = "".join(
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{code}\r\n'
+        for name, code in (("source", "de"), ("target", "en"))
+    )
+    body = f"preamble\r\n{others}--{boundary}\r\n{head}\r\n\r\nHund\r\n--{boundary}--\r\n"
+    kind = f'multipart/form-data; boundary="{boundary}"'
+    assert (
+        served.ask("/translate", body.encode(), Content_Type=kind).body
+        == served.post("/translate", q="Hund", source="de", target="en").body
+    )
