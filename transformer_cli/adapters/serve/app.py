@@ -11,8 +11,9 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
@@ -38,7 +39,7 @@ from transformer_cli.adapters.serve.questions import (
     refuse_beyond,
     words_for,
 )
-from transformer_cli.adapters.serve.texts import Parsed, parse, schedule
+from transformer_cli.adapters.serve.texts import parse, schedule
 from transformer_cli.adapters.serve.waiting import SHORT, Busy, Call, Workers
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.pipeline import Translation
@@ -66,26 +67,10 @@ class Service:
     metrics: Metrics
     looks: asyncio.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
-    n_parsed: int = 0
-    """characters of texts that are being parsed, or wait for it"""
-    one_long: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """the place for a long text to be parsed, so that short ones pass it"""
     n_arriving: int = 0
     """bytes of bodies of which more is to come"""
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
-
-    async def parsed(self, asked: TranslateQuestion) -> Parsed:
-        """Returns what `parse` does. Raises Busy if too much is being parsed already."""
-        size = len(asked.q) if isinstance(asked.q, str) else sum(map(len, asked.q))
-        if self.n_parsed + size > self.limits.waiting_cost:
-            raise Busy("too much is waiting to be translated; try again later")
-        self.n_parsed += size
-        try:
-            async with self.one_long if size > SHORT else nullcontext():
-                return await asyncio.to_thread(parse, asked, self.directions, self.limits)
-        finally:
-            self.n_parsed -= size
 
     def reload_when_asked(self, asked: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
         """Serve with runs that are opened anew, whenever True comes, until False comes.
@@ -159,7 +144,11 @@ def create_app(
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service: Service = request.app.state.service
-    parsed = await service.parsed(asked)
+    parsing, size = partial(parse, asked, service.directions, service.limits), asked.n_characters
+    if size <= SHORT:
+        parsed = await asyncio.to_thread(parsing)
+    else:  # long texts wait for it as for their translation, so that short ones pass
+        parsed = await _computed(request, service.workers.add(Call(lambda check: parsing(), cost=size)))
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))

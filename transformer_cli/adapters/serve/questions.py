@@ -103,6 +103,10 @@ class DetectQuestion(Question):
 
     q: Text | Texts = Field(description="The text, or texts.")
 
+    @property
+    def n_characters(self) -> int:
+        return sum(map(len, self.q)) if isinstance(self.q, list) else len(self.q)
+
 
 class DirectedQuestion(Question):
     """What is asked of one direction."""

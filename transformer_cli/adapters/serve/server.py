@@ -93,8 +93,7 @@ def url_of(bound: socket.socket) -> str:
 
 def tell_systemd() -> None:
     """Tell systemd that the server is ready, if it has started it with Type=notify; see sd_notify(3)."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if address:
+    if address := os.environ.get("NOTIFY_SOCKET"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
             to_systemd.sendto(b"READY=1", address.replace("@", "\0", 1) if address[0] == "@" else address)
 
@@ -147,9 +146,7 @@ class Server(uvicorn.Server):
             await self._app(scope, receive, send)
             watch.cancel()
             return
-        connection = self._bound.connections.get(scope["client"])
-        if connection is None:  # it was reset before anybody could ask whose it is
-            connection = _Connection(self._bound, math.inf)
+        connection = self._bound.connections.get(scope["client"]) or _Connection(self._bound, 0.0)  # it was reset
         connection.deadline = math.inf
         try:
             await self._app(scope, receive, send)

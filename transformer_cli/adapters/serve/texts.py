@@ -94,7 +94,7 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
     if not 0 <= most <= limits.alternatives:
         bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
         raise DataError(f"Invalid request: alternatives parameter must be {bound}")
-    refuse_beyond(sum(map(len, texts)) + asked.n_in_glossary, limits.characters, "characters")
+    refuse_beyond(asked.n_characters + asked.n_in_glossary, limits.characters, "characters")
     is_html = asked.format == "html"
     if is_html and asked.source == AUTO:  # the languages that a page is marked with are changed where it is parsed
         looked_at = [block.text for text in texts for block in parse_html(text).blocks]

@@ -62,9 +62,10 @@ class Call(Job):
     """gets what ends a search that nobody waits for any more, for `Translator.calling`"""
     n_lines: int = 1
     """how many lines it counts for in the queue"""
+    cost: int = SHORT
 
     def __post_init__(self) -> None:
-        self.n_left, self.cost_left = self.n_lines, SHORT
+        self.n_left, self.cost_left = self.n_lines, self.cost
 
 
 @dataclass(frozen=True)
@@ -121,11 +122,6 @@ class Lines(Job):
         """Whether both can be translated together. Samples depend on a line's number, which is that in its request."""
         one, two = self.translator, other.translator
         return self is other or (one.engine is two.engine and one.settings == two.settings and not one.settings.sample)
-
-    def add(self, part: _Part, translation: Translation) -> bool:
-        """Note the translation of a part. Returns whether all are there."""
-        self.found[part.index, part.number] = translation
-        return len(self.found) == self.n_parts
 
     def result(self) -> list[Translation]:
         """Returns the translation of each line, when those of all parts are there."""
@@ -232,7 +228,6 @@ class Workers:
                     break
                 self._changed.wait(left)
             head = self._head()
-            jobs = self._like(head) if isinstance(head, Lines) else []
             if isinstance(head, Call):
                 self._queue.remove(head)
             self._n_busy += 1
@@ -240,7 +235,8 @@ class Workers:
                 self._changed.notify()
         if isinstance(head, Call):
             return [head.future], lambda check: [(head.future, head.function(check))], head.n_left, head.cost_left
-        taken = self._take(jobs)
+        assert isinstance(head, Lines)
+        taken = self._take(head)
         futures = [*dict.fromkeys(job.future for job, _ in taken)]
         self._were_several = len(futures) > 1
         n_lines, cost = sum(part.is_last for _, part in taken), sum(part.cost for _, part in taken)
@@ -254,17 +250,15 @@ class Workers:
         self._turn = now if head is first else self._turn
         return head
 
-    def _like(self, head: Lines) -> list[Lines]:
-        """Returns a job and those that may be translated together with it, the shortest first."""
-        most = max(head.cost_left, SHORT)
-        others = [job for job in self._queue if isinstance(job, Lines) and job is not head and job.cost_left <= most]
-        return [head, *sorted(filter(head.goes_with, others), key=lambda job: job.cost_left)]
-
-    def _take(self, jobs: Sequence[Lines]) -> _Taken:
-        """Take parts of jobs off the queue, up to BATCH_COST: at least one, unless no job is wanted any more."""
+    def _take(self, head: Lines) -> _Taken:
+        """Take parts of a job off the queue, then of those that are as short: at least one part, if any is wanted."""
+        with self._changed:
+            most = max(head.cost_left, SHORT)
+            others = [job for job in self._queue if isinstance(job, Lines) and job is not head]
+            shorter = [job for job in others if job.cost_left <= most and job.goes_with(head)]
         taken: _Taken = []
         cost = 0
-        for job in jobs:
+        for job in [head, *sorted(shorter, key=lambda job: job.cost_left)]:
             while len(taken) < BATCH_LINES and (part := self._pop(job, BATCH_COST - cost if taken else math.inf)):
                 if part.line is None:
                     self._put_back(job, part, _read(job, part.index, self._limits))
@@ -318,8 +312,10 @@ def _translate(taken: _Taken, check: BeforeStep) -> _Found:
         [part.line for _, part in taken if part.line],
         keys=[job.keys[part.index] + part.number * PIECES for job, part in taken],
     )
-    pairs = zip(taken, translations, strict=True)  # two workers may see the end; the second one's result is not taken
-    return [(job.future, job.result()) for (job, part), found in pairs if job.add(part, found)]
+    for (job, part), translation in zip(taken, translations, strict=True):
+        job.found[part.index, part.number] = translation
+    jobs = dict.fromkeys(job for job, _ in taken)  # two workers may see the end; the second one's result is not taken
+    return [(job.future, job.result()) for job in jobs if len(job.found) == job.n_parts]
 
 
 def _read(job: Lines, index: int, limits: Limits) -> list[_Part]:
