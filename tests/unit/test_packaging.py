@@ -43,8 +43,7 @@ def test_every_library_that_is_imported_is_declared_and_the_other_way_round(proj
     on_request = {
         _name(requirement) for extra in ("tensorboard", "ctranslate2", "serve") for requirement in extras[extra]
     }
-    of_others = {"python-multipart"}  # which Starlette imports, to read forms
-    assert used | of_others == needed | on_request
+    assert used == needed | on_request
 
 
 def test_errors_ask_for_the_versions_that_the_extras_declare(project: dict[str, Any]) -> None:
