@@ -16,6 +16,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -195,6 +196,28 @@ class Client:
         head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         return self.goes(head + b"1\r\nx\r\n" * 200_000)
 
+    def less_a_byte(self) -> str:
+        """A body of 2 MB of which the last byte never comes, and no key."""
+        head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {2 * MIB}\r\n\r\n".encode()
+        return self.goes(head + b" " * (2 * MIB - 1), after_s=1.0)
+
+    def reset(self) -> str:
+        """A whole request on a connection that is reset at once."""
+        with self.raw() as connection, suppress(ConnectionError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(self.written(q=self.some(1, 1)[0]))
+        return "gone"
+
+    def large(self) -> str:
+        """Bodies that would cost much to parse or to check, with the right key in the header or without one."""
+        body, headers = self.chance.choice(LARGE)
+        with_key = {**headers, "Authorization": f"Bearer {KEY}"} if self.chance.random() < 0.5 else headers
+        return self.refused(self.send(body, with_key), 400)
+
+    def within_limits(self) -> str:
+        """As much work as a request within all limits may be; the client does not wait for all of it."""
+        return self.goes(self.written(**self.chance.choice(WITHIN_LIMITS)), after_s=self.chance.choice([1.0, 10.0]))
+
     def idle(self) -> str:
         """A connection on which nothing is sent."""
         self.found.idle.append(self.raw())
@@ -323,6 +346,27 @@ COSTLY: list[dict[str, object]] = [
     {"q": "&" * 50_000, "format": "html"},
     {"q": "{" * 3900},
 ]
+LARGE = [  # without a key in them
+    (json.dumps({"q": "Hund", "glossary": dict.fromkeys(map(str, range(160_000)), 1)}).encode(), JSON),
+    (b'{"q": [' + b"[]," * 600_000 + b"[]]}", JSON),
+    (b"{" + b",".join(b'"k%d":1' % number for number in range(160_000)) + b"}", JSON),
+    (b"q=" + b"%41" * 690_000, FORM),
+    (b"q=Hund&glossary={" + b",".join(b'"%d":1' % number for number in range(160_000)) + b"}", FORM),
+    (
+        b"".join(
+            b'--b\r\n%b: x\r\nContent-Disposition: form-data; name="f"\r\n\r\nx\r\n' % (b"X" * 900) for _ in range(900)
+        )
+        + b"--b--\r\n",
+        {"Content-Type": "multipart/form-data; boundary=b"},
+    ),
+]
+WITHIN_LIMITS: list[dict[str, object]] = [
+    {"q": "\n".join([("{{ {% <% ${ %( $t( ‹? " * 170)[:3900]] * 25)},
+    {"q": "\n".join([("EIN HUND UND ZWEI MÄNNER AM STRAND MIT DEM BALL " * 80)[:3900]] * 25)},
+    {"q": "\n".join([("{a, plural, other {" * 210)[:3900]] * 25)},
+    {"q": "\n".join(["wort1 wort2 wort3 " * 200] * 12), "glossary": {f"wort{n}": f"word{n}" for n in range(999)}},
+    {"q": "<b>a</b> %s " * 5000, "format": "html"},
+]
 HOSTILE: list[Kind] = [
     (30, "bad_json", lambda client: client.asks_wrongly(BAD_JSON, 400)),
     (12, "wrong_key", lambda client: client.asks_wrongly([{"api_key": each} for each in WRONG_KEYS], 403)),
@@ -342,6 +386,10 @@ HOSTILE: list[Kind] = [
     (10, "long_and_gone", Client.long_and_gone),
     (4, "costly_and_gone", Client.costly_and_gone),
     (4, "chunked", Client.chunked),
+    (6, "large body", Client.large),
+    (3, "less a byte", Client.less_a_byte),
+    (3, "within limits", Client.within_limits),
+    (5, "reset", Client.reset),
 ]
 
 
