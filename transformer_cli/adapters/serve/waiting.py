@@ -292,6 +292,7 @@ class Workers:
             job.parts.extendleft(reversed(parts))
             job.n_left, job.cost_left, job.n_parts = job.n_left + 1, job.cost_left + cost, job.n_parts + len(parts) - 1
             self._count(0, cost - line.cost)
+            self._changed.notify()
 
 
 def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
@@ -319,15 +320,16 @@ def _translate(taken: _Taken, check: BeforeStep) -> _Found:
 
 
 def _read(job: Lines, index: int, limits: Limits) -> list[_Part]:
-    """Returns the parts that a line is read as; none if the job's future ends now, because the line is too long."""
+    """Returns the parts that a line is read as; none if the job's future ends now with an error."""
     text, long_lines = job.lines[index], job.translator.pipeline.long_lines(SPLIT)
     most = max(1, min(limits.tokens, limits.hypotheses // job.translator.settings.rows_of_each))
     try:
         line = long_lines.cut(text, most) if job.are_sentences else long_lines.line(text)
         if (n_tokens := max((len(unit.read) for unit in line.units), default=0)) > most:
             raise DataError(f"{n_tokens} tokens, but this server takes at most {most}; {SPLIT}")
-    except DataError as error:
-        _end(job.future, DataError(f"line {job.keys[index] % PARTS + 1}: {error}"))
+    except Exception as error:
+        is_wrong = isinstance(error, DataError)
+        _end(job.future, DataError(f"line {job.keys[index] % PARTS + 1}: {error}") if is_wrong else error)
         return []
     job.read[index] = line
     units = line.units or [line]  # of nothing, one that is its own translation

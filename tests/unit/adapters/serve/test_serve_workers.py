@@ -14,7 +14,7 @@ from transformer_cli.adapters.serve.questions import Limits
 from transformer_cli.adapters.serve.waiting import Busy, Call, Lines, Workers
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.text.long_lines import Line
+from transformer_cli.text.long_lines import Line, LongLines
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
 
@@ -205,6 +205,22 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
         call = Call(lambda check: translator.calling(check).translate(LINES))
         futures.append(them.add(call) if is_call else translating(them, translator, LINES))
     assert n_steps == 2
+
+
+def test_an_error_in_reading_a_line_ends_its_job_alone(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = LongLines.line
+
+    def failing(self: LongLines, sentence: str) -> Line:
+        if sentence == "kaputt":
+            raise MemoryError
+        return read(self, sentence)
+
+    monkeypatch.setattr(LongLines, "line", failing)
+    with started() as them:
+        with pytest.raises(MemoryError):
+            translating(them, translator, ["kaputt", "Hund"]).result()
+        assert texts(translating(them, translator, LINES).result()) == translator.translate(LINES)
+        assert them.n_waiting == 0
 
 
 def test_workers_do_not_count_what_is_cancelled_or_has_failed(
