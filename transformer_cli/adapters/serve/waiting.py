@@ -2,8 +2,8 @@
 
 Each request is a job. A line of it costs its characters × the hypotheses of its search; once it has been read, it
 consists of one or more parts, whose tokens count as TOKEN_COST characters each. The next job is the one of which the
-least is left. So a short request passes long ones, whenever they came; and nobody waits for ever, because once in
-TURN_SECONDS it is the turn of the job that came first. A free worker takes parts of the next job until the batch costs
+least is left. So a short request passes long ones, whenever they came; and nobody waits for ever, because the job that
+came first has a batch TURN_SECONDS after its last one. A free worker takes parts of the next job until the batch costs
 BATCH_COST, then parts of others that want the same of the same run, if they are as short as that job, or cost SHORT:
 
     jobs   A: costs 40,000, came first     B: costs 50, came while both workers computed parts of A
@@ -35,7 +35,7 @@ BATCH_LINES = 128  # lines that are translated together: about as many as Transl
 BATCH_COST = 1 << 12  # of what is translated together, in characters × hypotheses: at most 0.2 s of a small model
 TOKEN_COST = 4  # characters that a token costs: as many as it has in usual text
 SHORT = BATCH_COST // 4  # of a job's cost: such jobs are translated together, whichever is the shortest
-TURN_SECONDS = 1.0  # after which the job that came first is the next one
+TURN_SECONDS = 1.0  # after the last batch of the job that came first, however long that took, it has another one
 
 
 class Busy(TfmError):
@@ -133,8 +133,8 @@ class Lines(Job):
 _Taken = list[tuple[Lines, _Part]]
 _Found = list[tuple["Future[Any]", Any]]
 """Futures, each with what it is to end with"""
-_Work = tuple[list["Future[Any]"], Callable[[BeforeStep], _Found], int, int]
-"""Who waits, what is computed for them, how many lines that is, and what they cost"""
+_Work = tuple[list["Future[Any]"], Callable[[BeforeStep], _Found], int, int, bool]
+"""Who waits, what is computed for them, how many lines that is, what they cost, and whether the first came first"""
 
 
 class Workers:
@@ -148,7 +148,7 @@ class Workers:
         self.n_waiting = 0  # lines that have not been translated yet, in the queue or by a worker
         self._cost_waiting = 0  # what these cost
         self._n_busy = 0  # workers that compute
-        self._turn = -math.inf  # when it was last the turn of the job that came first
+        self._turn = -math.inf  # when the last batch of a job that came first ended; infinite while there is one
         self._were_several = False  # whether the newest batch was of several jobs
         self._is_closing = False
         self._changed = threading.Condition()
@@ -198,13 +198,14 @@ class Workers:
     def _work(self, _: int) -> None:
         """A worker: take what waits until the server ends."""
         while (work := self._next()) is not None:
-            futures, compute, n_lines, cost = work
+            futures, compute, n_lines, cost, is_first = work
             try:
                 found = compute(partial(_check_wanted, futures))
             except Exception as error:
                 found = [(future, error) for future in futures]
             with self._changed:  # before any answer, behind which the same client may ask again
                 self._n_busy -= 1
+                self._turn = monotonic() if is_first else self._turn
                 self._count(-n_lines, -cost)
             for future, outcome in found:
                 _end(future, outcome)
@@ -228,27 +229,32 @@ class Workers:
                     break
                 self._changed.wait(left)
             head = self._head()
+            is_first = head is self._queue[0]
+            self._turn = math.inf if is_first else self._turn
             if isinstance(head, Call):
                 self._queue.remove(head)
             self._n_busy += 1
             if self._queue:
                 self._changed.notify()
         if isinstance(head, Call):
-            return [head.future], lambda check: [(head.future, head.function(check))], head.n_left, head.cost_left
+            return (
+                [head.future],
+                lambda check: [(head.future, head.function(check))],
+                head.n_left,
+                head.cost_left,
+                is_first,
+            )
         assert isinstance(head, Lines)
         taken = self._take(head)
         futures = [*dict.fromkeys(job.future for job, _ in taken)]
         self._were_several = len(futures) > 1
         n_lines, cost = sum(part.is_last for _, part in taken), sum(part.cost for _, part in taken)
-        return futures, partial(_translate, taken), n_lines, cost
+        return futures, partial(_translate, taken), n_lines, cost, is_first
 
     def _head(self) -> Job:
         """Returns the next job, of a queue that is not empty."""
-        first, now = self._queue[0], monotonic()
-        is_turn = now - self._turn >= TURN_SECONDS
-        head = first if is_turn else min(self._queue, key=lambda job: job.cost_left)
-        self._turn = now if head is first else self._turn
-        return head
+        is_turn = monotonic() - self._turn >= TURN_SECONDS
+        return self._queue[0] if is_turn else min(self._queue, key=lambda job: job.cost_left)
 
     def _take(self, head: Lines) -> _Taken:
         """Take parts of a job off the queue, then of those that are as short: at least one part, if any is wanted."""

@@ -1,6 +1,7 @@
 """What waits is translated together, in turns, and only if somebody still waits for it."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -124,6 +125,20 @@ def test_the_job_that_came_first_has_a_turn_though_short_ones_wait(
         futures = [translating(them, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
     wait(futures)
     assert batches[:2] == [["Der Hund."], ["Das Kind."]]
+
+
+def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_turns(
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_LINES", 1)
+    monkeypatch.setattr(waiting, "SHORT", 0)
+    monkeypatch.setattr(waiting, "TURN_SECONDS", 500.0)
+    monkeypatch.setattr(waiting, "monotonic", lambda: time.monotonic() + 1000.0 * len(batches))
+    long = ["Der kleine Hund."] * 4
+    with started(limits=Limits(window_seconds=0.0)) as them, held(them):
+        futures = [translating(them, translator, lines) for lines in (long, ["Ja"], ["Nein"], ["Hund 1"])]
+    wait(futures)
+    assert batches[:5] == [["Ja"], long[:1], ["Nein"], long[:1], ["Hund 1"]]
 
 
 def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
