@@ -148,7 +148,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     if size <= SHORT:
         parsed = await asyncio.to_thread(parsing)
     else:  # long texts wait for it as for their translation, so that short ones pass
-        parsed = await _computed(request, service.workers.add(Call(lambda check: parsing(), cost=size)))
+        parsed = await _computed(request, service.workers.add(Call(lambda check: parsing(), n_characters=size)))
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))

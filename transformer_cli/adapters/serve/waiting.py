@@ -1,10 +1,10 @@
 """Threads that translate what requests are waiting for, together. Knows translators and lines, but no HTTP.
 
 Each request is a job. A line of it costs its characters × the hypotheses of its search; once it has been read, it
-consists of one or more parts, whose tokens count as TOKEN_COST characters each. The next job is the one of which the
-least is left. So a short request passes long ones, whenever they came; and nobody waits for ever, because the job that
-came first has a batch TURN_SECONDS after its last one. A free worker takes parts of the next job until the batch costs
-BATCH_COST, then parts of others that want the same of the same run, if they are as short as that job, or cost SHORT:
+consists of one or more parts, whose tokens count as TOKEN_COST characters each. Jobs that cost at most SHORT, as much
+as a batch, come before longer ones, whenever those came; but once TURN_SECONDS have passed since the last batch of a
+long job, one has its turn, so that nobody waits for ever. A free worker takes parts of the next job until the batch
+costs BATCH_COST, then parts of others that want the same of the same run, if they are as short:
 
     jobs   A: costs 40,000, came first     B: costs 50, came while both workers computed parts of A
     who is ready first takes B alone; who is ready next takes 4,096 of A, and so on
@@ -34,8 +34,8 @@ SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
 BATCH_COST = 1 << 12  # of what is translated together, in characters × hypotheses: at most 0.2 s of a small model
 TOKEN_COST = 4  # characters that a token costs: as many as it has in usual text
-SHORT = BATCH_COST // 4  # of a job's cost: such jobs are translated together, whichever is the shortest
-TURN_SECONDS = 1.0  # after the last batch of the job that came first, however long that took, it has another one
+SHORT = BATCH_COST  # of a job's cost: such jobs come before longer ones, in the order in which they came
+TURN_SECONDS = 0.25  # from the end of a batch of a long job until another one comes before short jobs
 
 
 class Busy(TfmError):
@@ -50,6 +50,8 @@ class Job:
     """how many lines no worker has taken yet, or how many a call counts for"""
     cost_left: int = field(init=False)
     """what those cost"""
+    cost: int = field(init=False)
+    """what all of it costs, as far as that was known when it came"""
     future: "Future[Any]" = field(default_factory=Future, init=False)
     arrived: float = field(default_factory=monotonic, init=False)
 
@@ -62,10 +64,12 @@ class Call(Job):
     """gets what ends a search that nobody waits for any more, for `Translator.calling`"""
     n_lines: int = 1
     """how many lines it counts for in the queue"""
-    cost: int = SHORT
+    n_characters: int = SHORT
+    """how many it works on"""
 
     def __post_init__(self) -> None:
-        self.n_left, self.cost_left = self.n_lines, self.cost
+        self.n_left, self.cost = self.n_lines, self.n_characters
+        self.cost_left = self.cost
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,8 @@ class Lines(Job):
 
     def __post_init__(self) -> None:
         self.parts.extend(_Part(index, self.cost_of(line, index)) for index, line in enumerate(self.lines))
-        self.n_left, self.cost_left = len(self.lines), sum(part.cost for part in self.parts)
-        self.n_parts = self.n_left
+        self.n_left, self.cost = len(self.lines), sum(part.cost for part in self.parts)
+        self.n_parts, self.cost_left = self.n_left, self.cost
 
     def cost_of(self, text: str, index: int, number: int = 0, n_tokens: int = 0) -> int:
         """Returns what a line costs, or a part of one, whose tokens are known."""
@@ -134,7 +138,7 @@ _Taken = list[tuple[Lines, _Part]]
 _Found = list[tuple["Future[Any]", Any]]
 """Futures, each with what it is to end with"""
 _Work = tuple[list["Future[Any]"], Callable[[BeforeStep], _Found], int, int, bool]
-"""Who waits, what is computed for them, how many lines that is, what they cost, and whether the first came first"""
+"""Who waits, what is computed for them, how many lines that is, what they cost, and whether the job is long"""
 
 
 class Workers:
@@ -148,7 +152,7 @@ class Workers:
         self.n_waiting = 0  # lines that have not been translated yet, in the queue or by a worker
         self._cost_waiting = 0  # what these cost
         self._n_busy = 0  # workers that compute
-        self._turn = -math.inf  # when the last batch of a job that came first ended; infinite while there is one
+        self._turn = -math.inf  # when the last batch of a long job ended; infinite while there is one
         self._were_several = False  # whether the newest batch was of several jobs
         self._is_closing = False
         self._changed = threading.Condition()
@@ -198,14 +202,14 @@ class Workers:
     def _work(self, _: int) -> None:
         """A worker: take what waits until the server ends."""
         while (work := self._next()) is not None:
-            futures, compute, n_lines, cost, is_first = work
+            futures, compute, n_lines, cost, is_long = work
             try:
                 found = compute(partial(_check_wanted, futures))
             except Exception as error:
                 found = [(future, error) for future in futures]
             with self._changed:  # before any answer, behind which the same client may ask again
                 self._n_busy -= 1
-                self._turn = monotonic() if is_first else self._turn
+                self._turn = monotonic() if is_long else self._turn
                 self._count(-n_lines, -cost)
             for future, outcome in found:
                 _end(future, outcome)
@@ -229,8 +233,8 @@ class Workers:
                     break
                 self._changed.wait(left)
             head = self._head()
-            is_first = head is self._queue[0]
-            self._turn = math.inf if is_first else self._turn
+            is_long = head.cost > SHORT
+            self._turn = math.inf if is_long else self._turn
             if isinstance(head, Call):
                 self._queue.remove(head)
             self._n_busy += 1
@@ -242,29 +246,31 @@ class Workers:
                 lambda check: [(head.future, head.function(check))],
                 head.n_left,
                 head.cost_left,
-                is_first,
+                is_long,
             )
         assert isinstance(head, Lines)
         taken = self._take(head)
         futures = [*dict.fromkeys(job.future for job, _ in taken)]
         self._were_several = len(futures) > 1
         n_lines, cost = sum(part.is_last for _, part in taken), sum(part.cost for _, part in taken)
-        return futures, partial(_translate, taken), n_lines, cost, is_first
+        return futures, partial(_translate, taken), n_lines, cost, is_long
 
     def _head(self) -> Job:
-        """Returns the next job, of a queue that is not empty."""
-        is_turn = monotonic() - self._turn >= TURN_SECONDS
-        return self._queue[0] if is_turn else min(self._queue, key=lambda job: job.cost_left)
+        """Returns the next job: of long ones, the one that has waited longest for what it costs."""
+        now, short = monotonic(), next((job for job in self._queue if job.cost <= SHORT), None)
+        if short and now - self._turn < TURN_SECONDS:
+            return short
+        long = (job for job in self._queue if job.cost > SHORT)
+        return max(long, key=lambda job: (1 + now - job.arrived) / job.cost, default=self._queue[0])
 
     def _take(self, head: Lines) -> _Taken:
         """Take parts of a job off the queue, then of those that are as short: at least one part, if any is wanted."""
         with self._changed:
-            most = max(head.cost_left, SHORT)
             others = [job for job in self._queue if isinstance(job, Lines) and job is not head]
-            shorter = [job for job in others if job.cost_left <= most and job.goes_with(head)]
+            shorter = [job for job in others if job.cost <= max(head.cost, SHORT) and job.goes_with(head)]
         taken: _Taken = []
         cost = 0
-        for job in [head, *sorted(shorter, key=lambda job: job.cost_left)]:
+        for job in [head, *shorter]:
             while len(taken) < BATCH_LINES and (part := self._pop(job, BATCH_COST - cost if taken else math.inf)):
                 if part.line is None:
                     self._put_back(job, part, _read(job, part.index, self._limits))

@@ -102,8 +102,8 @@ def test_a_short_job_passes_long_ones_however_long_these_have_waited(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 2)
-    monkeypatch.setattr(waiting, "SHORT", 30)
-    monkeypatch.setattr(waiting, "TURN_SECONDS", 60.0)  # the one who holds the worker has had it
+    monkeypatch.setattr(waiting, "SHORT", 40)
+    monkeypatch.setattr(waiting, "TURN_SECONDS", 60.0)  # whose call holds the worker is long
     long = [[f"Satz {job} {n}" for n in range(8)] for job in range(3)]
     with started() as them, held(them):
         jobs = [Lines(translator, lines, range(8)) for lines in long]
@@ -115,11 +115,11 @@ def test_a_short_job_passes_long_ones_however_long_these_have_waited(
     assert batches[:5] == [LINES[:1], long[0][:2], long[0][2:4], long[0][4:6], long[0][6:8]]
 
 
-def test_the_job_that_came_first_has_a_turn_though_short_ones_wait(
+def test_a_long_job_has_its_turn_though_short_ones_wait(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 1)
-    monkeypatch.setattr(waiting, "SHORT", 0)
+    monkeypatch.setattr(waiting, "SHORT", 10)
     monkeypatch.setattr(waiting, "TURN_SECONDS", 0.0)
     with started() as them, held(them):
         futures = [translating(them, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
@@ -131,7 +131,7 @@ def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_tur
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 1)
-    monkeypatch.setattr(waiting, "SHORT", 0)
+    monkeypatch.setattr(waiting, "SHORT", 10)
     monkeypatch.setattr(waiting, "TURN_SECONDS", 500.0)
     monkeypatch.setattr(waiting, "monotonic", lambda: time.monotonic() + 1000.0 * len(batches))
     long = ["Der kleine Hund."] * 4
@@ -139,6 +139,21 @@ def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_tur
         futures = [translating(them, translator, lines) for lines in (long, ["Ja"], ["Nein"], ["Hund 1"])]
     wait(futures)
     assert batches[:5] == [["Ja"], long[:1], ["Nein"], long[:1], ["Hund 1"]]
+
+
+def test_short_jobs_come_in_their_order_and_long_ones_by_how_long_they_have_waited_for_their_cost(
+    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_LINES", 1)
+    monkeypatch.setattr(waiting, "SHORT", 10)
+    monkeypatch.setattr(waiting, "TURN_SECONDS", 500.0)
+    with started() as them, held(them):
+        jobs = [Lines(translator, [text], [0]) for text in ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)]
+        for job, waited in zip(jobs, (0, 0, 99, 9, 19), strict=True):  # 100 s for 51, 10 and 20 s for 21
+            job.arrived -= waited
+        futures = [them.add(job) for job in jobs]
+    wait(futures)
+    assert batches == [["Hund 1"], ["Ja"], ["Hund " * 10], ["Kind " * 4], ["Hund " * 4]]
 
 
 def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
