@@ -113,6 +113,8 @@ def beside_plain(export: Path, sentences: Sequence[str], through: str | None = N
             ours = replace(plain, host=str(named.hostname), port=named.port or 80)
         else:
             ours = running.enter_context(serving(export.resolve(), folders[0]))
+        for server in (ours, plain):
+            _load(server, translator, sentences, max(CLIENTS), n_requests=4 * max(CLIENTS))  # warm
         for clients in CLIENTS:
             rates: dict[str, list[float]] = {"ours": [], "plain": []}
             for _ in range(3):
