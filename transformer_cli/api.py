@@ -32,6 +32,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, find_codec
 from transformer_cli.scoring import evaluate as scoring
 from transformer_cli.scoring.evaluate import Judged, LineScore
+from transformer_cli.scoring.losses import say_other_losses
 from transformer_cli.scoring.metrics import further_metrics
 from transformer_cli.search.interface import Engine
 from transformer_cli.system.arguments import as_list, refuse_text
@@ -210,7 +211,7 @@ class Translator(translate.Translator):
 
 
 def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
-    """Open what translates; returns also the names of the checkpoints."""
+    """Open what translates; returns also the names of the checkpoints. Warns of models whose code is another one."""
     engine: Engine
     if len(runs) == 1 and runs[0].exported:
         from transformer_cli.adapters.interop.ctranslate2 import open_exported
@@ -218,6 +219,8 @@ def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
         engine, names = open_exported(runs[0], device), [runs[0].best_name]
     else:
         engine, names = open_models(runs, device)
+        for run, name, model in zip(runs, names, engine.models, strict=True):
+            say_other_losses(model, run.folder / "checkpoints" / name)
     refuse_not_finite(engine, runs)
     return engine, names
 

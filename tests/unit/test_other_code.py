@@ -1,4 +1,4 @@
-"""A model whose code has been edited since it was saved: whoever uses its losses or its scores is told so."""
+"""A model whose code has been edited since it was saved: whoever uses it is told so."""
 
 import re
 import shutil
@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from kinds import TrainTiny
-from transformer_cli import Conditions, compare, evaluate, inspect_sentence, score_pairs
+from transformer_cli import Conditions, Translator, compare, evaluate, inspect_sentence, score_pairs
 from transformer_cli.model.transformer import Embedding
 
 
-def test_model_of_other_code_is_said_once_to_whoever_uses_its_losses_or_scores(
+def test_model_of_other_code_is_said_once_to_whoever_uses_it(
     workspace: Path, train_tiny: TrainTiny, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs, data = workspace / "runs", workspace / "data"
     uses: list[Callable[[], object]] = [
+        lambda: Translator("tiny", runs_dir=runs),
         lambda: evaluate("tiny", splits=["valid", "test"], data_dir=data, runs_dir=runs),
         lambda: inspect_sentence(runs / "tiny", "Der alte Hund singt."),
         lambda: compare(["tiny"], Conditions(["valid", "test"], data_dir=data, runs_dir=runs)),

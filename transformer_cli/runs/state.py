@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from transformer_cli.config.load import from_json
 from transformer_cli.config.schema import TrainingConfig
@@ -193,17 +192,6 @@ def is_averaged(run: Run, state: TrainingState) -> bool:
     """Whether the mean of the weights has been made after the last step. Raises CheckpointError."""
     made = load_average(run)
     return made is not None and made.step == state.step
-
-
-def load_witnesses(checkpoint: Path) -> dict[str, Any] | None:
-    """Returns a few validation pairs with the losses that a checkpoint's model had; None if it has none.
-
-    Raises CheckpointError if their file is damaged.
-    """
-    if not (checkpoint / WITNESSES).exists():  # an imported model has seen no validation
-        return None
-    with told_as_damage():
-        return dict(read_checked_json(checkpoint / WITNESSES))
 
 
 def first_lines(run: Run, number: int) -> bytes:

@@ -25,7 +25,6 @@ from transformer_cli.scoring.losses import (
     corpus_losses_of,
     perplexity,
     perplexity_text,
-    say_other_losses,
     sentence_losses,
 )
 from transformer_cli.scoring.metrics import (
@@ -141,20 +140,12 @@ def evaluate(
     is_kept: append each result to the run's evaluations.jsonl, if that can be written. named: the files that the texts
     were read from, which it then says. Raises DataError.
     """
-    say_other_code(translator)
     found, keep = [], keeper(translator, named)
     for text in texts:
         found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
         if is_kept:
             keep(asdict(found[-1].result), text)
     return found
-
-
-def say_other_code(translator: Translator) -> None:
-    """Warn of each of its runs whose code computes something else than when it was saved; see `say_other_losses`."""
-    if not translator.run.exported:
-        for run, name, model in zip(translator.runs, translator.checkpoints, translator.engine.models, strict=True):
-            say_other_losses(model, run.folder / "checkpoints" / name)
 
 
 def score_files(translator: Translator, source: Path, target: Path) -> Iterator[LineScore]:
@@ -180,7 +171,6 @@ def score_pairs(
     pairs: (sentence, translation), which are read as the scores are. names: what is said of the two sides. Raises
     DataError for a line that is longer than the model's positions.
     """
-    say_other_code(translator)
     codecs, limit = translator.run.codecs, translator.max_length
     pairs = iter(pairs)
     n_lines = n_tokens = n_words = n_unknown = 0

@@ -18,8 +18,10 @@ from transformer_cli.compute.devices import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
-from transformer_cli.runs.state import load_witnesses
+from transformer_cli.runs.run import told_as_damage
+from transformer_cli.runs.state import WITNESSES
 from transformer_cli.search.interface import groups_by_length
+from transformer_cli.system.files import read_checked_json
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
@@ -121,18 +123,22 @@ def witnesses_of(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[
 def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
     """Warn if a model with the weights of a checkpoint finds other losses than it did when these were saved.
 
-    Then its code computes something else, although the weights fit: a variant has none of its own.
+    Then its code computes something else, although the weights fit: a variant has none of its own. Raises
+    CheckpointError if the file with the losses is damaged.
     """
-    if kept := load_witnesses(checkpoint):
-        split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
-        found = sentence_losses(model, split, np.arange(len(kept["nll"])))
-        if not np.allclose(found.nll, kept["nll"], rtol=ROUNDING):
-            now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, kept["nll"]))
-            what = (
-                "%s: the model computes something else than when it was saved: the loss of %s was %.3f, and is %.3f; "
-                "use the code that it was trained with"
-            )
-            log.warning(what, checkpoint, counted(len(found.nll), "pair"), before, now)
+    if not (checkpoint / WITNESSES).exists():  # an imported model has seen no validation
+        return
+    with told_as_damage():
+        kept = read_checked_json(checkpoint / WITNESSES)
+    split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
+    found = sentence_losses(model, split, np.arange(len(split)))
+    if not np.allclose(found.nll, kept["nll"], rtol=ROUNDING):
+        now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, kept["nll"]))
+        what = (
+            "%s: the model computes something else than when it was saved: the loss of %s was %.3f, and is %.3f; "
+            "use the code that it was trained with"
+        )
+        log.warning(what, checkpoint, counted(len(split), "pair"), before, now)
 
 
 def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:

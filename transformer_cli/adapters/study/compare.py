@@ -29,7 +29,7 @@ from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
 from transformer_cli.runs.listing import MOST_TOLD, differing_settings
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import Keeper, ParallelText, keeper, read_splits, read_text, say_other_code
+from transformer_cli.scoring.evaluate import Keeper, ParallelText, keeper, read_splits, read_text
 from transformer_cli.scoring.metrics import METRICS, further_metrics, rows_with_text, sentence_chrf, warn_of_form
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import counted, first_few, note, shortened
@@ -396,7 +396,6 @@ def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions
         return Written([lines])
     opened = system if isinstance(system, Translator) else open_run(system, conditions.device)
     translator = opened.with_options(on_error="truncate", **_beam(conditions))
-    say_other_code(translator)
     written = []
     for text in texts:
         translations = translator.translations(text.sources)

@@ -25,7 +25,6 @@ from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention,
 from transformer_cli.model.layers import FeedForward, Residual
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
 from transformer_cli.pipeline import Translation
-from transformer_cli.scoring.losses import say_other_losses
 from transformer_cli.search.decoder import mean_log_probs
 from transformer_cli.search.interface import longest_translation
 from transformer_cli.system.arguments import as_list
@@ -246,7 +245,6 @@ class Choice:
 
 def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
     """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
-    say_other_losses(translator.model, translator.run.folder / "checkpoints" / translator.checkpoints[0])
     (translation,) = translator.translations([sentence])
     return inspect_translation(translator, translation)
 
