@@ -628,9 +628,9 @@ def fields_that_decide(section: type[Section], *kinds: Decides) -> dict[str, Any
     return found
 
 
-def keys_that_decide(section: type[Section], *kinds: Decides) -> set[str]:
-    """Returns the dotted keys, counted from the section, of the fields that decide one of `kinds`."""
-    return {key for key, _ in leaves(fields_that_decide(section, *kinds))}
+def keys_that_decide(*kinds: Decides) -> set[str]:
+    """Returns the dotted keys of the settings that decide one of `kinds`."""
+    return {key for key, _ in leaves(fields_that_decide(Config, *kinds))}
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

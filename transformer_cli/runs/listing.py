@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer_cli.config.load import settings_by_key
-from transformer_cli.config.schema import Config, Decides, keys_that_decide
+from transformer_cli.config.schema import Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.runs.provenance import Kept, last_result
@@ -37,7 +37,7 @@ from transformer_cli.system.terminal import shortened
 log = logging.getLogger(__name__)
 
 # settings that say nothing of how good a run is
-NOT_TOLD = {"name", "data.fingerprint", *keys_that_decide(Config, Decides.PLACE)} | {
+NOT_TOLD = {"name", "data.fingerprint", *keys_that_decide(Decides.PLACE)} | {
     f"training.{each}" for each in ("num_threads", "save_minutes", "tensorboard")
 }
 SECTIONS = ("training", "model", "data", "decoding")  # in which differences tell most

@@ -73,7 +73,6 @@ FORMAT_VERSION = 6
 EXPORTED = "model.bin"  # the weights of an exported run
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"
-NO_RUN = "no run yet; `tfm train` makes one (or name one)"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
 CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
 POINTERS = ("best", "last", "average")
@@ -84,7 +83,7 @@ NOT_TRAINED = (
     "made from"
 )
 MAY_CHANGE = ("config.yaml", "README.md")  # in an exported run
-LASTING = keys_that_decide(Config, Decides.DATASET, Decides.CODEC, Decides.MODEL, Decides.TRAINING)
+LASTING = keys_that_decide(Decides.DATASET, Decides.CODEC, Decides.MODEL, Decides.TRAINING)
 
 log = logging.getLogger(__name__)
 
@@ -333,7 +332,7 @@ def _newest(runs_dir: Path, known: Sequence[str]) -> Path:
     except FileError as error:
         problem = str(error)
     if not known:
-        raise CheckpointError(f"{runs_dir}/: {NO_RUN}")
+        raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one)")
     if len(known) > 1:
         raise CheckpointError(f"{problem}; name a run: {', '.join(known)}")
     return runs_dir / known[0]

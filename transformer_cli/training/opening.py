@@ -210,7 +210,7 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
 
     Whether files have another text is seen later, by their content.
     """
-    ignore = [*keys_that_decide(Config, Decides.FREE), *_moved_vectors(run.config, config)]
+    ignore = [*keys_that_decide(Decides.FREE), *_moved_vectors(run.config, config)]
     if run.config.data.files and config.data.files:
         ignore += [
             key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")

@@ -226,7 +226,7 @@ def test_set_wins_over_the_file_and_the_last_over_the_first(path: Path) -> None:
 
 
 def test_settings_say_once_what_they_shape() -> None:
-    marked = {kind: keys_that_decide(Config, kind) for kind in Decides}
+    marked = {kind: keys_that_decide(kind) for kind in Decides}
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
     assert marked[Decides.PLACE] == {
         *("data.files", "data.codec", "model.vectors.source", "model.vectors.target"),

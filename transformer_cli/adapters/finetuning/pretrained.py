@@ -15,7 +15,6 @@ from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config, Decides, keys_that_decide
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import Checkpoint, load_named_best
 from transformer_cli.runs.run import Run, free_name
 from transformer_cli.system.terminal import first_few
@@ -33,8 +32,31 @@ class PretrainedVectors(Callback):
     carries_out = "model.vectors"
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
-        """Read the vectors. Raises as `read_pretrained` does."""
-        self.vectors = read_pretrained(config, dataset)
+        """Read the vectors of all words that have one; logs how many words these are.
+
+        Raises ConfigError if the vectors are not model.d_model wide, DataError if no word has one; otherwise as
+        `read_vectors` does.
+        """
+        self.vectors: dict[str, tuple[Tensor, Tensor]] = {}
+        """side (source or target) → rows of its embedding, int64 (n,), and their vectors, float32 (n, d_model)"""
+        codecs = {"source": dataset.codecs.source, "target": dataset.codecs.target}
+        for side, where in config.model.pretrained.items():
+            all_ids = range(len(SPECIALS), len(codecs[side]))
+            words = codecs[side].tokens(all_ids)
+            vectors = read_vectors(Path(where), words, lowercase=config.data.lowercased)
+            if vectors.dimension != config.model.d_model:
+                raise ConfigError(
+                    f"model.vectors.{side}: {where} has {vectors.dimension} numbers per word, but model.d_model is "
+                    f"{config.model.d_model}; set model.d_model: {vectors.dimension}, or choose other vectors"
+                )
+            if not vectors.found:
+                raise DataError(
+                    f"{where}: not one of the {len(words):,} words of the {side} vocabulary; choose vectors of its "
+                    "language, and of its case (data.lowercase)"
+                )
+            log.info("%s vectors: %s", side, _coverage(where, words, vectors))
+            ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.found])
+            self.vectors[side] = ids, torch.from_numpy(np.stack(list(vectors.found.values())))
 
     @torch.no_grad()
     def on_new_run(self, run: Run, start: Checkpoint) -> None:
@@ -53,8 +75,33 @@ class InitialWeights(Callback):
     carries_out = "training.initialize_from"
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
-        """Read the weights. Raises as `read_weights` does."""
-        self.weights = read_weights(config, dataset, runs_dir)
+        """Read the weights.
+
+        Raises CheckpointError if there is no such run, ConfigError if it is this run itself, or its codecs or its
+        model's shape are others.
+        """
+        name = config.training.initialize_from
+        assert name is not None, "else nothing asks for this callback"
+        run = Run.named(name, runs_dir)
+        if run.folder.resolve() == (runs_dir / config.run_name).resolve():  # it would be moved aside, or is not there
+            raise ConfigError(
+                f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "
+                f"--set name={free_name(run.folder)}"
+            )
+        shape = keys_that_decide(Decides.MODEL)
+        if not config.model.has_position_table:
+            shape -= {"model.max_length"}  # there is no table of positions
+        if changed := [each for each in differences(run.config, config) if each.partition(":")[0] in shape]:
+            raise ConfigError(
+                f"training.initialize_from: {run.folder} has a model of another shape ({'; '.join(changed)}): give "
+                "these settings the values of that run"
+            )
+        if run.codecs != dataset.codecs:
+            raise ConfigError(
+                f"training.initialize_from: the ids of {dataset.folder} are not those of {run.folder}: prepare the "
+                f"text with data.codec={name}, and train with that setting too"
+            )
+        self.weights = load_named_best(run, torch.device("cpu"))[1]
 
     @torch.no_grad()
     def on_new_run(self, run: Run, start: Checkpoint) -> None:
@@ -63,65 +110,6 @@ class InitialWeights(Callback):
         for name, parameter in start.model.named_parameters():
             parameter.copy_(others[name])
         del self.weights
-
-
-def read_pretrained(config: Config, dataset: Dataset) -> dict[str, tuple[Tensor, Tensor]]:
-    """Read the vectors that model.vectors names, for all words that have one; logs how many words these are.
-
-    Returns side (source or target) → rows of its embedding, int64 (n,), and their vectors, float32 (n, d_model). Raises
-    ConfigError if the vectors are not model.d_model wide, DataError if no word has one; otherwise as `read_vectors`
-    does.
-    """
-    codecs = {"source": dataset.codecs.source, "target": dataset.codecs.target}
-    found = {}
-    for side, where in config.model.pretrained.items():
-        all_ids = range(len(SPECIALS), len(codecs[side]))
-        words = codecs[side].tokens(all_ids)
-        vectors = read_vectors(Path(where), words, lowercase=config.data.lowercased)
-        if vectors.dimension != config.model.d_model:
-            raise ConfigError(
-                f"model.vectors.{side}: {where} has {vectors.dimension} numbers per word, but model.d_model is "
-                f"{config.model.d_model}; set model.d_model: {vectors.dimension}, or choose other vectors"
-            )
-        if not vectors.found:
-            raise DataError(
-                f"{where}: not one of the {len(words):,} words of the {side} vocabulary; choose vectors of its "
-                "language, and of its case (data.lowercase)"
-            )
-        log.info("%s vectors: %s", side, _coverage(where, words, vectors))
-        ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.found])
-        found[side] = ids, torch.from_numpy(np.stack(list(vectors.found.values())))
-    return found
-
-
-def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transformer:
-    """Returns the best weights of the run that training.initialize_from names, on the CPU.
-
-    Raises CheckpointError if there is no such run, ConfigError if it is this run itself, or its codecs or its
-    model's shape are others.
-    """
-    name = config.training.initialize_from
-    assert name is not None, "else nothing asks for this callback"
-    run = Run.named(name, runs_dir)
-    if run.folder.resolve() == (runs_dir / config.run_name).resolve():  # it would be moved aside, or is not there yet
-        raise ConfigError(
-            f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "
-            f"--set name={free_name(run.folder)}"
-        )
-    shape = keys_that_decide(Config, Decides.MODEL)
-    if not config.model.has_position_table:
-        shape -= {"model.max_length"}  # there is no table of positions
-    if changed := [each for each in differences(run.config, config) if each.partition(":")[0] in shape]:
-        raise ConfigError(
-            f"training.initialize_from: {run.folder} has a model of another shape ({'; '.join(changed)}): give these "
-            "settings the values of that run"
-        )
-    if run.codecs != dataset.codecs:
-        raise ConfigError(
-            f"training.initialize_from: the ids of {dataset.folder} are not those of {run.folder}: prepare the text "
-            f"with data.codec={name}, and train with that setting too"
-        )
-    return load_named_best(run, torch.device("cpu"))[1]
 
 
 def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 from kinds import TrainTiny
 from outcomes import power_cut
 from transformer_cli import prepare
-from transformer_cli.adapters.finetuning.pretrained import read_pretrained
+from transformer_cli.adapters.finetuning.pretrained import PretrainedVectors
 from transformer_cli.api import train
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, find_dataset
@@ -65,7 +65,7 @@ def expected_rows(run: Run, side: str, vectors: dict[str, NDArray[np.float32]]) 
 
 
 @pytest.mark.usefixtures("source_vectors")
-def test_read_pretrained_says_its_coverage_and_the_words_it_missed(
+def test_pretrained_vectors_say_their_coverage_and_words_missed(
     corpus: Path, project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "de.vec"
@@ -74,12 +74,12 @@ def test_read_pretrained_says_its_coverage_and_the_words_it_missed(
     words = words_of(dataset.codecs.source)
     n_upper = sum(word.capitalize() != word for word in words[5::6])
     caplog.set_level(logging.INFO)
-    read_pretrained(config, dataset)
+    PretrainedVectors().before_new_run(config, dataset, tmp_path)
     (said,) = caplog.messages
     assert f"{path} ({D_MODEL} numbers each): {len(words) // 2} of {len(words)} words (" in said
     assert said.endswith(f"), {n_upper} of them in another case; missed: {', '.join(words[0:16:2])}, …")
     path.write_text("".join(f"{word} {'1 ' * D_MODEL}\n" for word in words), encoding="utf-8")
-    read_pretrained(config, dataset)
+    PretrainedVectors().before_new_run(config, dataset, tmp_path)
     assert caplog.messages[1].endswith(f": {len(words)} of {len(words)} words (100.0%)")
 
 
