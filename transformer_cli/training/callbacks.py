@@ -64,7 +64,7 @@ class Callback:
     """
 
     carries_out: ClassVar[str] = ""
-    """the key of a setting of LEFT_TO_CALLBACKS, if it does what that asks for"""
+    """the key of a setting that training leaves to callbacks, if it does what that asks for"""
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read and check what a new run needs. Only the first process calls this.
@@ -103,21 +103,17 @@ class Callback:
         return weights
 
 
-LEFT_TO_CALLBACKS = (
-    "model.vectors",
-    "training.initialize_from",
-    "training.watch",
-    "training.along",
-    "training.tensorboard",
-)
-
-
 def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> None:
     """Raises ConfigError for a setting that training would ignore, since no callback carries it out."""
-    training = config.training
-    asked = (config.model.pretrained, training.initialize_from, training.watch, training.along, training.tensorboard)
-    for key, is_set in zip(LEFT_TO_CALLBACKS, asked, strict=True):
-        if is_set and key not in [each.carries_out for each in callbacks]:
+    left_to_callbacks = {
+        "model.vectors": config.model.pretrained,
+        "training.initialize_from": config.training.initialize_from,
+        "training.watch": config.training.watch,
+        "training.along": config.training.along,
+        "training.tensorboard": config.training.tensorboard,
+    }
+    for key, value in left_to_callbacks.items():
+        if value and key not in [each.carries_out for each in callbacks]:
             raise ConfigError(f"{key}: no callback carries it out; train by transformer_cli.train, or bring one")
 
 
