@@ -16,7 +16,6 @@ What takes long to import is imported where it is needed.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,12 +138,7 @@ def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[s
     device = run.config.training.device
     initial = load_validated(run, START).to(choose_device(device)).eval()  # its run may be gone, or trained further
     start = translate.Translator([run], TransformerEngine([initial]), ["start"], Terminology())
-    end = Translator(run, device)
-
-    def bleu(translator: translate.Translator, sources: Sequence[str], references: Sequence[str]) -> float:
-        return scoring.judge(translator, scoring.ParallelText("", sources, [references])).result.bleu
-
-    return as_table(run, partial(bleu, start), partial(bleu, end), data_dir=data_dir)
+    return as_table(run, start, Translator(run, device), data_dir=data_dir)
 
 
 def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:
@@ -314,6 +308,7 @@ def inspect_sentence(run: AnyRun | None, sentence: str) -> "Inspection":
 
     run: a run's name or folder, or None for the newest; or what is open already.
     """
-    from transformer_cli.adapters.study import inspection
+    from transformer_cli.adapters.study.inspection import inspect_translation
 
-    return inspection.inspect_sentence(Translator.of(run), sentence)
+    translator = Translator.of(run)
+    return inspect_translation(translator, *translator.translations([sentence]))

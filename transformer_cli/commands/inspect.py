@@ -86,8 +86,8 @@ def inspect(
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
     folders = options.find_runs(run)
-    from transformer_cli.adapters.study.inspection import KINDS, inspect_sentence
-    from transformer_cli.api import Translator
+    from transformer_cli.adapters.study.inspection import KINDS
+    from transformer_cli.api import Translator, inspect_sentence
 
     translator = Translator.load(*folders, device=device)
     translator = translator.with_options(*(search or ()), on_error=on_error)

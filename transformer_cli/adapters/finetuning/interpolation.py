@@ -5,7 +5,7 @@ Text of the old domain (`training.watch`) is validated, too. At the end the weig
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -16,16 +16,15 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_validated
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation, best_of, load_average, validations_so_far
+from transformer_cli.scoring.evaluate import ParallelText, judge
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import FinalWeights, TrainerView
+from transformer_cli.translate import Translator
 
 START = 1  # the number of the validation of the initial weights, which comes before the first step
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, which are tried unless training.start_share names one
 MOST_SCORED = 300  # lines of each text whose BLEU is found at the end
-
-Bleu = Callable[[Sequence[str], Sequence[str]], float]
-"""Returns BLEU of a model's translations of sources, given their references"""
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +83,7 @@ def interpolated(finetuned: Transformer, start: Transformer, share: float) -> Tr
     return start
 
 
-def as_table(run: Run, bleu_of_start: Bleu, bleu_of_end: Bleu, *, data_dir: Path) -> list[tuple[str, ...]]:
+def as_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path) -> list[tuple[str, ...]]:
     """Returns the losses of the validation text and of what is watched, by validations, and BLEU of both ends, as rows.
 
     BLEU is that of the first lines of each text. Raises DataError or CheckpointError if the text or a part of the run
@@ -92,11 +91,14 @@ def as_table(run: Run, bleu_of_start: Bleu, bleu_of_end: Bleu, *, data_dir: Path
     """
     dataset = Dataset.open(find_dataset(run.config.data, data_dir))
     texts = [
-        (source[:MOST_SCORED], target[:MOST_SCORED])
-        for source, target in ([dataset.text("valid", side) for side in SIDES], kept_lines(run, "watch"))
+        ParallelText(name, source[:MOST_SCORED], [target[:MOST_SCORED]])
+        for name, (source, target) in (
+            ("valid", [dataset.text("valid", side) for side in SIDES]),
+            ("watch", kept_lines(run, "watch")),
+        )
     ]
-    start, end = ([f"{bleu(*text):.2f}" for text in texts] for bleu in (bleu_of_start, bleu_of_end))
-    valid, watched = (len(source) for source, _ in texts)
+    start, end = ([f"{judge(each, text).result.bleu:.2f}" for text in texts] for each in (initial, final))
+    valid, watched = (len(text.sources) for text in texts)
     rows: list[tuple[str, ...]] = [
         ("after", "loss of valid", "of what is watched", f"BLEU of {counted(valid, 'line')}", f"of {watched} watched")
     ]

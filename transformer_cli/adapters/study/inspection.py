@@ -1,8 +1,9 @@
 """What a model does with a sentence, as numbers: attention weights, token vectors, and the decoder's choices.
 
-`inspect_sentence` looks into a translation. `translate_from` and `decoder_choices` say what was written at each step,
-what could have been, and what follows from another choice. `attend_over_words` needs word vectors alone. Positions
-count from 0, which is <sos> in a model; layers and heads count from 1, as users do. Knows no pictures and no HTTP.
+`inspect_translation` looks into a translation. `translate_from` and `decoder_choices` say what was written at each
+step, what could have been, and what follows from another choice. `attend_over_words` needs word vectors alone.
+Positions count from 0, which is <sos> in a model; layers and heads count from 1, as users do. Knows no pictures and no
+HTTP.
 """
 
 import logging
@@ -241,12 +242,6 @@ class Choice:
     written: Candidate
     candidates: list[Candidate]
     """the likeliest first; what was written need not be among them"""
-
-
-def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
-    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
-    (translation,) = translator.translations([sentence])
-    return inspect_translation(translator, translation)
 
 
 @torch.inference_mode()

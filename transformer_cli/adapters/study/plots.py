@@ -104,11 +104,6 @@ def _characters(path: str) -> frozenset[str]:
         return frozenset()
 
 
-def shown(token: str) -> str:
-    """Returns how a token is written in a picture: a long one is cut, and control characters are visible."""
-    return on_one_line(shortened(token, LONGEST_LABEL))
-
-
 def save(figure: Figure, path: Path) -> None:
     """Replace `path` by an SVG, a PDF or a PNG, as its name says, whole or not at all. Raises DataError for others."""
     picture = io.BytesIO()
@@ -119,14 +114,12 @@ def save(figure: Figure, path: Path) -> None:
     write_bytes(path, picture.getvalue())
 
 
-History = Sequence[Mapping[str, Any]]
-
 MARKERS = "os^DvPX<>"  # another number than of colours, so that 63 runs differ in one or the other
 PLOTS_WIDTH, CURVES_HEIGHT = 12.0, 3.6  # inches
 RING: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "linestyle": ""}
 
 
-def draw_curves(histories: Mapping[str, History]) -> Figure:
+def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     """Draw loss, perplexity and learning rate by epoch, for one run or for several laid over each other.
 
     They are drawn by step if an epoch had several validations.
@@ -404,4 +397,5 @@ def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:
 
 
 def _labels(tokens: Sequence[str]) -> list[str]:
-    return [shown(token) for token in tokens]
+    """Returns how tokens are written in a picture: long ones are cut, and control characters are visible."""
+    return [on_one_line(shortened(token, LONGEST_LABEL)) for token in tokens]
