@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from transformer_cli.scoring.metrics import (
 )
 from transformer_cli.search.interface import FindsLogProbs
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.text.lines import out_of_step, read_lines, refuse_halves
+from transformer_cli.text.lines import aligned, out_of_step, read_lines, refuse_halves
 from transformer_cli.text.vocabulary import MARKERS, UNK
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translate import Translator
@@ -153,23 +153,16 @@ def score_files(translator: Translator, source: Path, target: Path) -> Iterator[
 
     Raises DataError also for files that differ in their number of lines.
     """
-
-    def pairs() -> Iterator[tuple[str, str]]:
-        for one, other in zip_longest(read_lines(source), read_lines(target)):
-            if one is None or other is None:
-                raise out_of_step(source, target)
-            yield one, other
-
-    return score_pairs(translator, pairs(), names=(str(source), str(target)))
+    pairs = (pair[:2] for pair in aligned(source, target, read_lines))
+    return score_pairs(translator, pairs, names=(str(source), str(target)))
 
 
 def score_pairs(
     translator: Translator, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
 ) -> Iterator[LineScore]:
-    """Yield the score of each sentence and its translation, and log the perplexity of them all.
+    """Yield the score of each sentence and its translation, and log the perplexity of them all; see `api.score_pairs`.
 
-    pairs: (sentence, translation), which are read as the scores are. names: what is said of the two sides. Raises
-    DataError for a line that is longer than the model's positions.
+    Raises ArgumentError and DataError.
     """
     codecs, limit = translator.run.codecs, translator.max_length
     pairs = iter(pairs)

@@ -12,7 +12,7 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -60,9 +60,12 @@ Placed = tuple[str, str, Place]
 """A pair, and where it stands"""
 
 
-def aligned(source: Path, target: Path) -> Iterator[Placed]:
-    """Yield the lines of two files side by side, whatever is in them. Raises DataError if one of them ends first."""
-    for number, (one, other) in enumerate(zip_longest(cut_lines(source), cut_lines(target)), start=1):
+def aligned(source: Path, target: Path, read: Callable[[Path], Iterator[str]]) -> Iterator[Placed]:
+    """Yield the lines of two files side by side. Raises DataError if one of them ends first, and as `read` does.
+
+    read: `read_lines` or `cut_lines`.
+    """
+    for number, (one, other) in enumerate(zip_longest(read(source), read(target)), start=1):
         if one is None or other is None:
             raise out_of_step(source, target)
         yield one, other, Place(source, target, number)

@@ -65,7 +65,7 @@ def test_aligned_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_
     source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
     message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
     with pytest.raises(DataError, match=message):
-        list(aligned(source, target))
+        list(aligned(source, target, read_lines))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])

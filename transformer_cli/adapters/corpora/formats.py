@@ -32,6 +32,7 @@ from transformer_cli.text.lines import (
     Placed,
     Recoded,
     aligned,
+    cut_lines,
     has_letter,
     refuse_halves,
     unpacked,
@@ -83,7 +84,7 @@ def read_texts(
                 if (form := form_of(beginning_of(path))) in (TMX, XLIFF, PO):
                     alone = f"name it alone, as in data.files.train: [{path.name}]"
                     raise DataError(f"{path}: {form}, which has both sides; {alone}")
-            pairs = aligned(text.source, text.target)
+            pairs = aligned(text.source, text.target, cut_lines)
         else:
             pairs = FORMATS[format_of(text, data)](text, data, leave_out)
         n_pairs = 0
