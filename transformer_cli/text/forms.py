@@ -53,7 +53,7 @@ _FORMS = {
     }.items()
 }
 
-_NAMES = {  # how files are called that are not lines of text, without those of formats of documents
+NAMES = {  # how files are called that are not lines of text, without those of formats of documents
     "a JSON file": ".json .jsonl .ndjson .arb .ipynb .xcstrings",
     "a YAML file": ".yml .yaml",
     "a file of settings": ".ini .cfg .toml",
@@ -87,11 +87,6 @@ MAY_BE_PLAIN = (
 def form_of(beginning: bytes) -> str | None:
     """Returns what a text that begins so seems to be, if it is not plain."""
     return next((name for name, pattern in _FORMS.items() if pattern.match(beginning)), None)
-
-
-def form_named(suffix: str) -> str | None:
-    """Returns what a file is whose name ends so, such as ".json"; None for lines of text and for documents."""
-    return next((name for name, suffixes in _NAMES.items() if suffix.lower() in suffixes.split()), None)
 
 
 def refuse_no_text(beginning: bytes, name: Path | str) -> None:

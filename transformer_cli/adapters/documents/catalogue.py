@@ -32,7 +32,7 @@ def open_catalogue(content: bytes, languages: Languages) -> Opened:
         if message.translation:
             _add(build, message, kept, encoding)
     build.boundary()
-    return Opened([build.document], lambda texts: encode(texts[0]), kept)
+    return Opened([build.document], encode, kept)
 
 
 def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:

@@ -19,7 +19,7 @@ from transformer_cli.adapters.documents.word import open_word
 from transformer_cli.adapters.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted
-from transformer_cli.text.forms import HTML, MAY_BE_PLAIN, NO_TEXT, PO, XLIFF, form_named, refuse_no_text
+from transformer_cli.text.forms import HTML, MAY_BE_PLAIN, NAMES, NO_TEXT, PO, XLIFF, refuse_no_text
 from transformer_cli.text.lines import unpacked, unpacked_name
 
 TRANSLATED, MISSING = "translated", ("a number", "a term", "the place of a tag")
@@ -77,7 +77,7 @@ def said(counts: Counter[str]) -> str:
 
 def _html(content: bytes, languages: Languages) -> Opened:
     text, encode = decoded(content, encoding_of(content), "xmlcharrefreplace")
-    return Opened([parse_html(text, languages)], lambda texts: encode(texts[0]))
+    return Opened([parse_html(text, languages)], encode)
 
 
 def _lines(content: bytes, languages: Languages) -> Opened:
@@ -89,7 +89,7 @@ def _lines(content: bytes, languages: Languages) -> Opened:
         build.boundary(line[:start])
         build.text(inside)
         build.boundary(line[start + len(inside) :])
-    return Opened([build.document], lambda texts: encode(texts[0]))
+    return Opened([build.document], encode)
 
 
 FORMATS = {
@@ -121,11 +121,8 @@ def format_of(path: Path) -> str | None:
 
 
 def other_form_of(path: Path) -> str | None:
-    """Returns what a file is that is neither lines of text nor of a format, as its name says; None if it says nothing.
-
-    That is one of the names of `form_named`.
-    """
-    return form_named(_suffix(path))
+    """Returns which of `forms.NAMES` a file has that is neither lines of text nor of a format; None if it has none."""
+    return next((name for name, suffixes in NAMES.items() if _suffix(path) in suffixes.split()), None)
 
 
 def _suffix(path: Path) -> str:

@@ -24,8 +24,8 @@ class Opened:
 
     documents: Sequence[Document]
     """one, or several that are in the file"""
-    write: Callable[[Sequence[str]], bytes]
-    """returns the file, for what the documents have become"""
+    write: Callable[..., bytes]
+    """returns the file; its arguments are what each of the documents has become"""
     kept: Counter[str] = field(default_factory=Counter)
     """how many texts are not translated, by the reasons"""
 
@@ -37,7 +37,7 @@ class Opened:
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> bytes:
         """Returns the file with the translations of its blocks; see `Document.render`."""
         left = iter(translations)
-        return self.write([each.render([next(left) for _ in each.blocks]) for each in self.documents])
+        return self.write(*(each.render([next(left) for _ in each.blocks]) for each in self.documents))
 
 
 def decoded(content: bytes, named: str = "utf-8", errors: str = "strict") -> tuple[str, Callable[[str], bytes]]:

@@ -59,7 +59,7 @@ def open_subtitles(content: bytes, languages: Languages) -> Opened:
     _add(build, waiting, languages[0])
     if not is_vtt and "-->" not in text and text.strip():
         raise DataError("no subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
-    return Opened([build.document], lambda texts: encode(texts[0]), kept)
+    return Opened([build.document], encode, kept)
 
 
 def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
@@ -76,10 +76,8 @@ def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
             ends_cue = is_wrong or (is_vtt and not line.strip("\r\n"))  # SRT also has cues with blank lines in them
             is_in_cue = bool(times) or (is_in_cue and not ends_cue)
             if times:
-                hours, minutes, seconds, parts = (int(each or 0) for each in times.groups()[:4])
-                is_apart |= 3600 * hours + 60 * minutes + seconds + parts / 1000 - last_s > APART_S
-                hours, minutes, seconds, parts = (int(each or 0) for each in times.groups()[4:])
-                last_s = 3600 * hours + 60 * minutes + seconds + parts / 1000
+                is_apart |= _seconds(*times.groups()[:4]) - last_s > APART_S
+                last_s = _seconds(*times.groups()[4:])
             continue
         if not has_letter(line):  # music, or a number
             between.append(line)
@@ -109,6 +107,10 @@ def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
                 yield _Part("text", raw, html.unescape(raw) if is_vtt else raw)
     if between:
         yield _Part("stop", "".join(between))
+
+
+def _seconds(hours: str | None, minutes: str, seconds: str, thousandths: str) -> float:
+    return 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + int(thousandths) / 1000
 
 
 def _joined(parts: Iterator[_Part]) -> list[_Part]:

@@ -97,7 +97,7 @@ def open_word(content: bytes, languages: Languages) -> Opened:
     if not texts:
         raise DataError("an archive without a Word document (DOCX); name one")
 
-    def write(parts: Sequence[str]) -> bytes:
+    def write(*parts: str) -> bytes:
         new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
         return archive.with_members({name: part for name, part in new.items() if part != archive.read(name)})
 

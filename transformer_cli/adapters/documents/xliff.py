@@ -74,7 +74,7 @@ def open_xliff(content: bytes, languages: Languages) -> Opened:
     if others:
         said = "the file says that it is to be translated from %.40r to %.40r; the run translates from %r to %r"
         log.warning(said, *others[0], *languages)
-    return Opened([build.document], lambda texts: encode(texts[0]), kept)
+    return Opened([build.document], encode, kept)
 
 
 def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_translated: bool) -> None:
