@@ -54,7 +54,8 @@ class PairCorpus:
     @property
     def sums(self) -> dict[str, str]:
         """The SHA-256 of each split's lines, source and target by turns."""
-        return {split: sum_of("".join(map(_as_lines, pairs)).encode()) for split, pairs in self.splits.items()}
+        lines = {split: (f"{one}\n{other}\n" for one, other in pairs) for split, pairs in self.splits.items()}
+        return {split: sum_of("".join(each).encode()) for split, each in lines.items()}
 
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
         """Write the pairs as `Corpus.write` describes it; all of them are taken."""
@@ -63,11 +64,6 @@ class PairCorpus:
             for side, lines in zip(SIDES, zip(*self.splits[split], strict=True), strict=True):
                 (folder / f"{split}.{side}.txt").write_bytes("".join(f"{line}\n" for line in lines).encode())
         return sizes, {}
-
-
-def _as_lines(pair: tuple[str, str]) -> str:
-    source, target = pair
-    return f"{source}\n{target}\n"
 
 
 def _refuse_unless_lines(pair: object, where: str) -> None:

@@ -23,11 +23,6 @@ FindSpans = Callable[[str], Sequence[Span]]
 """Returns the spans of a text that are neither cut nor translated, from left to right"""
 
 
-def no_spans(text: str) -> Sequence[Span]:
-    """Protects nothing."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Line:
     """A line as it is translated."""
@@ -49,7 +44,7 @@ class Line:
         return (self,) if self.parts is None else self.parts
 
 
-def readable(text: str, language: str, protected: FindSpans = no_spans) -> list[Span]:
+def readable(text: str, language: str, protected: FindSpans) -> list[Span]:
     """Returns where the sentences of a text of any length stand; one with too many characters is cut into `pieces`."""
     masked = mask(text, protected(text))
     return [
@@ -67,7 +62,7 @@ class LongLines:
     max_length: int | None
     """the most positions that a sentence may take, <sos> and <eos> included (None: no limit)"""
     on_error: OnError
-    protected: FindSpans = no_spans
+    protected: FindSpans = lambda text: ()
     remedy: str = REMEDY
     """what errors tell the user to do"""
 
