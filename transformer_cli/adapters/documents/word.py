@@ -39,6 +39,7 @@ _PAIRS = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRan
 _SPACES = ("w:tab", "w:br", "w:cr", "w:ptab")
 _HYPHEN = "w:noBreakHyphen"  # a text, but not in one
 _DEEPEST = 50  # fields inside each other: what is in the innermost is copied for each
+_MOST_TIMES = 20  # as large as itself a paragraph may become, in which each item repeats the properties of its run
 _UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")  # what Word finds anew
 _PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr")
 _WITHOUT_TEXT = (*_PROPERTIES, *_PAIRS, "w:fldChar")  # no paragraph in them is translated
@@ -187,7 +188,9 @@ def _cut(paragraph: Sequence[Token | _Parts], escape: Callable[[str], str], docu
     """Returns a paragraph, as it is or with blocks, which are added to the document's."""
     raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in paragraph))
     head, found = _items(paragraph[1:-1])
-    items = _with_fields(found)
+    largest = len(found) * max((len(each.run) for each in found), default=0)
+    is_bounded = largest <= _MOST_TIMES * sum(len(part) for part in raw if isinstance(part, str))
+    items = _with_fields(found) if is_bounded else []
     if not has_letter("".join(each.text for each in items)):
         return raw
     items.append(_Item([]))

@@ -143,6 +143,13 @@ def test_word_runs_are_one_where_they_look_the_same() -> None:
     assert paragraph(run("neu 1 ") + run("§", sign), backwards) == run("§ 1 NEU")
 
 
+def test_word_paragraph_that_marks_would_make_much_larger_stays() -> None:
+    marks = f"<w:r><w:rPr><w:rFonts w:ascii='{'A' * 1_000}'/></w:rPr>{'<w:tab/>' * 10}</w:r>{run('a')}"
+    assert paragraph(marks, backwards).count("A" * 1_000) == 10
+    many = marks.replace("<w:tab/>", "<w:tab/>" * 10)
+    assert paragraph(many, backwards) == many
+
+
 def test_word_hyphens_of_two_kinds_are_written_as_plain_ones() -> None:
     assert paragraph(run("ein t") + HYPHEN + run("shirt a-b"), backwards) == run("A-B T-SHIRT EIN")
 
