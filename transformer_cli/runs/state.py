@@ -147,7 +147,7 @@ class Validation:
     train_loss_batch_mean: float | None
     """mean of the steps' mean losses"""
     valid_loss_batch_mean: float
-    """see evaluation.losses.Losses"""
+    """see scoring.losses.Losses"""
     valid_ppl: float
     """exp(valid_loss)"""
     learning_rate: float

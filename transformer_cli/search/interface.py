@@ -1,7 +1,7 @@
 """What translates ids, and how a search and a decoder, which is run step by step, work together.
 
 Three things stand here. An `Engine` translates many sentences at once: tfm's own models in decoder.py, CTranslate2 in
-ctranslate2.py. A search of ours works with any `StepDecoder`, keeps `Rules`, and finds `Hypothesis`es.
+adapters/interop/. A search of ours works with any `StepDecoder`, keeps `Rules`, and finds `Hypothesis`es.
 
 Knows token ids, positions and lengths. Knows no text, no files and no class of model; imports no torch. A row is one
 hypothesis in the making. Rows of a sentence are neighbours: one in greedy search, up to `beam_size` in beam search,
