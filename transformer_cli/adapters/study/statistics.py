@@ -175,18 +175,15 @@ def welch(scores: Sequence[float], others: Sequence[float]) -> RecipeDifference:
     sizes = (len(scores), len(others))
     freedom = error**4 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
     angles, share = _student(freedom)
-    half_width = error * math.sqrt(freedom) * math.tan(angles[np.searchsorted(share, 0.95)])
-    return RecipeDifference(points, half_width, p_of_t(points / error, freedom))
-
-
-def p_of_t(t: float, freedom: float) -> float:
-    """Returns the probability that Student's t with `freedom` ≥ 1 degrees of freedom is at least |t| from 0."""
-    angles, share = _student(freedom)
-    return float(1.0 - np.interp(math.atan(abs(t) / math.sqrt(freedom)), angles, share))
+    scale = error * math.sqrt(freedom)  # points = t · error = scale · tan θ
+    half_width = scale * math.tan(angles[np.searchsorted(share, 0.95)])
+    return RecipeDifference(points, half_width, float(1.0 - np.interp(math.atan(abs(points) / scale), angles, share)))
 
 
 def _student(freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns angles θ from 0 to π/2, and the probability that Student's |t| is at most √freedom · tan θ.
+
+    freedom: degrees of freedom, at least 1.
 
     In θ, the density of t is cos^(freedom-1) θ, up to a factor. For example, freedom = 1 has the same density at all
     angles: |t| ≤ 1 is half of the way to π/2, so its probability is 0.5.
