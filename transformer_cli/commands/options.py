@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -234,13 +234,11 @@ def printing_to(output: Path | None) -> Iterator[TextIO]:
     if output is None or output == STANDARD:
         yield sys.stdout
         return
-    with writing(output), new_file(output) as file:
-        if pack := PACKERS.get(output.suffix.lower()):
-            out: TextIO = io.TextIOWrapper(pack(file), encoding="utf-8", newline="\n")
-        else:
-            out = open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
-        with out:  # closing it writes all, and leaves the file open
-            yield out
+    pack = PACKERS.get(output.suffix.lower(), nullcontext)
+    with writing(output), new_file(output) as file, pack(file) as packed:
+        out = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+        yield out
+        out.detach()  # writes all, and leaves the file open
 
 
 def unwritable(path: Path, reason: str, remedy: str = "name another file") -> DataError:
