@@ -28,7 +28,6 @@ from transformer_cli.config.schema import (
     DecodingConfig,
     Section,
     TranslationSettings,
-    is_file,
     leaves,
 )
 from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, parse
@@ -306,9 +305,6 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
             raise ConfigError(f"{path!r}: not a path: {error}") from None
 
-    def absolute_if_file(where: str) -> str:
-        return absolute(where) if is_file(where) else where
-
     sections = (tree.get(name) for name in ("data", "model", "training"))
     data, model, training = (each if isinstance(each, dict) else {} for each in sections)
     if isinstance(data.get("files"), dict):
@@ -317,7 +313,8 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         model["vectors"] = _each_path(model["vectors"], lambda path: absolute(path) if path else path)
     for key in ("watch", "along"):
         if key in training:
-            training[key] = _each_path(training[key], absolute_if_file)
+            # the name of a split has neither "/" nor "."
+            training[key] = _each_path(training[key], lambda where: absolute(where) if {*"/."} & {*where} else where)
 
 
 def _each_path(value: Any, change: Callable[[str], str]) -> Any:

@@ -640,8 +640,3 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def is_file(where: str) -> bool:
-    """Whether `where` is a path, which has a "/" or a ".", and not the name of a split."""
-    return "/" in where or "." in where
