@@ -62,7 +62,8 @@ class Callback:
 
     `trainer` has `run`, `dataset`, `texts`, `learner` (the model and its optimiser), `state`, `validations` (the fields
     of each are the keys of history.jsonl) and `world` (the processes). A run that goes on calls `on_validation` again
-    for its last validation, since a kill may have come before the first call. Under torchrun every process calls its callbacks, except where a method says that only the first one does.
+    for its last validation, since a kill may have come before the first call. Under torchrun every process calls its
+    callbacks, except where a method says that only the first one does.
     """
 
     carries_out: ClassVar[str] = ""
