@@ -63,17 +63,23 @@ def prepare(
         raise typer.BadParameter("--source-dir is about Multi30k; leave it out where FILEs are named")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
-    from transformer_cli.adapters.corpora.configs import commented, config_for, inherited
+    from transformer_cli.adapters.corpora.configs import commented, config_for
     from transformer_cli.adapters.corpora.corpora import gather, open_corpus
+    from transformer_cli.adapters.finetuning.settings import inherited
     from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
+    from transformer_cli.config.schema import HeldOutConfig
+    from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    place = None
+    below, place = inherited(like) if like else None, None
     if files:
-        settings, place = config_for(files, options=settings_given, base=config, overrides=overrides or (), like=like)
+        held_out = Run.named(like).config.data.held_out if like else HeldOutConfig()
+        settings, place = config_for(
+            files, options=settings_given, base=config, overrides=overrides or (), inherited=below, held_out=held_out
+        )
     else:
-        settings = load_config(config, overrides or (), inherited=inherited(like) if like else None)
+        settings = load_config(config, overrides or (), inherited=below)
     if dry_run:
         facts = gather(open_corpus(settings.data, source_dir=source_dir), None)
         print(json.dumps(facts, ensure_ascii=False) if as_json else cleaning_as_table(facts))
@@ -144,13 +150,10 @@ def train(
         "--fresh", help="Move an existing run of this name aside and begin a new one.")] = False,
 ) -> None:  # fmt: skip
     """Train a run under runs/. An interrupted run continues from its last save."""
+    from transformer_cli.adapters.finetuning.settings import inherited
     from transformer_cli.config.load import load_config
 
-    below = None
-    if begin_from is not None:
-        from transformer_cli.adapters.corpora.configs import inherited
-
-        below = inherited(begin_from)
+    below = None if begin_from is None else inherited(begin_from)
     given = {"watch": watch, "along": along}
     settings_given = {f"training.{key}": (names, f"--{key} {names[0]}") for key, names in given.items() if names}
     settings = load_config(config, overrides or (), options=settings_given, inherited=below)

@@ -1,4 +1,4 @@
-"""Files of text → a config for them, with the settings of a run where one is named."""
+"""Files of text → a config for them, with the settings of a run where one is to be taught."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,35 +8,16 @@ from typing import Any, get_args
 from transformer_cli.adapters.corpora.corpora import shares_for
 from transformer_cli.adapters.corpora.formats import paired, read_texts, require_files
 from transformer_cli.config.load import as_commented_yaml, load_config, with_paths_from
-from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Decides, Rule, fields_that_decide
+from transformer_cli.config.schema import MOST_OF_A_NAME, Config, HeldOutConfig, Rule
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import unpacked_name
 from transformer_cli.text.subwords import smallest_size
 
 BASE = "demo"  # the config whose model a new translator has, unless another one is named
-LONGEST_TAUGHT = 1_000  # characters of a side that a model without a last position is taught: some 250 pieces
-TEACHING = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}  # beside these, what a run has learned is soon lost
 MANY_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
 PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
 PAIRS_TAUGHT = 100_000  # the same for a run that is taught
-
-
-def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
-    """Returns the settings that a run which begins with the weights of `run` must share with it, and its pace: a tree.
-
-    run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
-    """
-    config = Run.named(run, runs_dir).config
-    data = config.data.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
-    longest = {} if config.model.max_length else {"longest": LONGEST_TAUGHT}
-    return {
-        "data": {**data, "codec": run, "lowercase": config.data.lowercased, "to": config.data.to, **longest},
-        "model": config.model.model_dump(mode="json", exclude={"vectors"}),
-        "decoding": config.decoding.model_dump(mode="json"),
-        "training": {"initialize_from": run, **TEACHING},
-    }
 
 
 def config_for(
@@ -45,15 +26,15 @@ def config_for(
     options: Mapping[str, tuple[Any, str]],
     base: str | None = None,
     overrides: Sequence[str] = (),
-    like: str | None = None,
-    runs_dir: Path = Path("runs"),
+    inherited: Mapping[str, Any] | None = None,
+    held_out: HeldOutConfig,
 ) -> tuple[Config, Path]:
     """Returns the config for training text in some files, and where it is to be written: NAME.yaml in this folder.
 
     If NAME.yaml is there, its settings are kept, so that the same sentences stay held out; only the files are new.
     options: what the command line says, as `load_config` takes it. base: the config whose other settings are taken.
-    like: a run whose settings are shared (see `inherited`). Raises ConfigError, and DataError if the files cannot be
-    read.
+    inherited: settings of a run that is to be taught this text, as `load_config` takes them. held_out: the shares of
+    that run's text, which are the least for this one. Raises ConfigError, and DataError if the files cannot be read.
     """
     require_files(("FILE", path) for path in files)
     name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
@@ -63,12 +44,11 @@ def config_for(
     is_new = not place.exists()
     if not is_new and base is not None:
         raise ConfigError(f"{place} is there already: leave --config out to go on with it, or give another --name")
-    start = (base or (None if like else BASE)) if is_new else place
+    start = (base or (None if inherited else BASE)) if is_new else place
     before = load_config(start).data
-    below = inherited(like, runs_dir) if like else {}
     given: dict[str, tuple[Any, str]] = {"name": (name, option), "data.corpus": ("files", "FILE"), **options}
     sides = [given.get(f"data.{side}", (None,))[0] for side in SIDES]
-    if is_new and None in sides and not like:
+    if is_new and None in sides and not inherited:
         side = SIDES[sides.index(None)]
         raise ConfigError(f"--{side} is missing: give the language of the {side}, such as --{side} de")
     languages = [named or kept for named, kept in zip(sides, (before.source, before.target), strict=True)]
@@ -77,7 +57,7 @@ def config_for(
 
     def load(**more: Any) -> Config:
         options = {**given, **{key.replace("__", "."): (value, "FILE") for key, value in more.items()}}
-        return load_config(start, overrides, options=options, inherited=below)
+        return load_config(start, overrides, options=options, inherited=inherited)
 
     if is_new:
         given["data.fingerprint"] = (None, "FILE")  # of other text, if the base is a run's config
@@ -94,9 +74,8 @@ def config_for(
     texts = paired(files, data)
     n_pairs = sum(1 for _ in read_texts(texts, config.data))
     shares = shares_for(n_pairs, config.data).model_dump()
-    if like:
-        of_run = Run.named(like, runs_dir).config.data.held_out
-        shares = {split: max(share, getattr(of_run, split)) for split, share in shares.items()}
+    shares = {split: max(share, getattr(held_out, split)) for split, share in shares.items()}
+    if inherited:
         given["training.epochs"] = max(3, min(30, PAIRS_TAUGHT // max(1, n_pairs))), "FILE"
     elif base is None:
         given["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs))), "FILE"

@@ -10,10 +10,10 @@ import torch
 
 from kinds import Tfm, TrainTiny
 from transformer_cli import Translator
-from transformer_cli.adapters.corpora.configs import inherited
 from transformer_cli.adapters.finetuning.interpolation import START, interpolated
 from transformer_cli.adapters.finetuning.kept_text import encoded, kept_lines
 from transformer_cli.adapters.finetuning.replay import sampled
+from transformer_cli.adapters.finetuning.settings import inherited
 from transformer_cli.api import finetuning_table
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError, DataError

@@ -12,7 +12,7 @@ import yaml
 from kinds import Tfm
 from small_marian import TEXT, VOCABULARY, D, make_model, weights, write
 from transformer_cli import Translator
-from transformer_cli.adapters.corpora.configs import inherited
+from transformer_cli.adapters.finetuning.settings import inherited
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.marian import read_tokens
 from transformer_cli.adapters.serve.languages import Directions
