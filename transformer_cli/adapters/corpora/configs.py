@@ -55,37 +55,36 @@ def config_for(
     if not is_new and [before.corpus, *languages] != ["files", before.source, before.target]:
         raise ConfigError(f"{place} is there already, and is about other text; give another --name")
 
-    def load(**more: Any) -> Config:
-        options = {**given, **{key.replace("__", "."): (value, "FILE") for key, value in more.items()}}
+    def load(chosen: Mapping[str, Any]) -> Config:
+        options = {**given, **{key: (value, "FILE") for key, value in chosen.items()}}
         return load_config(start, overrides, options=options, inherited=inherited)
 
+    chosen: dict[str, Any] = {"data.files.train": [*map(str, files)]}  # what the files call for
     if is_new:
-        given["data.fingerprint"] = (None, "FILE")  # of other text, if the base is a run's config
-        given["data.clean"] = (list(get_args(Rule)), "FILE")
-        given["data.held_out"] = ({} if "valid" in (before.files or {}) else {"valid": 0.01}, "FILE")  # for now
-    data = load(data__files__train=[str(path) for path in files]).data
-    given["data.files.train"] = (
-        [str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in paired(files, data)],
-        "FILE",
-    )
-    config = load()
+        chosen["data.fingerprint"] = None  # of other text, if the base is a run's config
+        chosen["data.clean"] = list(get_args(Rule))
+        chosen["data.held_out"] = {} if "valid" in (before.files or {}) else {"valid": 0.01}  # for now
+    texts = paired(files, load(chosen).data)
+    chosen["data.files.train"] = [
+        str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in texts
+    ]
+    config = load(chosen)
     if not is_new:
         return config, place
-    texts = paired(files, data)
     n_pairs = sum(1 for _ in read_texts(texts, config.data))
     shares = shares_for(n_pairs, config.data).model_dump()
-    shares = {split: max(share, getattr(held_out, split)) for split, share in shares.items()}
+    chosen["data.held_out"] = {split: max(share, getattr(held_out, split)) for split, share in shares.items()}
     if inherited:
-        given["training.epochs"] = max(3, min(30, PAIRS_TAUGHT // max(1, n_pairs))), "FILE"
+        chosen["training.epochs"] = max(3, min(30, PAIRS_TAUGHT // max(1, n_pairs)))
     elif base is None:
-        given["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs))), "FILE"
+        chosen["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs)))
         size = max(500, min(config.data.subwords.size, n_pairs // 2))
         if n_pairs < MANY_PAIRS:  # a text of many characters, such as Japanese, needs more
             smallest = smallest_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
             size = size if size > smallest else smallest + smallest // 5
-        given["data.subwords.size"] = size, "FILE"
-        given["model.dropout"] = 0.1, "FILE"
-    return load(data__held_out=shares), place
+        chosen["data.subwords.size"] = size
+        chosen["model.dropout"] = 0.1
+    return load(chosen), place
 
 
 def commented(config: Config, place: Path) -> str:
