@@ -289,55 +289,55 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "corpora.formats.read_texts (CSV)": (of_file(lambda text: f"de,en\n{text},b\n"), 'a b|""|" |a;'),
     "corpora.formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
     "corpora.formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
-    "documents.amounts.missing_numbers": (
+    "terminology.annotations.missing_numbers": (
         of(lambda text: missing_numbers(text, text[::-1])),
         "1|1.|1 |1 000 |12/|1.234,5 |٣",
     ),
     "documents.catalogue.open_catalogue": (of(lambda text: open_catalogue(message(text), CODES[:2])), PO),
-    "documents.glossary.Glossary.find": (of(TERMS.find), "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
-    "documents.glossary.replaced": (
+    "terminology.glossary.Glossary.find": (of(TERMS.find), "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
+    "terminology.glossary.replaced": (
         lambda text: partial(glossary.replaced, text, TERMS.find(text), links_of(text), [(0, 5)]),
         "a |a b |Hund |a",
     ),
-    "documents.glossary.term_spans": (
+    "terminology.glossary.term_spans": (
         lambda text: partial(glossary.term_spans, TERMS.find(text), text),
         "a |a b |a a |w1 w2 w3 |c",
     ),
-    "terminology.Holder.spans": (of(HOLDER.spans), PLACEHOLDERS),
-    "alignment.places_in": (
+    "terminology.placeholders.Holder.spans": (of(HOLDER.spans), PLACEHOLDERS),
+    "text.alignment.places_in": (
         of(lambda text: alignment.places_in(text, text, spots(text), [])),
         "a |e\u0301|\xad|ß|ﬂ|…",
     ),
-    "alignment.put_back": (put_back, "a |a|a.|.|犬|. "),
-    "alignment.token_spans": (
+    "text.alignment.put_back": (put_back, "a |a|a.|.|犬|. "),
+    "text.alignment.token_spans": (
         lambda text: partial(alignment.token_spans, text, tokens(text)),
         "a |a|é|e\u0301|\xad|.",
     ),
-    "alignment.word_edges": (of(alignment.word_edges), "a|a |犬|\u0301|-"),
-    "alignment.word_links": (word_links, "a |ab|é |\u0301"),
-    "documents.long_lines.LongLines.split": (of(split), SENTENCES),
-    "documents.long_lines.readable": (of(lambda text: long_lines.readable(text, "de", HOLDER.spans)), SENTENCES),
+    "text.alignment.word_edges": (of(alignment.word_edges), "a|a |犬|\u0301|-"),
+    "text.alignment.word_links": (word_links, "a |ab|é |\u0301"),
+    "text.long_lines.LongLines.split": (of(split), SENTENCES),
+    "text.long_lines.readable": (of(lambda text: long_lines.readable(text, "de", HOLDER.spans)), SENTENCES),
     "documents.markup.parse_html": (of(parse_html), HTML),
     "documents.blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "documents.blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "documents.subtitles.open_subtitles": (of(lambda text: open_subtitles(cues(text), CODES[:2])), CUES),
     "documents.word.parse_part": (of(lambda text: parse_part(docx(text))), DOCX),
     "documents.xliff.open_xliff": (of(lambda text: open_xliff(xliff(text), CODES[:2])), XLIFF),
-    "documents.sentences.join": (
+    "text.sentences.join": (
         lambda text: partial(sentences.join, text, spots(text), tokens(text)),
         "a |。|a. |”。",
     ),
-    "documents.sentences.pieces": (
+    "text.sentences.pieces": (
         of(lambda text: [*sentences.pieces(text, (0, len(text)), lambda start, end: end - start < 100)]),
         "a |a; |，|a| ",
     ),
-    "documents.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
-    "evaluation.metrics.text_metrics": (of(bleu), "a |.|1,|&amp;"),
-    "evaluation.metrics.sentence_chrf": (
+    "text.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
+    "scoring.metrics.text_metrics": (of(bleu), "a |.|1,|&amp;"),
+    "scoring.metrics.sentence_chrf": (
         of(lambda text: metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False)),
         "a |a",
     ),
-    "evaluation.metrics.warn_of_form": (
+    "scoring.metrics.warn_of_form": (
         of(lambda text: metrics.warn_of_form(lines_of(text), lines_of(text), "a text")),
         "a|\u0301|é",
     ),
@@ -365,7 +365,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "text.subwords.Pieces.text": (lambda text: partial(subwords().text, subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
     "text.words.Joins.join": (lambda text: partial(words().joins.join, text.split(" ")), "a |a. "),
     "text.words.Tokenizer.split": (of(lambda text: words().tokenizer.split(text)), TOKENS),
-    "translation.whole": (wholly, "A. |a"),
+    "documents.translate.whole": (wholly, "A. |a"),
 }
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
