@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -74,6 +75,9 @@ from pathlib import Path
 kept = disturb.disturbed(disturb.Disturbance(Path.cwd(), {strike}))
 kept.__enter__()
 """
+COLUMNS = ("clock", "on disk", "in writing", "workers", "ended")
+"""kills by the clock, and at an operation on the disk; those that left something unfinished; processes that the killed
+ones had started; and how often the command came to its end, after kills"""
 STOP, COUNT = "disturb.stop_at({})", "lambda seen: Path('../operations').write_text(str(len(seen.operations)))"
 
 
@@ -81,26 +85,15 @@ STOP, COUNT = "disturb.stop_at({})", "lambda seen: Path('../operations').write_t
 class Found:
     """What the kills of one command led to."""
 
-    by_clock: int = 0
-    on_disk: int = 0  # at an operation on the disk
-    in_writing: int = 0
-    """kills that left something unfinished"""
-    workers: int = 0
-    """processes that the killed ones had started"""
-    ended: int = 0
-    """times that the command came to its end, after kills"""
+    counts: Counter[str] = field(default_factory=Counter)
+    """for each of COLUMNS"""
     different: set[str] = field(default_factory=set)
     """files that were not those of an undisturbed run"""
     failures: list[str] = field(default_factory=list)
 
     @property
     def kills(self) -> int:
-        return self.by_clock + self.on_disk
-
-    def row(self, name: str) -> list[str]:
-        """For the table; "identical" or the files that differ."""
-        counts = map(str, (self.by_clock, self.on_disk, self.in_writing, self.ended))
-        return [name, *counts, " ".join(sorted(self.different)) or "identical"]
+        return self.counts["clock"] + self.counts["on disk"]
 
 
 class Torture:
@@ -145,13 +138,13 @@ class Torture:
                 moment, number = chance.uniform(0.0, seconds / share), chance.randint(1, n_operations // share)
                 is_by_clock = found.kills % 2 == 1
                 process = self._start(command, place, "" if is_by_clock else STOP.format(number))
-                code = self._end_of(process, within_s=moment if is_by_clock else PATIENCE_S)
+                until = time.monotonic() + (moment if is_by_clock else PATIENCE_S)
+                while state_of(process) not in "TZ" and time.monotonic() < until:
+                    time.sleep(0.0005)
+                code = self._kill(process, found)
                 if code is None:
-                    code = self._kill(process, found)
-                if code is None:
-                    found.by_clock += is_by_clock
-                    found.on_disk += not is_by_clock
-                    found.in_writing += any(place.rglob("*.unfinished-*"))
+                    found.counts["clock" if is_by_clock else "on disk"] += 1
+                    found.counts["in writing"] += any(place.rglob("*.unfinished-*"))
                 if command[0] == "prepare":
                     found.different |= half_made(place, whole)
             code = self._run(command, place) if code is None else code
@@ -159,7 +152,7 @@ class Torture:
                 log = (place / "log").read_text(encoding="utf-8", errors="replace")
                 found.failures.append(f"{name}: exit code {code}: {log}")
                 break
-            found.ended += 1
+            found.counts["ended"] += 1
             found.different |= differences(place, whole)
             shutil.rmtree(place)
         return found
@@ -169,15 +162,6 @@ class Torture:
         scripts, log = str(Path(__file__).parent), place / "log"
         before = TWO_WORKERS + (DISTURBED.format(scripts=scripts, strike=strike) if strike else "")
         return self.forks.start(*command, cwd=place, before=before, streams=(Path(os.devnull), log, log))
-
-    def _end_of(self, process: int, *, within_s: float) -> int | None:
-        """Returns the exit code of the process that was started last; None if it still runs then, or is stopped."""
-        until = time.monotonic() + within_s
-        while (state := state_of(process)[1]) != "Z":
-            if state == "T" or time.monotonic() > until:
-                return None
-            time.sleep(0.0005)
-        return self.forks.end()
 
     def _run(self, command: Sequence[str], place: Path, strike: str = "") -> int:
         """Run `tfm` to its end. Returns its exit code."""
@@ -191,12 +175,11 @@ class Torture:
         """
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGSTOP)  # so that it starts none while we look
-        numbers = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        workers = [number for number in numbers if state_of(number)[0] == process]
+        workers = children(process)
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         code = self.forks.end()
-        found.workers += len(workers)
+        found.counts["workers"] += len(workers)
         found.failures += [f"a worker is left: process {worker}" for worker in workers if is_left(worker)]
         return None if code == -signal.SIGKILL else code
 
@@ -209,20 +192,26 @@ def write_captions(folder: Path, *, train: int, valid: int) -> None:
             (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def state_of(process: int) -> tuple[int, str]:
-    """Returns the parent of a process and its state; (0, "Z") if it has ended."""
+def children(process: int) -> list[int]:
+    """Returns the processes that a process has started; none if it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        threads = Path(f"/proc/{process}/task").iterdir()
+        return [int(each) for thread in threads for each in (thread / "children").read_text("ascii").split()]
+    return []
+
+
+def state_of(process: int) -> str:
+    """Returns the state of a process: a letter, Z if it has ended."""
     try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
-        return 0, "Z"
-    state, parent, *_ = stat.rpartition(")")[2].split()
-    return int(parent), state
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z"
 
 
 def is_left(process: int, *, within_s: float = 60.0) -> bool:
     """Whether a process that nobody ends is still there after some time: its start may take it."""
     until = time.monotonic() + within_s
-    while state_of(process)[1] != "Z":
+    while state_of(process) != "Z":
         if time.monotonic() > until:
             return True
         time.sleep(0.05)
@@ -273,32 +262,29 @@ def half_made(place: Path, whole: Path) -> set[str]:
 
 
 def torture(folder: Path, options: argparse.Namespace) -> list[str]:
-    """Do all of it, and print the tables. Returns what failed."""
-    victim, failures = Torture(folder, options.seed), []
+    """Do all of it, and print the table. Returns what failed."""
+    victim, failures = Torture(folder, options.seed), list[str]()
     kinds = {kind: victim.command("prepare", kind) for kind in ((), SUBWORDS)}
     datasets = {kind: victim.undisturbed(command) for kind, command in kinds.items()}
-    rows = [["tfm train", "clock", "on disk", "in writing", "ended", "in the end"]]
+    trials: list[tuple[str, list[str], Path, Path | None, int]] = []
     for name in SHORT if options.short else SETUPS:
-        data = datasets[SUBWORDS if SUBWORDS[0] in SETUPS[name] else ()] / "data"
-        command = victim.command("train", SETUPS[name])
-        whole = victim.undisturbed(command, data)
+        command, data = victim.command("train", SETUPS[name]), datasets[SUBWORDS if SUBWORDS[0] in SETUPS[name] else ()]
+        whole = victim.undisturbed(command, data / "data")
         if "patience" in name:
-            last = (whole / "runs/run/history.jsonl").read_text(encoding="utf-8").splitlines()[-1]
-            assert json.loads(last)["step"] < 40, "no patience"
-        found = victim.kill(command, 6 if options.short else 50, whole, data, name)
-        rows.append(found.row(name))
+            assert '"step": 40,' not in (whole / "runs/run/history.jsonl").read_text(encoding="utf-8"), "no patience"
+        trials.append((name, command, whole, data / "data", 6 if options.short else 50))
+    for kind, command in kinds.items():
+        name = f"tfm prepare, {'subwords' if kind else 'words'}"
+        trials.append((name, command, datasets[kind], None, 2 if options.short else 10))
+    rows = [["", *COLUMNS, "in the end"]]
+    for name, command, whole, data, kills in trials:
+        found = victim.kill(command, kills, whole, data, name)
+        rows.append(
+            [name, *(str(found.counts[each]) for each in COLUMNS), " ".join(sorted(found.different)) or "identical"]
+        )
         failures += [*found.failures, *sorted(found.different)]
         print(f"{name}: {found.kills} kills", file=sys.stderr, flush=True)
     print(table(rows), flush=True)
-    for kind, command in kinds.items():
-        found = victim.kill(command, 2 if options.short else 10, datasets[kind], None, f"prepare {kind}")
-        failures += [*found.failures, *sorted(found.different)]
-        print(
-            f"tfm prepare ({'subwords' if kind else 'words'}): {found.by_clock} kills by the clock, {found.on_disk} on "
-            f"disk, {found.in_writing} in writing; {found.ended} datasets, "
-            f"{'DIFFERENT' if found.different else 'identical'}; {found.workers} workers were at work, none is left",
-            flush=True,
-        )
     victim.forks.close()
     return failures
 
