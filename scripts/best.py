@@ -1,7 +1,6 @@
 """The best translators of Multi30k's 29,000 pairs: trains and judges them. docs/results.md has the table and its terms.
 
-    make best                                                         both directions, then with --diverse
-    python scripts/best.py --config my.yaml --seeds 0 --judge valid   to choose: greedy and beam on the validation split
+    make best    both directions, then with --diverse
 
 Trains a run for each seed, which takes one to two hours (an interrupted one goes on), then translates each split with
 each of them, and where there are several also with all together, as an ensemble: greedily and by the config's own
@@ -47,24 +46,18 @@ SHARE = 0.5  # with --diverse: of the training of one of the others
 DROPOUT = 0.2  # of the new model, which has more to learn
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train the seeds, judge them, and print the rows. arguments: None uses the arguments of the process."""
+def main() -> None:
+    """Train the seeds, judge them, and print the rows."""
     parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and judge them.")
-    parser.add_argument("--config", type=Path, action="append", help="repeatable; without it, both shipped ones")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--judge", nargs="*", default=TESTS, metavar="SPLIT", help="none: train only")
     parser.add_argument("--diverse", action="store_true", help="train on translations of both directions")
-    options = parser.parse_args(arguments)
-    paths = options.config or CONFIGS
-    configs = [load_config(path) for path in paths]
-    directions = [(each.data.source, each.data.target) for each in configs]
-    if options.diverse and directions[1:] != [directions[0][::-1]]:
-        parser.error("--diverse: two configs are needed, one for each direction")
-    for config in configs:
+    options = parser.parse_args()
+    configs, texts = [load_config(path) for path in CONFIGS], list[Sequence[ParallelText]]()
+    for config in configs:  # what is missing is told now
         prepare(config, data_dir=DATA)
-        judged_texts(config, options.judge)  # what is missing is told now
-    for path, config, reverse in zip(paths, configs, configs[::-1], strict=True):
-        texts = judged_texts(config, options.judge)
+        moses(config.data.target)
+        texts.append(read_splits(config.data, TESTS, DATA))
+    for path, config, reverse, judged in zip(CONFIGS, configs, configs[::-1], texts, strict=True):
         if options.diverse:
             new = diverse_config(path, config, reverse, options.seeds)
             prepare(new, data_dir=DATA)
@@ -75,17 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ensemble = [list(runs)] if len(runs) > 1 else []
             chosen = [*([seed] for seed in runs), *ensemble]
             systems = [({"config": path.stem, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
-        for about, together in systems if texts else ():
-            for row in rows(Translator.load(*(run.folder for run in together)), texts):
+        for about, together in systems:
+            for row in rows(Translator.load(*(run.folder for run in together)), judged):
                 print(json.dumps({**about, **row}, ensure_ascii=False), flush=True)
-
-
-def judged_texts(config: Config, splits: Sequence[str]) -> Sequence[ParallelText]:
-    """Returns the texts that are judged. Raises DataError or ModuleNotFoundError for what judging lacks."""
-    if not splits:
-        return []
-    moses(config.data.target)
-    return read_splits(config.data, splits, DATA)
 
 
 def trained(config: Config, seed: int) -> Run:

@@ -61,14 +61,12 @@ class Block:
     line: int
     language: str
     text: str
-    notes: list[tuple[str, str]]
+    notes: dict[str, str]
+    """what the comment says; the commands of several lines with one key are one script"""
 
     @property
     def place(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-    def said(self, key: str) -> list[str]:
-        return [value for name, value in self.notes if name == key]
 
     def commands(self) -> list[tuple[str, list[str]]]:
         """Returns each command with the lines that it prints; a block of commands alone is one script."""
@@ -80,7 +78,7 @@ class Block:
         return [(command, printed.strip("\n").split("\n") if printed.strip() else []) for command, printed in found]
 
     def is_run(self) -> bool:
-        return bool(self.commands()) and not self.said("not run") and not self.said("file")
+        return bool(self.commands()) and not {"not run", "file"} & self.notes.keys()
 
     def is_quick(self) -> bool:
         return self.is_run() and all(QUICK.match(command.strip()) for command, _ in self.commands())
@@ -91,47 +89,37 @@ def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = []
     for match in BLOCK.finditer(text):
-        lines = [line.partition(":") for line in (match[1] or "").strip().splitlines()]
-        notes = [(key.strip(), value.strip()) for key, _, value in lines]
-        assert {key for key, _ in notes} <= KEYS, f"{page}: {notes}"
+        notes = dict[str, str]()
+        for line in (match[1] or "").strip().splitlines():
+            key, _, value = (part.strip() for part in line.partition(":"))
+            notes[key] = f"{notes[key]}\n{value}" if key in notes else value
+        assert notes.keys() <= KEYS, f"{page}: {notes}"
         found.append(Block(page, text.count("\n", 0, match.start(2)) + 1, match[2], match[3], notes))
     return found
 
 
 def run(block: Block, root: Path, env: dict[str, str]) -> tuple[str, str]:
     """Run a block in its folder below `root`. Returns its text as it would be now, and what differs ("": nothing)."""
-    folder = root / (block.said("folder") or [block.page.stem])[0]
+    folder = root / block.notes.get("folder", block.page.stem)
     folder.mkdir(exist_ok=True)
-    differs, now = "", []
-    for command in block.said("before"):
-        differs += failure(command, *call(command, folder, env))
-    for name in block.said("file"):
+    before, then = (block.notes.get(key, "") for key in ("before", "then"))
+    now, differs, server = list[str](), failure(before, *call(before, folder, env)), None
+    if name := block.notes.get("file"):
         (folder / name).write_text(block.text, encoding="utf-8")
-    server = None
     for command, page in block.commands() if block.is_run() else []:
-        if block.said("server") and server is None:
-            server = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"],
-                cwd=folder,
-                env=env,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
+        if "server" in block.notes and server is None:
+            server = start(f"exec {command}", folder, env)
             assert server.stdout
             code, printed = 0, [server.stdout.readline().rstrip("\n") for _ in page]
         else:
             code, printed = call(command, folder, env)
-        differs += failure(command, code, printed) or difference(
-            page, printed, int((block.said("differs") or ["0"])[0])
-        )
+        allowed = int(block.notes.get("differs", 0))
+        differs += failure(command, code, printed) or difference(page, printed, allowed)
         now += [f"$ {command}", *(page if "…" in page else printed)]
     if server:
         server.terminate()
         server.wait()
-    for command in block.said("then"):
-        differs += failure(command, *call(command, folder, env))
-    return "\n".join(now) + "\n", differs
+    return "\n".join(now) + "\n", differs + failure(then, *call(then, folder, env))
 
 
 def run_notebook(page: Path, folder: Path, env: dict[str, str], *, is_kept: bool) -> str:
@@ -169,18 +157,18 @@ def shown_lines(notebook: Any) -> list[str]:
     return [line for text in texts for line in text.splitlines()]
 
 
+def start(command: str, folder: Path, env: dict[str, str]) -> "subprocess.Popen[str]":
+    """Start a command, whose streams are one."""
+    none, pipe, same = subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT
+    bash = ["bash", "-e", "-c", command]
+    return subprocess.Popen(bash, cwd=folder, env=env, text=True, stdin=none, stdout=pipe, stderr=same)
+
+
 def call(command: str, folder: Path, env: dict[str, str]) -> tuple[int, list[str]]:
     """Returns the exit code and the printed lines of a command, without progress."""
-    done = subprocess.run(
-        ["bash", "-e", "-c", command],
-        cwd=folder,
-        env=env,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    return done.returncode, [line for line in done.stdout.splitlines() if not NOT_COMPARED.match(line)]
+    with start(command, folder, env) as started:
+        printed, _ = started.communicate()
+    return started.returncode, [line for line in printed.splitlines() if not NOT_COMPARED.match(line)]
 
 
 def failure(command: str, code: int, printed: list[str]) -> str:
@@ -236,18 +224,17 @@ def main() -> None:
     options.add_argument("--folder", type=Path, help="keep the pages' folders here, and use those that are here")
     options.add_argument("--write", action="store_true", help="write what is printed now into the pages")
     given = options.parse_args()
-    wrong = False
-    passed: set[str] = set()
+    wrong, passed = False, set[str]()
     with tempfile.TemporaryDirectory() as temporary:
         root = given.folder.resolve() if given.folder else Path(temporary)
         home = Path(temporary) / "home"
         home.mkdir()
         markdown = [page.resolve() for page in given.pages if page.suffix == ".md"]
         for block in (block for page in markdown for block in blocks(page)):
-            if block.said("not run"):
-                print(f"{block.place}: not run: {block.said('not run')[0]}", flush=True)
+            if "not run" in block.notes:
+                print(f"{block.place}: not run: {block.notes['not run']}", flush=True)
             elif block.is_run() or block.notes:
-                same = {f"{block.said('folder')} {each}" for each in block.commands() if block.is_run()}
+                same = {f"{block.notes.get('folder')} {each}" for each in block.commands() if block.is_run()}
                 if same and same <= passed:
                     print(f"{block.place}: ok on an earlier page", flush=True)
                     continue

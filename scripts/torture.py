@@ -268,11 +268,12 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
     datasets = {kind: victim.undisturbed(command) for kind, command in kinds.items()}
     trials: list[tuple[str, list[str], Path, Path | None, int]] = []
     for name in SHORT if options.short else SETUPS:
-        command, data = victim.command("train", SETUPS[name]), datasets[SUBWORDS if SUBWORDS[0] in SETUPS[name] else ()]
-        whole = victim.undisturbed(command, data / "data")
+        command, has_subwords = victim.command("train", SETUPS[name]), SUBWORDS[0] in SETUPS[name]
+        prepared = datasets[SUBWORDS if has_subwords else ()] / "data"
+        whole = victim.undisturbed(command, prepared)
         if "patience" in name:
             assert '"step": 40,' not in (whole / "runs/run/history.jsonl").read_text(encoding="utf-8"), "no patience"
-        trials.append((name, command, whole, data / "data", 6 if options.short else 50))
+        trials.append((name, command, whole, prepared, 6 if options.short else 50))
     for kind, command in kinds.items():
         name = f"tfm prepare, {'subwords' if kind else 'words'}"
         trials.append((name, command, datasets[kind], None, 2 if options.short else 10))

@@ -16,11 +16,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from safetensors.torch import load_file
-
-from torture import write_captions
+import measure  # noqa: F401  # isort: skip  # it finds what is in tests/
+from outcomes import weights
+from torture import children, write_captions
+from transformer_cli.runs.run import Run
 
 CONFIG = """\
 name: nodes
@@ -38,7 +38,8 @@ store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 print(store.port, flush=True)
 time.sleep(1e6)
 """
-TFM = (sys.executable, "-m", "transformer_cli")
+TORCHRUN, TFM = (sys.executable, "-m", "torch.distributed.run"), ("-m", "transformer_cli")
+TRAIN = ("train", "--config", "config.yaml")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 PATIENCE_S = 900.0
 
@@ -48,9 +49,7 @@ class Nodes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._store: subprocess.Popen[Any] = subprocess.Popen(
-            (sys.executable, "-c", STORE), stdout=subprocess.PIPE, text=True
-        )
+        self._store = subprocess.Popen((sys.executable, "-c", STORE), stdout=subprocess.PIPE, text=True)
         assert self._store.stdout
         self._port = self._store.stdout.readline().strip()
         self.agents = [self._start(0), self._start(1)]
@@ -72,15 +71,12 @@ class Nodes:
                 )
             time.sleep(0.2)
 
-    def some_epochs(self) -> None:
-        """Wait until training has gone on for two epochs and a little."""
+    def some_epochs(self, then: str) -> None:
+        """Wait until training has gone on for two epochs and a little, and say what comes then."""
         wanted = self.epochs() + 2
         self.wait(lambda: self.epochs() >= wanted)
         time.sleep(0.5)
-
-    def kill_worker(self, node: int) -> None:
-        """Kill the process that trains on a node."""
-        os.kill(self._workers(node)[0], signal.SIGKILL)
+        _say(f"epoch {self.epochs() + 1}: {then}")
 
     def kill_agent(self, node: int) -> None:
         """Kill the launcher of a node, start it again, and wait until its worker has joined the other node's.
@@ -90,7 +86,7 @@ class Nodes:
         self.agents[node].kill()
         self.agents[node].wait()
         self.agents[node] = self._start(node)
-        self.wait(lambda: bool(self._workers(node)))
+        self.wait(lambda: bool(children(self.agents[node].pid)))
 
     def close(self) -> None:
         """End what is left."""
@@ -98,28 +94,13 @@ class Nodes:
             with process:  # it is waited for, and its pipe is closed
                 process.terminate()
 
-    def _workers(self, node: int) -> list[int]:
-        """Returns the processes that a node's launcher has started."""
-        agent = self.agents[node].pid
-        return [int(child) for child in Path(f"/proc/{agent}/task/{agent}/children").read_text("ascii").split()]
-
-    def _start(self, node: int) -> "subprocess.Popen[Any]":
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
-        launcher += ["--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{self._port}"]
-        launcher += ["--rdzv-id", "nodes", "--rdzv-conf", "is_host=false", *TFM[1:]]
-        command = [*launcher, "train", "--config", "config.yaml"]
-        with (self.folder / f"node{node}.log").open("ab") as log:
-            return subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=log, stderr=log)
-
-
-def largest_difference(one: Path, other: Path) -> float:
-    """Returns the largest difference of a weight between the last saves of two runs."""
-    first, second = (
-        load_file(run / "checkpoints" / (run / "last").read_text(encoding="utf-8").split()[0] / "model.safetensors")
-        for run in (one, other)
-    )
-    assert first.keys() == second.keys()
-    return max(float((first[name].double() - second[name].double()).abs().max()) for name in first)
+    def _start(self, node: int) -> "subprocess.Popen[str]":
+        place = (
+            f"--nnodes 2 --max-restarts 3 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:{self._port} --rdzv-id nodes"
+        )
+        command = [*TORCHRUN, *place.split(), "--rdzv-conf", "is_host=false", *TFM, *TRAIN]
+        with (self.folder / f"node{node}.log").open("a") as log:
+            return subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=log, stderr=log, text=True)
 
 
 def main(folder: Path) -> float:
@@ -127,28 +108,22 @@ def main(folder: Path) -> float:
     (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
     write_captions(folder, train=1000, valid=30)
     _say("tfm prepare, and an undisturbed run")
-    two = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *TFM[1:])
-    for tfm, *command in ((TFM, "prepare"), (two, "train", "--set", "name=undisturbed")):
-        done = subprocess.run(
-            [*tfm, command[0], "--config", "config.yaml", *command[1:]],
-            cwd=folder,
-            env=ENVIRONMENT,
-            capture_output=True,
-        )
+    alone = [*TORCHRUN, "--standalone", "--nproc-per-node", "2", *TFM, *TRAIN, "--set", "name=undisturbed"]
+    for command in ([sys.executable, *TFM, "prepare", *TRAIN[1:]], alone):
+        done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True)
         assert done.returncode == 0, done.stderr.decode()
     nodes = Nodes(folder)
     try:
-        nodes.some_epochs()
-        _say(f"epoch {nodes.epochs() + 1}: killing the worker of node 1")
-        nodes.kill_worker(1)
+        nodes.some_epochs("killing the worker of node 1")
+        os.kill(children(nodes.agents[1].pid)[0], signal.SIGKILL)
         for node in (1, 0):
-            nodes.some_epochs()
-            _say(f"epoch {nodes.epochs() + 1}: killing the agent of node {node}, and starting it again")
+            nodes.some_epochs(f"killing the agent of node {node}, and starting it again")
             nodes.kill_agent(node)
         nodes.wait(lambda: all(agent.poll() is not None for agent in nodes.agents))
     finally:
         nodes.close()
-    difference = largest_difference(folder / "runs/nodes", folder / "runs/undisturbed")
+    one, other = (weights(Run.open(folder / "runs" / name)) for name in ("nodes", "undisturbed"))
+    difference = max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
     _say(f"{nodes.epochs()} epochs; the largest difference of a weight from the undisturbed run is {difference:.1e}")
     return difference
 

@@ -69,13 +69,8 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
     seconds, plain_seconds = alternate((lambda: translator.translations(sentences), one_by_one), rounds=rounds)
     tokens_of = {each.source: each.tokens for each in ours}
     alike = _share_alike([tokens_of[sentence] for sentence in sample], theirs)
-    speeds = (_count([each.tokens for each in ours]) / seconds, _count(theirs) / plain_seconds)
-    per_thousand = (1000 / len(sentences) * seconds, 1000 / len(sample) * plain_seconds)
-    return [
-        Figure("greedy", "text to text", "target tokens/s", *speeds),
-        Figure("greedy", "1,000 sentences", "s", *per_thousand),
-        Figure("greedy", "the same translations as the reference", "%", alike),
-    ]
+    figures = _speeds("greedy", "", ([each.tokens for each in ours], theirs), (seconds, plain_seconds))
+    return [*figures, Figure("greedy", "the same translations as the reference", "%", alike)]
 
 
 def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
@@ -159,10 +154,7 @@ def ctranslate2_speed(
         seconds, *their_seconds = alternate((our_way, *ways), rounds=rounds)
     figures = []
     for name, tokens, taken in zip(types, theirs, their_seconds, strict=True):
-        speeds = (_count(ours) / seconds, _count(tokens) / taken)
-        per_thousand = (1000 / len(sentences) * seconds, 1000 / len(sentences) * taken)
-        figures.append(Figure(section, f"text to text, {name}", "target tokens/s", *speeds))
-        figures.append(Figure(section, f"1,000 sentences, {name}", "s", *per_thousand))
+        figures += _speeds(section, f", {name}", (ours, tokens), (seconds, taken))
         figures.append(Figure(section, f"the same translations, {name}", "%", _share_alike(ours, tokens)))
     return figures
 
@@ -202,8 +194,14 @@ def fastest(make_engine: Callable[..., Any], translate: Way, threads: int) -> Ca
     return min(found, key=lambda pair: pair[0])[1]  # the other engine ends here, with its threads
 
 
-def _count(sentences: Sequence[Sequence[str]]) -> int:
-    return sum(map(len, sentences))
+def _speeds(section: str, name: str, tokens: Sequence[list[list[str]]], seconds: Sequence[float]) -> list[Figure]:
+    """Figures of what two ways have translated, and the seconds that each took."""
+    speeds = (sum(map(len, found)) / taken for found, taken in zip(tokens, seconds, strict=True))
+    per_thousand = (1000 / len(found) * taken for found, taken in zip(tokens, seconds, strict=True))
+    return [
+        Figure(section, f"text to text{name}", "target tokens/s", *speeds),
+        Figure(section, f"1,000 sentences{name}", "s", *per_thousand),
+    ]
 
 
 def _share_alike(ours: Sequence[object], theirs: Sequence[object]) -> float:

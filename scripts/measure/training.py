@@ -1,6 +1,7 @@
 """Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,12 +23,8 @@ CPU = torch.device("cpu")
 def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: int = 8) -> list[Figure]:
     """Measure target tokens/s in float32, and in bfloat16 if `precision: auto` picks it; the plain loop is float32."""
     dataset = Dataset.open(find_dataset(config.data, data_dir))
-    return [speed_beside_plain(config, dataset, precision, rounds, batches) for precision in precisions()]
-
-
-def precisions() -> list[Precision]:
-    """Returns the precisions that are measured on this machine."""
-    return ["float32", "bfloat16"] if choose_precision("auto", CPU) == "bfloat16" else ["float32"]
+    precisions: set[Precision] = {"float32", choose_precision("auto", CPU)}
+    return [speed_beside_plain(config, dataset, each, rounds, batches) for each in sorted(precisions, reverse=True)]
 
 
 def speed_beside_plain(config: Config, dataset: Dataset, precision: Precision, rounds: int, batches: int) -> Figure:
@@ -41,23 +38,18 @@ def speed_beside_plain(config: Config, dataset: Dataset, precision: Precision, r
         split = trainer.texts.train.split
         warm_up, *plan = plan_epoch(split, trainer.texts.train.rows, training, epoch=1)[: batches + 1]
 
-        def step(rows: Rows) -> None:
-            batch = collate(split, rows)
-            plain_step(plain, optimizer, batch.source, batch.target)
+        def ours(plan: Sequence[Rows]) -> None:
+            for rows in plan:
+                trainer.step([rows])
 
-        trainer.step([warm_up])
-        step(warm_up)
+        def theirs(plan: Sequence[Rows]) -> None:
+            for rows in plan:
+                batch = collate(split, rows)
+                plain_step(plain, optimizer, batch.source, batch.target)
+
+        ours([warm_up])
+        theirs([warm_up])
         say(f"train, {precision}: {batches} batches by ours, then by the plain loop")
-        seconds = alternate((each(lambda rows: trainer.step([rows]), plan), each(step, plan)), rounds=rounds)
+        seconds = alternate((partial(ours, plan), partial(theirs, plan)), rounds=rounds)
     tokens = sum(int(target_tokens(split, rows).sum()) for rows in plan)
     return Figure("train", precision, "target tokens/s", *(tokens / taken for taken in seconds))
-
-
-def each(step: Callable[[Rows], None], plan: Sequence[Rows]) -> Callable[[], None]:
-    """Returns a function that takes the steps of a plan, one after another."""
-
-    def take_all() -> None:
-        for rows in plan:
-            step(rows)
-
-    return take_all
