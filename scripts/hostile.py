@@ -30,7 +30,6 @@ import sys
 import tempfile
 import time
 import tracemalloc
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr
@@ -44,7 +43,7 @@ import torch
 from matplotlib.figure import Figure
 
 import measure  # noqa: F401  # isort: skip  # it finds what is in tests/
-from disturb import is_of_time
+from outcomes import outcome
 from small_marian import learn
 from torture import write_captions
 from transformer_cli import Translator, evaluate, prepare
@@ -119,13 +118,11 @@ def read_data(project: Path) -> object:
     config = Run.open(project / "runs/run").config
     dataset = Dataset.open(find_dataset(config.data, project / "data"))
     codecs = (dataset.codecs.source, dataset.codecs.target)
-    found: list[object] = [[codec.tokens(range(len(codec))) for codec in codecs]]
-    found += [codec.text(range(4, len(codec))) for codec in codecs]
+    found: list[object] = [(codec.tokens(range(len(codec))), codec.text(range(4, len(codec)))) for codec in codecs]
     for name in dataset.manifest["splits"]:
         split = dataset.split(name)
         arrays = [array for side in (split.source, split.target) for array in (side.ids, side.offsets)]
-        found += [zlib.crc32(np.asarray(array).tobytes()) for array in arrays]
-        found += [dataset.text(name, side) for side in SIDES]
+        found += [*(np.asarray(array).tobytes() for array in arrays), *(dataset.text(name, side) for side in SIDES)]
     return found
 
 
@@ -168,54 +165,52 @@ def go_on(project: Path) -> object:
         for part in ("data", "runs"):
             shutil.copytree(project / part, Path(place, part))
         config = load_config(project / "text/run.yaml", ["training.epochs=4"])
-        run = train(config, data_dir=Path(place, "data"), runs_dir=Path(place, "runs"))
-        history = [{key: entry[key] for key in entry if not is_of_time(key)} for entry in run.history()]
-        saved = {
-            pointer: [
-                (path.name, zlib.crc32(path.read_bytes())) for path in sorted(run.checkpoint(pointer).glob("*.saf*"))
-            ]
-            for pointer in ("best", "last", "average")
-        }
-        return history, saved, {pointer: run.checkpoint(pointer).name for pointer in saved}
+        return outcome(train(config, data_dir=Path(place, "data"), runs_dir=Path(place, "runs")))
 
 
-def damages(
-    path: Path, foreign: Path, chance: random.Random, n_cuts: int, n_bits: int
-) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the kind of each damage to a file, and what is in the file then (None: it is gone)."""
-    content = path.read_bytes()
-    for place in sorted(chance.sample(range(1, max(2, len(content))), min(n_cuts, max(0, len(content) - 1)))):
-        yield "cut", content[:place]
-    for bit in sorted(chance.sample(range(8 * len(content)), min(n_bits, 8 * len(content)))):
-        flipped = bytearray(content)
-        flipped[bit // 8] ^= 1 << bit % 8
-        yield "bit", bytes(flipped)
-    if content:
-        yield "emptied", b""
-    alike = [other for other in sorted(path.parent.iterdir()) if other.is_file() and other.suffix == path.suffix]
-    alike += sorted(path.parent.parent.glob(f"*/{path.name}"))
-    contents = dict.fromkeys(each.read_bytes() for each in alike)
-    yield from (("sibling", other) for other in list(contents)[:4] if other != content)
-    if foreign.is_file() and foreign.read_bytes() != content:
-        yield "foreign", foreign.read_bytes()
-    yield "deleted", None
-
-
+@dataclass
 class Trial:
     """A project whose files are damaged one at a time."""
 
-    def __init__(self, project: Path, uses: Sequence[Callable[[Path], object]], *, has_sums: bool = True) -> None:
-        """has_sums: whether damage can be told from another content, so that another result is a miss."""
-        self.project, self._has_sums = project, has_sums
-        self.expected = {use: use(project) for use in uses}
+    project: Path
+    uses: Sequence[Callable[[Path], object]]
+    n_cuts: int
+    n_bits: int
+    seed: int = 0
+    has_sums: bool = True
+    """whether damage can be told from another content, so that another result is a miss"""
 
-    def outcome(self, table: Table, *, in_full: bool, is_editable: bool) -> tuple[str, str]:
+    def __post_init__(self) -> None:
+        self.table, self._chance = Table(), random.Random(self.seed)
+        self._expected = {use: use(self.project) for use in self.uses}
+
+    def damages(self, path: Path, foreign: Path) -> Iterator[tuple[str, bytes | None]]:
+        """Yield the kind of each damage to a file, and what is in the file then (None: it is gone)."""
+        content = path.read_bytes()
+        inside = range(1, len(content))
+        for place in sorted(self._chance.sample(inside, min(self.n_cuts, len(inside)))):
+            yield "cut", content[:place]
+        for bit in sorted(self._chance.sample(range(8 * len(content)), min(self.n_bits, 8 * len(content)))):
+            flipped = bytearray(content)
+            flipped[bit // 8] ^= 1 << bit % 8
+            yield "bit", bytes(flipped)
+        if content:
+            yield "emptied", b""
+        alike = [other for other in sorted(path.parent.iterdir()) if other.is_file() and other.suffix == path.suffix]
+        alike += sorted(path.parent.parent.glob(f"*/{path.name}"))
+        contents = dict.fromkeys(each.read_bytes() for each in alike)
+        yield from (("sibling", other) for other in list(contents)[:4] if other != content)
+        if foreign.is_file() and foreign.read_bytes() != content:
+            yield "foreign", foreign.read_bytes()
+        yield "deleted", None
+
+    def outcome(self, *, in_full: bool, is_editable: bool) -> tuple[str, str]:
         """Use the damaged project. Returns refused, harmless, edit or missed, and more about the last.
 
         in_full: go on training even if something before it was refused. is_editable: whether another result is no miss.
         """
         refused = edited = False
-        for use, expected in self.expected.items():
+        for use, expected in self._expected.items():
             if refused and use is go_on and not in_full:
                 break
             try:
@@ -223,7 +218,7 @@ class Trial:
             except TfmError as error:
                 if "\n" in str(error):
                     return "missed", f"{use.__name__}: more than one line: {error}"
-                table.said.append(str(error))
+                self.table.said.append(str(error))
                 refused = True
             except Exception as error:
                 return "missed", f"{use.__name__}: {type(error).__name__}: {error}"
@@ -234,70 +229,57 @@ class Trial:
                     edited = True
         return ("refused" if refused else "edit" if edited else "harmless"), ""
 
-    def damage(
-        self,
-        path: Path,
-        foreign: Path,
-        table: Table,
-        chance: random.Random,
-        n_cuts: int,
-        n_bits: int,
-        *,
-        in_full: bool = True,
-    ) -> None:
-        """Damage one file in all ways, and count how each ends."""
+    def damage(self, path: Path, foreign: Path) -> None:
+        """Damage one file in all ways, and count how each ends. foreign: that of another project."""
         content, times = path.read_bytes(), path.stat()
-        seen: set[str] = set()
+        seen = set[str]()
         # a list, because the damaged file is one of its siblings
-        for kind, damaged in list(damages(path, foreign, chance, n_cuts, n_bits)):
+        for kind, damaged in list(self.damages(path, foreign)):
             if damaged is None:
                 path.unlink()
             else:
                 path.write_bytes(damaged)
-            is_editable = path.name in EDITABLE or not self._has_sums
-            outcome, why = self.outcome(table, in_full=in_full and kind not in seen, is_editable=is_editable)
+            is_editable = path.name in EDITABLE or not self.has_sums
+            outcome, why = self.outcome(in_full=kind not in seen, is_editable=is_editable)
             seen.add(kind)
-            table.counts[kind, outcome] += 1
+            self.table.counts[kind, outcome] += 1
             if outcome == "missed":
-                table.missed.append(f"{path.relative_to(self.project)}: {kind}: {why}")
+                self.table.missed.append(f"{path.relative_to(self.project)}: {kind}: {why}")
             path.write_bytes(content)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def try_all(
-    folder: Path, tokens: str, *, n_cuts: int, n_bits: int, every: int = 1, seed: int = 0, in_full: bool = True
-) -> dict[str, Table]:
+def try_all(folder: Path, tokens: str, *, n_cuts: int, n_bits: int, every: int = 1, seed: int = 0) -> dict[str, Table]:
     """Damage every file of a dataset, of a run of it, and of the run's export. Returns the three tables.
 
-    tokens: words or subwords. every: take only every so many-th file. in_full: after the first damage of each kind to
-    a file, go on training even if something else was refused.
+    tokens: words or subwords. every: take only every so many-th file.
     """
     project, other = folder / tokens, folder / f"other {tokens}"
     for place, n_pairs in ((project, 24), (other, 30)):
         make_project(place, tokens, n_pairs)
     (data,), (other_data,) = (sorted((place / "data").iterdir()) for place in (project, other))
-    tables = {"dataset": Table(), "run": Table(), "export": Table()}
-    chance = random.Random(seed)
-    trial = Trial(project, [read_data, prepare_again, go_on])
-    for path in sorted(data.iterdir())[::every]:
-        trial.damage(path, other_data / path.name, tables["dataset"], chance, n_cuts, n_bits, in_full=in_full)
-    uses = {"run": [translate, draw, go_on], "export": [translate_exported]}
-    for name, part in {"run": "runs", "export": "export"}.items():
-        trial = Trial(project, uses[name])
-        for path in sorted(path for path in (project / part).rglob("*") if path.is_file())[::every]:
-            foreign = other / path.relative_to(project)
-            trial.damage(path, foreign, tables[name], chance, n_cuts, n_bits, in_full=in_full)
+    parts = {
+        "dataset": (data, other_data, [read_data, prepare_again, go_on]),
+        "run": (project / "runs", other / "runs", [translate, draw, go_on]),
+        "export": (project / "export", other / "export", [translate_exported]),
+    }
+    tables = {}
+    for name, (ours, theirs, uses) in parts.items():
+        trial = Trial(project, uses, n_cuts, n_bits, seed)
+        for path in sorted(path for path in ours.rglob("*") if path.is_file())[::every]:
+            trial.damage(path, theirs / path.relative_to(ours))
+        tables[name] = trial.table
     return tables
 
 
 def try_model(folder: Path, model: Path, *, n_cuts: int, n_bits: int) -> Table:
     """Damage every file of a model of another program's, which has no sums. Returns the table."""
-    project, table, chance = Path(shutil.copytree(model, folder / "model")), Table(), random.Random(0)
-    trial = Trial(project, [translate_imported], has_sums=False)
+    project = Path(shutil.copytree(model, folder / "model"))
+    trial = Trial(project, [translate_imported], n_cuts, n_bits, has_sums=False)
     for path in sorted(project.iterdir()):
         path.chmod(0o644)
-        trial.damage(path, Path(), table, chance, n_cuts, n_bits)
-    return table
+        trial.damage(path, Path())
+    return trial.table
 
 
 # Training text
@@ -385,6 +367,7 @@ HUGGING_FACE: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
+TEXT = read_captions(1000)["train"]
 MARIAN: dict[str, list[str]] = {
     "one matrix": ["--tied-embeddings-all"],
     "separate .spm, tied output": ["--tied-embeddings"],
@@ -436,13 +419,13 @@ def _rows(ours: Sequence[str], theirs: dict[str, int]) -> list[int | None]:
     return rows
 
 
-def write_hugging_face(place: Path, text: Sequence[tuple[str, str]], name: str) -> None:
+def write_hugging_face(place: Path, name: str) -> None:
     """Let transformers write a random model of a shape."""
     from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
     shape = HUGGING_FACE[name]
     place.mkdir(parents=True)
-    models = [learn([pair[side] for pair in text], place / f"{each}.spm", 400) for side, each in enumerate(SIDES)]
+    models = [learn([pair[side] for pair in TEXT], place / f"{each}.spm", 400) for side, each in enumerate(SIDES)]
     pieces = [[each.id_to_piece(index) for index in range(2, len(each) - 20)] for each in models]
     languages = [">>deu<<"] if "language" in name else []
     separate = not shape.get("share_encoder_decoder_embeddings", True)
@@ -480,25 +463,25 @@ def write_hugging_face(place: Path, text: Sequence[tuple[str, str]], name: str) 
     tokenizer.save_pretrained(place)
 
 
-def hugging_face(folder: Path, *, text: Sequence[tuple[str, str]], name: str) -> tuple[int, float]:
+def hugging_face(folder: Path, name: str) -> tuple[int, float]:
     """Import a random model of a shape, and let transformers open what tfm exports of it.
 
     Returns how many lines have other ids in either, and the largest difference of a logit.
     """
     place = folder / "model"
-    write_hugging_face(place, text, name)
+    write_hugging_face(place, name)
     translator = Translator.load(import_run(place, name="run", runs_dir=folder / "runs").folder)
     codecs = translator.run.codecs
     theirs = TheirModel(place, translator)
     again = TheirModel(export_to_hugging_face(translator.run.folder, folder / "again"), translator)
-    lines = [*(pair[0] for pair in text), *SYMBOLS, "", "  "]
+    lines = [*(pair[0] for pair in TEXT), *SYMBOLS, "", "  "]
     if "language" in name:  # of a model without them, transformers reads such a token as <unk>, and tfm as text
         prefixes = itertools.cycle([">>deu<<", ">>fra<<", ">>xyz<<", ""])
         lines = [f"{token} {line}" for token, line in zip(prefixes, lines, strict=False)]
     filled = filter(str.strip, lines)
     wrong = sum(each.read(line) != each.tokenizer(line).input_ids for line in filled for each in (theirs, again))
     worst = 0.0
-    for line, (_, reference) in zip(lines[:100], text, strict=False):
+    for line, (_, reference) in zip(lines[:100], TEXT, strict=False):
         ids = [codecs.source.encode(line).ids], [codecs.target.encode(reference).ids]
         with torch.inference_mode():
             ours = translator.model(*(pad_ids(each) for each in ids))[0]
@@ -513,16 +496,16 @@ def pymarian(*command: str) -> "subprocess.CompletedProcess[str]":
     return done
 
 
-def marian(folder: Path, *, text: Sequence[tuple[str, str]], name: str) -> float:
+def marian(folder: Path, name: str) -> float:
     """Let Marian train a small model, and import it.
 
     Returns the largest difference of a score, in nats, of the tokens of 100 lines.
     """
     place = folder / "model"
     place.mkdir(parents=True)
-    sides = list(zip(*text, strict=True))
+    sides = list(zip(*TEXT, strict=True))
     is_list, is_separate = ".yml" in name, "separate" in name or name == "pre-norm"
-    both = [line for pair in text for line in pair]
+    both = [line for pair in TEXT for line in pair]
     learned = [
         learn(sides[side] if is_separate else both, place / f"{each}.spm", 400) for side, each in enumerate(SIDES)
     ]
@@ -549,18 +532,13 @@ def marian(folder: Path, *, text: Sequence[tuple[str, str]], name: str) -> float
     some = [str(folder / f"{each}.some") for each in SIDES]
     scores = pymarian("score", "--model", *model, "--train-sets", *some, "--word-scores").stdout.splitlines()
     translator, worst = Translator.load(run.folder), 0.0
-    for (source, target), line in zip(text[:100], scores, strict=True):
+    for (source, target), line in zip(TEXT[:100], scores, strict=True):
         ids = pad_ids([run.codecs.source.encode(source).ids]), pad_ids([run.codecs.target.encode(target).ids])
         with torch.inference_mode():
             ours = -token_losses(translator.model, *ids).nll
         expected = torch.tensor([float(number) for number in line.partition("WordScores=")[2].split()])
         worst = max(worst, float((ours - expected).abs().max()))
     return worst
-
-
-def captions() -> Sequence[tuple[str, str]]:
-    """Returns the text of these models."""
-    return read_captions(1000)["train"][:1000]
 
 
 # make hostile

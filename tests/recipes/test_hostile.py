@@ -1,6 +1,5 @@
 """Short forms of what `make hostile` and `make torture` try: damaged files, and training and `tfm prepare` killed."""
 
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import torture
 @pytest.mark.long
 @pytest.mark.usefixtures("no_curves")
 def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Path) -> None:
-    tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2, in_full=False)
+    tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2)
     for table in tables.values():
         assert table.missed == []
         tried = {kind: sum(n for (each, _), n in table.counts.items() if each == kind) for kind in hostile.KINDS}
@@ -43,8 +42,9 @@ def test_hostile_counts_a_miss(tmp_path: Path) -> None:
     def use(project: Path) -> bytes:
         return (project / "some/file").read_bytes()
 
-    table, trial = hostile.Table(), hostile.Trial(tmp_path, [use])
-    trial.damage(tmp_path / "some/file", tmp_path / "none", table, random.Random(0), 2, 3)
+    trial = hostile.Trial(tmp_path, [use], 2, 3)
+    trial.damage(tmp_path / "some/file", tmp_path / "none")
+    table = trial.table
     assert sum(table.counts.values()) == len(table.missed) == 2 + 3 + 1 + 1
     assert table.missed[-1].startswith("some/file: deleted: use: FileNotFoundError")
     assert str(table).splitlines()[-8].split() == ["all", "7", "0", "0", "0", "7"]
