@@ -10,11 +10,11 @@ import re
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,7 @@ READ_IN = names(
     "text.reading text.sentences"
 )
 
-Prepare = Callable[[str], Callable[[], object]]
-"""Returns what is timed, for a text"""
+Reader = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -90,14 +89,14 @@ def text_of(given: str, length: int) -> str:
     return before + (piece * (left // len(piece) + 1))[:left] + after
 
 
-def measured(prepare: Prepare, given: str) -> Measured:
+def measured(reader: Reader, given: str) -> Measured:
     """Returns what a reader takes for an input."""
 
     def seconds(length: int, rounds: int) -> float:
-        timed, best = prepare(text_of(given, length)), float("inf")
+        text, best = text_of(given, length), float("inf")
         for _ in range(rounds):
             start = time.process_time()
-            timed()
+            reader(text)
             best = min(best, time.process_time() - start)
         return best
 
@@ -112,12 +111,7 @@ def measured(prepare: Prepare, given: str) -> Measured:
 # What is measured
 
 
-def of(call: Callable[[str], object]) -> Prepare:
-    """A reader that is called with the text alone."""
-    return lambda text: partial(call, text)
-
-
-def by_lines(call: Callable[[str], object]) -> Callable[[str], object]:
+def by_lines(call: Reader) -> Reader:
     """A reader of lines, which are not too long."""
     return lambda text: [call(line) for line in lines_of(text)]
 
@@ -151,28 +145,28 @@ def links_of(text: str) -> list[alignment.Link]:
     return [*zip(spots(text), spots(text), strict=True)]
 
 
-def rendered(document: Document) -> Callable[[], object]:
+def rendered(document: Document) -> object:
     """A document whose words come back in another order."""
     found = [(block.text, [*zip(spots(block.text), spots(block.text)[::-1], strict=True)]) for block in document.blocks]
-    return partial(document.render, found)
+    return document.render(found)
 
 
-def put_back(text: str) -> Callable[[], object]:
+def put_back(text: str) -> object:
     spans = [reading.Held(start, "X", " ", " ") for start, _ in spots(text)]
-    return partial(alignment.put_back, text, text, spans, links_of(text))
+    return alignment.put_back(text, text, spans, links_of(text))
 
 
-def word_links(text: str) -> Callable[[], object]:
-    return partial(alignment.word_links, text, tokens(text), f"{text}.", tokens(text), range(len(spots(text))))
+def word_links(text: str) -> object:
+    return alignment.word_links(text, tokens(text), f"{text}.", tokens(text), range(len(spots(text))))
 
 
-def wholly(text: str) -> Callable[[], object]:
+def wholly(text: str) -> object:
     spans = sentences.sentences(text, "de")
     found = []
     for start, end in spans:
         tokens = text[start:end].split()
         found.append(Translation(text[start:end], tokens, text[start:end], tokens, 0, 0, [], [], [*range(len(tokens))]))
-    return partial(whole, text, spans, found)
+    return whole(text, spans, found)
 
 
 def split(text: str) -> object:
@@ -187,21 +181,17 @@ def clean(text: str) -> object:
     return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}, Counter()))
 
 
-def of_file(write: Callable[[str], str]) -> Prepare:
+def of_file(write: Callable[[str], str]) -> Reader:
     """A file of a format, in which the text is written so."""
 
-    def prepare(text: str) -> Callable[[], object]:
-        def read() -> int:
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-                file.write(write(text))
-                file.flush()
-                with suppress(DataError):  # for quotes that are not closed
-                    return sum(1 for _ in formats.read_texts([Path(file.name)], DataConfig(), lambda *_: None))
-            return 0
+    def read(text: str) -> None:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            file.write(write(text))
+            file.flush()
+            with suppress(DataError):  # for quotes that are not closed
+                deque(formats.read_texts([Path(file.name)], DataConfig(), lambda *_: None), 0)
 
-        return read
-
-    return prepare
+    return read
 
 
 def tmx(text: str) -> str:
@@ -282,90 +272,69 @@ UNREAD = (
 TOKENS = "a|(|'|😀|a.|ab-|://a|'s |1,|犬|\u0301|a\u0301"
 CODES = ("de", "tr", "lt")  # whose capitals differ
 
-READERS: dict[str, tuple[Prepare, str]] = {
-    "corpora.cleaning.cleaned": (of(clean), "<a|&a|[[|1|_|a b "),
-    "corpora.cleaning.fingerprint": (of(lambda text: cleaning.fingerprint(text, "de")), "1|_| |a1|ΑΣ"),
-    "corpora.formats.read_texts": (of_file(lambda text: f"{text}\tb\n"), 'a b|""|" |a;'),
-    "corpora.formats.read_texts (CSV)": (of_file(lambda text: f"de,en\n{text},b\n"), 'a b|""|" |a;'),
-    "corpora.formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
-    "corpora.formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
-    "terminology.annotations.missing_numbers": (
-        of(lambda text: missing_numbers(text, text[::-1])),
-        "1|1.|1 |1 000 |12/|1.234,5 |٣",
-    ),
-    "documents.catalogue.open_catalogue": (of(lambda text: open_catalogue(message(text), CODES[:2])), PO),
-    "terminology.glossary.Glossary.find": (of(TERMS.find), "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
-    "terminology.glossary.replaced": (
-        lambda text: partial(glossary.replaced, text, TERMS.find(text), links_of(text), [(0, 5)]),
+READERS: dict[str, tuple[Reader, str]] = {
+    "cleaning.cleaned": (clean, "<a|&a|[[|1|_|a b "),
+    "cleaning.fingerprint": (lambda text: cleaning.fingerprint(text, "de"), "1|_| |a1|ΑΣ"),
+    "formats.read_texts": (of_file(lambda text: f"{text}\tb\n"), 'a b|""|" |a;'),
+    "formats.read_texts (CSV)": (of_file(lambda text: f"de,en\n{text},b\n"), 'a b|""|" |a;'),
+    "formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
+    "formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
+    "annotations.missing_numbers": (lambda text: missing_numbers(text, text[::-1]), "1|1.|1 |1 000 |12/|1.234,5 |٣"),
+    "catalogue.open_catalogue": (lambda text: open_catalogue(message(text), CODES[:2]), PO),
+    "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
+    "glossary.replaced": (
+        lambda text: glossary.replaced(text, TERMS.find(text), links_of(text), [(0, 5)]),
         "a |a b |Hund |a",
     ),
-    "terminology.glossary.term_spans": (
-        lambda text: partial(glossary.term_spans, TERMS.find(text), text),
-        "a |a b |a a |w1 w2 w3 |c",
-    ),
-    "terminology.placeholders.Holder.spans": (of(HOLDER.spans), PLACEHOLDERS),
-    "text.alignment.places_in": (
-        of(lambda text: alignment.places_in(text, text, spots(text), [])),
-        "a |e\u0301|\xad|ß|ﬂ|…",
-    ),
-    "text.alignment.put_back": (put_back, "a |a|a.|.|犬|. "),
-    "text.alignment.token_spans": (
-        lambda text: partial(alignment.token_spans, text, tokens(text)),
-        "a |a|é|e\u0301|\xad|.",
-    ),
-    "text.alignment.word_edges": (of(alignment.word_edges), "a|a |犬|\u0301|-"),
-    "text.alignment.word_links": (word_links, "a |ab|é |\u0301"),
-    "text.long_lines.LongLines.split": (of(split), SENTENCES),
-    "text.long_lines.readable": (of(lambda text: long_lines.readable(text, "de", HOLDER.spans)), SENTENCES),
-    "documents.markup.parse_html": (of(parse_html), HTML),
-    "documents.blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
-    "documents.blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
-    "documents.subtitles.open_subtitles": (of(lambda text: open_subtitles(cues(text), CODES[:2])), CUES),
-    "documents.word.parse_part": (of(lambda text: parse_part(docx(text))), DOCX),
-    "documents.xliff.open_xliff": (of(lambda text: open_xliff(xliff(text), CODES[:2])), XLIFF),
-    "text.sentences.join": (
-        lambda text: partial(sentences.join, text, spots(text), tokens(text)),
-        "a |。|a. |”。",
-    ),
-    "text.sentences.pieces": (
-        of(lambda text: [*sentences.pieces(text, (0, len(text)), lambda start, end: end - start < 100)]),
+    "glossary.term_spans": (lambda text: glossary.term_spans(TERMS.find(text), text), "a |a b |a a |w1 w2 w3 |c"),
+    "placeholders.Holder.spans": (HOLDER.spans, PLACEHOLDERS),
+    "alignment.places_in": (lambda text: alignment.places_in(text, text, spots(text), []), "a |e\u0301|\xad|ß|ﬂ|…"),
+    "alignment.put_back": (put_back, "a |a|a.|.|犬|. "),
+    "alignment.token_spans": (lambda text: alignment.token_spans(text, tokens(text)), "a |a|é|e\u0301|\xad|."),
+    "alignment.word_edges": (alignment.word_edges, "a|a |犬|\u0301|-"),
+    "alignment.word_links": (word_links, "a |ab|é |\u0301"),
+    "long_lines.LongLines.split": (split, SENTENCES),
+    "long_lines.readable": (lambda text: long_lines.readable(text, "de", HOLDER.spans), SENTENCES),
+    "markup.parse_html": (parse_html, HTML),
+    "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
+    "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
+    "subtitles.open_subtitles": (lambda text: open_subtitles(cues(text), CODES[:2]), CUES),
+    "word.parse_part": (lambda text: parse_part(docx(text)), DOCX),
+    "xliff.open_xliff": (lambda text: open_xliff(xliff(text), CODES[:2]), XLIFF),
+    "sentences.join": (lambda text: sentences.join(text, spots(text), tokens(text)), "a |。|a. |”。"),
+    "sentences.pieces": (
+        lambda text: [*sentences.pieces(text, (0, len(text)), lambda start, end: end - start < 100)],
         "a |a; |，|a| ",
     ),
-    "text.sentences.sentences": (of(lambda text: sentences.sentences(text, "de")), SENTENCES),
-    "scoring.metrics.text_metrics": (of(bleu), "a |.|1,|&amp;"),
-    "scoring.metrics.sentence_chrf": (
-        of(lambda text: metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False)),
+    "sentences.sentences": (lambda text: sentences.sentences(text, "de"), SENTENCES),
+    "metrics.text_metrics": (bleu, "a |.|1,|&amp;"),
+    "metrics.sentence_chrf": (
+        lambda text: metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False),
         "a |a",
     ),
-    "scoring.metrics.warn_of_form": (
-        of(lambda text: metrics.warn_of_form(lines_of(text), lines_of(text), "a text")),
-        "a|\u0301|é",
-    ),
-    "serve.languages.Directions.detect": (of(lambda text: _shares(text[:LOOKED_AT], ("de", "en"))), "a|\u0301"),
-    "system.terminal.on_one_line": (of(on_one_line), "\x1b|\x9b|\u202e"),
-    "system.terminal.width": (of(width), "犬|\u0301|a"),
-    "text.codec.SubwordCodec.encode": (
-        of(by_lines(lambda line: subwords().encode(line))),
+    "metrics.warn_of_form": (lambda text: metrics.warn_of_form(lines_of(text), lines_of(text), "a text"), "a|\u0301|é"),
+    "languages.Directions.detect": (lambda text: _shares(text[:LOOKED_AT], ("de", "en")), "a|\u0301"),
+    "terminal.on_one_line": (on_one_line, "\x1b|\x9b|\u202e"),
+    "terminal.width": (width, "犬|\u0301|a"),
+    "codec.SubwordCodec.encode": (
+        by_lines(lambda line: subwords().encode(line)),
         f"{UNREAD}|{TOKENS}|▁|\ue000",
     ),
-    "text.codec.WordCodec.encode": (of(by_lines(lambda line: words().encode(line))), f"{UNREAD}|{TOKENS}"),
-    "text.lines.has_letter": (of(lines.has_letter), "1|.|a"),
-    "text.reading.Reader.read": (of(lambda text: words().reader.read(text)), UNREAD),
-    "text.reading.ends": (of(reading.ends), " | a|a ⟨ ⟩ b"),
-    "text.reading.is_in_capitals": (of(reading.is_in_capitals), "A|A |AB |ß|犬 AB "),
-    "text.reading.lower": (of(lambda text: [reading.lower(text, code) for code in CODES]), "Σ|AΣ|I\u0307|İ|Ì|J\u0301"),
-    "text.reading.nfc": (of(reading.nfc), "\u0301\u0327|a\u0301|a⟨\u0301⟩\u0327|각|\u1100\u1161\u11a8|é"),
-    "text.reading.normalized": (of(reading.normalized), " |a⟨\u0327\u0301⟩|a \u0301"),
-    "text.reading.upper": (of(lambda text: [reading.upper(text, code) for code in CODES]), "ß|i\u0307|ŉ|a\u0301\u0327"),
-    "text.reading.with_stand_ins": (
-        of(lambda text: reading.with_stand_ins(text, [*pairwise(range(0, len(text), 2))])),
-        "ab",
-    ),
-    "text.subwords.Pieces.ids": (of(lambda text: subwords().ids(text)), f"{TOKENS}|▁|\ue000"),
-    "text.subwords.Pieces.text": (lambda text: partial(subwords().text, subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
-    "text.words.Joins.join": (lambda text: partial(words().joins.join, text.split(" ")), "a |a. "),
-    "text.words.Tokenizer.split": (of(lambda text: words().tokenizer.split(text)), TOKENS),
-    "documents.translate.whole": (wholly, "A. |a"),
+    "codec.WordCodec.encode": (by_lines(lambda line: words().encode(line)), f"{UNREAD}|{TOKENS}"),
+    "lines.has_letter": (lines.has_letter, "1|.|a"),
+    "reading.Reader.read": (lambda text: words().reader.read(text), UNREAD),
+    "reading.ends": (reading.ends, " | a|a ⟨ ⟩ b"),
+    "reading.is_in_capitals": (reading.is_in_capitals, "A|A |AB |ß|犬 AB "),
+    "reading.lower": (lambda text: [reading.lower(text, code) for code in CODES], "Σ|AΣ|I\u0307|İ|Ì|J\u0301"),
+    "reading.nfc": (reading.nfc, "\u0301\u0327|a\u0301|a⟨\u0301⟩\u0327|각|\u1100\u1161\u11a8|é"),
+    "reading.normalized": (reading.normalized, " |a⟨\u0327\u0301⟩|a \u0301"),
+    "reading.upper": (lambda text: [reading.upper(text, code) for code in CODES], "ß|i\u0307|ŉ|a\u0301\u0327"),
+    "reading.with_stand_ins": (lambda text: reading.with_stand_ins(text, [*pairwise(range(0, len(text), 2))]), "ab"),
+    "subwords.Pieces.ids": (lambda text: subwords().ids(text), f"{TOKENS}|▁|\ue000"),
+    "subwords.Pieces.text": (lambda text: subwords().text(subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
+    "words.Joins.join": (lambda text: words().joins.join(text.split(" ")), "a |a. "),
+    "words.Tokenizer.split": (lambda text: words().tokenizer.split(text), TOKENS),
+    "translate.whole": (wholly, "A. |a"),
 }
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
@@ -411,29 +380,26 @@ def inputs_of(pattern: "re.Pattern[Any]") -> Iterator[str]:
     yield from BEGINNINGS.split("|")
 
 
-def of_pattern(name: str, pattern: "re.Pattern[Any]") -> Prepare:
-    def prepare(text: str) -> Callable[[], object]:
+def of_pattern(name: str, pattern: "re.Pattern[Any]") -> Reader:
+    def read(text: str) -> object:
         given: Any = text if isinstance(pattern.pattern, str) else text.encode()
-        if name.partition("[")[0] in AT_ONE_PLACE:
-            return partial(pattern.match, given)
-        return lambda: sum(1 for _ in pattern.finditer(given))
+        is_at_one_place = name.partition("[")[0] in AT_ONE_PLACE
+        return pattern.match(given) if is_at_one_place else deque(pattern.finditer(given), 0)
 
-    return prepare
+    return read
 
 
 def main() -> int:
     """Measure all readers. Returns 1 if one of them is not linear."""
-    readers = {name: (prepare, [*given.split("|"), PROSE]) for name, (prepare, given) in READERS.items()}
+    readers = {name: (reader, [*given.split("|"), PROSE]) for name, (reader, given) in READERS.items()}
     readers |= {name: (of_pattern(name, each), [*inputs_of(each)]) for name, each in patterns().items()}
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     n_slow = 0
     print(f"{'reader':44}{'inputs':>7}{'seconds':>9}{'times':>7}  the slowest input, {LENGTH:,} characters")
-    for name, (prepare, inputs) in readers.items():
+    for name, (reader, inputs) in readers.items():
         if wanted in name:
-            found = [measured(prepare, given) for given in dict.fromkeys(inputs)]
-            found = [
-                each if each.is_linear else measured(prepare, each.given) for each in found
-            ]  # or the machine is busy
+            once = [measured(reader, given) for given in dict.fromkeys(inputs)]
+            found = [each if each.is_linear else measured(reader, each.given) for each in once]  # the machine was busy
             worst = max(found, key=lambda each: (not each.is_linear, each.seconds))
             n_slow += not worst.is_linear
             mark = "" if worst.is_linear else "  TOO SLOW"

@@ -15,21 +15,21 @@ def test_linear_patterns_are_all_that_are_compiled_in_the_modules() -> None:
 
 @pytest.mark.parametrize("name", linear.READERS)
 def test_linear_reader_reads_each_of_its_inputs(name: str) -> None:
-    prepare, given = linear.READERS[name]
+    read, given = linear.READERS[name]
     for each in given.split("|"):
         text = linear.text_of(each, 60)
         assert len(text) == 60
-        prepare(text)()
+        read(text)
 
 
 def test_measured_tells_quadratic_time_from_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
 
-    def reader(power: int) -> linear.Prepare:
+    def reader(power: int) -> linear.Reader:
         def read(text: str) -> None:
             clock[0] += (len(text) / linear.LENGTH) ** power
 
-        return linear.of(read)
+        return read
 
     monkeypatch.setattr("time.process_time", lambda: clock[0])
     linear_time, quadratic = (linear.measured(reader(power), "a") for power in (1, 2))
