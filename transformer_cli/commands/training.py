@@ -46,17 +46,14 @@ def prepare(
     for file in files or ():
         if not file.exists() and (meant := spelling.as_option(str(file), ["--config", "--set", "--like"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
-    given = {
-        "data.source": (source, "--source"),
-        "data.target": (target, "--target"),
-        "data.to": (to, "--to"),
-        "name": (name, "--name"),
+    of_files: dict[str, tuple[Any, str]] = {
+        "data.source": (source, f"--source {source}"),
+        "data.target": (target, f"--target {target}"),
+        "data.to": (to, f"--to {to}"),
+        "name": (name, f"--name {name}"),
+        "data.columns": (None if columns is None else [*map(str.strip, columns.split(","))], f"--columns {columns}"),
     }
-    settings_given: dict[str, tuple[Any, str]] = {
-        key: (value, f"{flag} {value}") for key, (value, flag) in given.items() if value is not None
-    }
-    if columns is not None:
-        settings_given["data.columns"] = ([each.strip() for each in columns.split(",")], f"--columns {columns}")
+    settings_given = {key: each for key, each in of_files.items() if each[0] is not None}
     if settings_given and not files:
         raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} is about FILEs; name them, or use --set")
     if files and source_dir:
