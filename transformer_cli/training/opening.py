@@ -12,7 +12,7 @@ import torch
 from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
-from transformer_cli.config.schema import Config, Decides, keys_that_decide
+from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, keys_that_decide
 from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import refuse_without_room
@@ -92,7 +92,8 @@ def _opened(
         opened = load_run(begun, dataset)
         if other := changes(begun.identity.provenance, provenance(device=device_name(where.device))):
             log.warning("%s goes on with what may change the last digits of its weights: %s", folder, other)
-        resolved = _resolved_again(config, begun.config, where)
+        data = begun.config.data.model_copy(update={"files": config.data.files})
+        resolved = _resolved(config, data, where, begun.config.training)
         finish_save(begun, opened.start.state)  # which a kill may have cut off
         write_config(folder, resolved)
         return replace(opened, run=replace(begun, config=resolved))
@@ -102,7 +103,8 @@ def _opened(
         callback.before_new_run(config, dataset, folder.parent)
     if folder.exists() and fresh:
         _move_aside(folder)
-    run = Run.create(folder, _resolved(config, dataset, where), dataset, device=device_name(where.device))
+    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
+    run = Run.create(folder, _resolved(config, data, where), dataset, device=device_name(where.device))
     opened = new_run(run, dataset)
     for callback in callbacks:
         callback.on_new_run(run, opened.start)
@@ -171,27 +173,23 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _resolved(config: Config, dataset: Dataset, where: Environment) -> Config:
-    """Returns the config as a new run keeps it: with its name, and the dataset, precision and lanes that are chosen."""
-    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-    precision = choose_precision(config.training.precision, where.device)
-    lanes = choose_lanes(config.training.lanes, where.world)
-    training = config.training.model_copy(update={"precision": precision, "lanes": lanes})
-    return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
+def _resolved(config: Config, data: DataConfig, where: Environment, begun: TrainingConfig | None = None) -> Config:
+    """Returns the config as a run keeps it: with its name, its dataset, and the precision and lanes that are chosen.
 
-
-def _resolved_again(config: Config, begun: Config, where: Environment) -> Config:
-    """Returns the config of a run that goes on: with the dataset, precision and lanes that it was begun with."""
-    data = begun.data.model_copy(update={"files": config.data.files})
-    precision = _precision(begun.training.precision, config.training.precision, where.device)
-    lanes = choose_lanes(begun.training.lanes, where.world)
+    begun: of a run that goes on, the settings with which it was begun: it keeps their precision and lanes.
+    """
+    precision = _precision(begun.precision if begun else "auto", config.training.precision, where.device)
+    lanes = choose_lanes((begun or config.training).lanes, where.world)
     training = config.training.model_copy(update={"precision": precision, "lanes": lanes})
     return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
 
 
 def _precision(before: str, wanted: str, device: torch.device) -> str:
-    """Returns the precision of a run that goes on: the one it has had, unless the config names another one."""
-    if before == "auto":  # somebody has edited the run's config.yaml
+    """Returns the precision of a run: the one that it has had, unless the config names another one.
+
+    before: auto for a new run, or if somebody has edited the run's config.yaml.
+    """
+    if before == "auto":
         return choose_precision(wanted, device)
     if wanted not in ("auto", before):
         log.warning("training.precision: %s until now, %s from here on", before, wanted)
