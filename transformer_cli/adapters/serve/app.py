@@ -8,6 +8,7 @@ import asyncio
 import gc
 import logging
 import re
+import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Future
@@ -17,12 +18,12 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import ValidationError
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
@@ -31,11 +32,12 @@ from transformer_cli.adapters.serve.languages import Directions
 from transformer_cli.adapters.serve.questions import (
     GONE,
     AttentionQuestion,
-    BoundedRoute,
-    DetectQuestion,
     Limits,
+    Question,
     SentenceQuestion,
     TranslateQuestion,
+    described,
+    reading,
     refuse_beyond,
     words_for,
 )
@@ -53,7 +55,7 @@ Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 # with 4XX, FastAPI describes no 422 of its own, which never comes
-router = APIRouter(route_class=BoundedRoute, responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
+router = APIRouter(responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
 
 
 @dataclass
@@ -65,10 +67,12 @@ class Service:
     limits: Limits
     api_key: str | None
     metrics: Metrics
-    looks: asyncio.Semaphore
+    looks: threading.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
+    parsing: asyncio.Lock
+    """of larger bodies, which are parsed one after the other"""
     n_arriving: int = 0
-    """bytes of bodies of which more is to come"""
+    """bytes of bodies of which more is to come, or that are not parsed yet"""
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
 
@@ -109,7 +113,8 @@ def create_app(
     """
     workers = Workers(n_workers, limits)
     metrics = Metrics(lambda: workers.n_waiting)
-    service = Service(Directions(translators), workers, limits, api_key, metrics, asyncio.Semaphore(limits.looks))
+    looks, parsing = threading.Semaphore(limits.looks), asyncio.Lock()
+    service = Service(Directions(translators), workers, limits, api_key, metrics, looks, parsing)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -117,7 +122,7 @@ def create_app(
         yield
         await asyncio.to_thread(service.workers.close)
 
-    handlers: dict[Any, Any] = dict.fromkeys((HTTPException, RequestValidationError, TfmError), _refused)
+    handlers: dict[Any, Any] = dict.fromkeys((HTTPException, ValidationError, TfmError), _refused)
     app = FastAPI(
         title="tfm",
         lifespan=lifespan,
@@ -140,15 +145,16 @@ def create_app(
 
 
 # Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
-@router.post("/translate")
-async def translate(asked: TranslateQuestion, request: Request) -> Response:
+@router.post("/translate", openapi_extra=described(TranslateQuestion))
+async def translate(asked: Annotated[TranslateQuestion, reading(TranslateQuestion)], request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service: Service = request.app.state.service
     parsing, size = partial(parse, asked, service.directions, service.limits), asked.n_characters
     if size <= SHORT:
         parsed = await asyncio.to_thread(parsing)
     else:  # long texts wait for it as for their translation, so that short ones pass
-        parsed = await _computed(request, service.workers.add(Call(lambda check: parsing(), n_characters=size)))
+        job = Call(lambda check: parsing(), cost=min(size, service.limits.characters))
+        parsed = await _computed(request, service.workers.add(job))
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
@@ -195,16 +201,15 @@ async def languages(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.service.directions.languages())
 
 
-@router.post("/detect")
-async def detect(asked: DetectQuestion, request: Request) -> Response:
+@router.post("/detect", openapi_extra=described(Question))
+async def detect(asked: Annotated[Question, reading(Question)], request: Request) -> Response:
     """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
-    text = " ".join(asked.q) if isinstance(asked.q, list) else asked.q
-    found = request.app.state.service.directions.detect(text)
+    found = request.app.state.service.directions.detect(" ".join(asked.texts))
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
-@router.post("/inspect/steps")
-async def steps(asked: SentenceQuestion, request: Request) -> Response:
+@router.post("/inspect/steps", openapi_extra=described(SentenceQuestion))
+async def steps(asked: Annotated[SentenceQuestion, reading(SentenceQuestion)], request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
@@ -228,8 +233,8 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/attention")
-async def attention(asked: AttentionQuestion, request: Request) -> Response:
+@router.post("/inspect/attention", openapi_extra=described(AttentionQuestion))
+async def attention(asked: Annotated[AttentionQuestion, reading(AttentionQuestion)], request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
@@ -250,8 +255,8 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/vectors")
-async def vectors(asked: SentenceQuestion, request: Request) -> Response:
+@router.post("/inspect/vectors", openapi_extra=described(SentenceQuestion))
+async def vectors(asked: Annotated[SentenceQuestion, reading(SentenceQuestion)], request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
@@ -262,13 +267,7 @@ async def vectors(asked: SentenceQuestion, request: Request) -> Response:
             "source_tokens": inspection.source_tokens,
             "before": directions_in_the_plane(inspection.before, DIGITS),
             "after": directions_in_the_plane(inspection.after, DIGITS),
-            "repetitions": [
-                {
-                    key: round(value, DIGITS) if isinstance(value, float) else value
-                    for key, value in asdict(each).items()
-                }
-                for each in inspection.repetitions()
-            ],
+            "repetitions": list(map(asdict, inspection.repetitions())),
         }
 
     return await _looked(request, asked, look)
@@ -279,7 +278,7 @@ async def _looked(
 ) -> Response:
     """Translate a sentence from its prefix on, and return as JSON what a worker finds when it looks into that."""
     service: Service = request.app.state.service
-    refuse_beyond(len(asked.q) + asked.n_in_glossary, service.limits.characters, "characters")
+    refuse_beyond(asked.n_characters, service.limits.characters, "characters")
     chosen, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
     translator = await asyncio.to_thread(chosen.with_terms, asked.glossary)
     if translator.run.exported:
@@ -293,20 +292,16 @@ async def _looked(
         )
         return bytes(JSONResponse(look(translator, translation)).body)
 
-    if service.looks.locked():
+    if not service.looks.acquire(blocking=False):
         raise Busy("too many sentences are being looked into; try again later")
-    await service.looks.acquire()
-
-    async def give_back() -> None:
-        service.looks.release()
-
     try:
-        body = await _computed(request, service.workers.add(Call(compute, service.limits.look_lines)))
+        body = await _computed(request, service.workers.add(Call(compute, n_lines=service.limits.look_lines)))
     except BaseException:
-        await give_back()
+        service.looks.release()
         raise
     # in parts, because the end of the answer waits until all before it has been read
-    return StreamingResponse(iter([body]), media_type="application/json", background=BackgroundTask(give_back))
+    released = BackgroundTask(service.looks.release)
+    return StreamingResponse(iter([body]), media_type="application/json", background=released)
 
 
 async def _computed(request: Request, future: "Future[Result]") -> Result:
@@ -335,4 +330,4 @@ async def _refused(_: Request, error: Any) -> Response:
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, Busy | MemoryShortage):
         return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
-    return JSONResponse({"error": words_for(error) if isinstance(error, RequestValidationError) else str(error)}, 400)
+    return JSONResponse({"error": words_for(error) if isinstance(error, ValidationError) else str(error)}, 400)

@@ -89,12 +89,11 @@ def _sentences(number: int, line: _Line) -> Iterator[dict[str, Any]]:
 
 def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> Parsed:
     """Returns what is to be translated. Raises DataError, where it can in LibreTranslate's words and order."""
-    texts = asked.q if isinstance(asked.q, list) else [asked.q]
-    most = asked.alternatives or 0
+    texts, most = asked.texts, asked.alternatives or 0
     if not 0 <= most <= limits.alternatives:
         bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
         raise DataError(f"Invalid request: alternatives parameter must be {bound}")
-    refuse_beyond(asked.n_characters + asked.n_in_glossary, limits.characters, "characters")
+    refuse_beyond(asked.n_characters, limits.characters, "characters")
     is_html = asked.format == "html"
     if is_html and asked.source == AUTO:  # the languages that a page is marked with are changed where it is parsed
         looked_at = [block.text for text in texts for block in parse_html(text).blocks]
