@@ -69,41 +69,39 @@ def _call(name: str, function: Any) -> str:
 def _parameter(each: inspect.Parameter) -> str:
     stars = "*" * ((each.kind is each.VAR_POSITIONAL) + 2 * (each.kind is each.VAR_KEYWORD))
     default = each.default
+    shown = "…" if callable(default) else repr(str(default) if isinstance(default, Path) else default)
     if is_dataclass(default):
         shown = f"{type(default).__name__}()"
-    else:
-        shown = "…" if callable(default) else repr(str(default) if isinstance(default, Path) else default)
     return f"{stars}{each.name}" + ("" if default is each.empty else f"={shown}")
 
 
 def _words(public: Any) -> str:
     """Returns a docstring as Markdown."""
-    text = inspect.cleandoc(public.__init__.__doc__ if public.__name__ == "Translator" else public.__doc__ or "")
+    return _escaped(inspect.cleandoc((public.__init__ if public.__name__ == "Translator" else public).__doc__ or ""))
+
+
+def _escaped(text: str) -> str:
     return re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "\\<", text)
 
 
 def _members(public: type) -> Iterator[str]:
     """Yield the fields of a class with what stands below them, then its methods with their first sentence."""
+    own = [each for each in public.__mro__ if each.__name__ == public.__name__]  # it, and the core's, which it extends
     lines = []
-    for node, after in pairwise([*chain.from_iterable(map(_body, _own_classes(public))), ast.Pass()]):
+    for node, after in pairwise([*chain.from_iterable(map(_body, own)), ast.Pass()]):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             says = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
-            lines.append((f"`{node.target.id}`", says))
+            lines.append((node.target.id, says))
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             member = inspect.getattr_static(public, node.name)
             function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
-            is_call = not isinstance(member, property)
-            lines.append((f"`{_call(node.name, function) if is_call else node.name}`", ast.get_docstring(node) or ""))
-    for name, says in lines:
-        first = re.match(r"(.*?\.)\s", f"{' '.join(says.split())} ") or [says, says]
-        said = re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "\\<", " ".join((first[1] or says).split()))
-        line = f"- {' '.join(name.split())}{': ' if said else ''}{said.removesuffix('.')}"
-        yield "\n" * (name == lines[0][0]) + textwrap.fill(line, WIDTH, subsequent_indent="  ") + "\n"
-
-
-def _own_classes(public: type) -> Iterator[type]:
-    """Yield a class, and the core's of the same name, which it extends."""
-    return (each for each in public.__mro__ if each.__name__ == public.__name__)
+            called = node.name if isinstance(member, property) else _call(node.name, function)
+            lines.append((" ".join(called.split()), ast.get_docstring(node) or ""))
+    for number, (name, says) in enumerate(lines):
+        text = " ".join(says.split())
+        said = _escaped(re.split(r"(?<=\.)\s", text)[0]).removesuffix(".")
+        line = f"- `{name}`{': ' if said else ''}{said}"
+        yield "\n" * (number == 0) + textwrap.fill(line, WIDTH, subsequent_indent="  ") + "\n"
 
 
 def _body(each: type) -> list[ast.stmt]:

@@ -40,7 +40,7 @@ def counted_step(self, rows):
         print(ends[0], peak(), imported, flush=True)
         os._exit(0)
 Trainer.step = counted_step
-main(["train", *sys.argv[2:]])
+main(["train"])
 """
 
 
@@ -63,7 +63,7 @@ def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
         return [Figure("prepare", config.run_name, "s", *alternate((prepare, bare), rounds=rounds))]
 
 
-def training_memory(name: str, data: Path, *options: str) -> list[Figure]:
+def training_memory(name: str, data: Path) -> list[Figure]:
     """Measure peak memory of some steps of `tfm train` beside its imports, and seconds until the first step is done."""
     if not Path("/proc/self/status").exists():
         raise Unavailable("memory is read from Linux's /proc/self/status, which this system does not have")
@@ -71,7 +71,7 @@ def training_memory(name: str, data: Path, *options: str) -> list[Figure]:
     with TemporaryDirectory() as folder:
         Path(folder, "data").symlink_to(data.resolve())
         started = time.time()
-        first_step, *peaks = _run(*PYTHON, SOME_STEPS, str(STEPS), *options, folder=Path(folder)).split()
+        first_step, *peaks = _run(*PYTHON, SOME_STEPS, str(STEPS), folder=Path(folder)).split()
     return [
         Figure("memory", f"{name}: peak, imports as reference", "MB", *(int(peak) * 1024 / MB for peak in peaks)),
         Figure("memory", f"{name}: start to first step", "s", float(first_step) - started),
