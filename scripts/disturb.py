@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -83,14 +84,13 @@ def stop_at(number: int) -> Callable[[Disturbance], None]:
 @contextmanager
 def disturbed(disturbance: Disturbance) -> Iterator[Disturbance]:
     """During this block, all that this process changes below the folder is noted. Not for several threads at once."""
+    accessors = [each for each in [getattr(pathlib, "_NormalAccessor", None)] if each]  # Python 3.10 has its own copies
     with ExitStack() as patches:
-        for module in (os, getattr(pathlib, "_NormalAccessor", None)):  # Python 3.10 has its own copies there
-            for name in FUNCTIONS if module else ():
-                if hasattr(module, name):
-                    patches.enter_context(mock.patch.object(module, name, _noted(name, disturbance)))
-        for owner in (builtins, io, getattr(pathlib, "_NormalAccessor", None)):
-            if owner:
-                patches.enter_context(mock.patch.object(owner, "open", _open(disturbance)))
+        for owner, name in product((os, *accessors), FUNCTIONS):
+            if hasattr(owner, name):
+                patches.enter_context(mock.patch.object(owner, name, _noted(name, disturbance)))
+        for owner in (builtins, io, *accessors):
+            patches.enter_context(mock.patch.object(owner, "open", _open(disturbance)))
         patches.enter_context(mock.patch.object(os, "open", _system_open(disturbance)))
         patches.enter_context(mock.patch("safetensors.torch.serialize_file", _serialize_file(disturbance)))
         yield disturbance
@@ -125,8 +125,7 @@ class _Raw(io.FileIO):
 
     def __init__(self, path: Any, mode: str, disturbance: Disturbance, *, in_halves: bool) -> None:
         super().__init__(path, mode)
-        self._disturbance = disturbance
-        self._in_halves = in_halves
+        self._disturbance, self._in_halves = disturbance, in_halves
 
     def write(self, content: Any) -> int:
         content = bytes(content)

@@ -101,7 +101,6 @@ class Torture:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.seed, self.forks = folder, seed, Forks()
-        self._places = iter(range(1_000_000))
         self._config = folder / "config.yaml"
         self._config.write_text(CONFIG, encoding="utf-8")
         write_captions(folder, train=160, valid=30)
@@ -112,8 +111,7 @@ class Torture:
 
     def place(self, data: Path | None = None) -> Path:
         """A new folder to work in, with a link to a folder of datasets."""
-        place = self.folder / str(next(self._places))
-        place.mkdir()
+        place = Path(tempfile.mkdtemp(dir=self.folder))
         if data:
             (place / "data").symlink_to(data)
         return place
@@ -208,9 +206,9 @@ def state_of(process: int) -> str:
         return "Z"
 
 
-def is_left(process: int, *, within_s: float = 60.0) -> bool:
-    """Whether a process that nobody ends is still there after some time: its start may take it."""
-    until = time.monotonic() + within_s
+def is_left(process: int) -> bool:
+    """Whether a process that nobody ends is still there after a minute: its start may take it."""
+    until = time.monotonic() + 60
     while state_of(process) != "Z":
         if time.monotonic() > until:
             return True

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kinds import Tfm
-from run_docs import PAGES, Block, blocks, difference, environment, run, run_notebook, shown_lines
+from run_docs import NOTEBOOK, PAGES, Block, blocks, difference, environment, run, run_notebook, shown_lines
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 
@@ -62,7 +62,6 @@ def test_run_notebook_keeps_what_it_prints(tmp_path: Path) -> None:
     assert shown_lines(nbformat.read(tmp_path / "a.ipynb", as_version=4)) == ["42"]
 
 
-NOTEBOOK = Path(__file__).parents[2] / "docs/attention.ipynb"
 MOST_BYTES = 400_000
 
 
