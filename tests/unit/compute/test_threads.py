@@ -1,7 +1,7 @@
 """How many threads compute: never set for others."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -118,9 +118,5 @@ def _numbers_of_workers(side_by_side: SideBySide) -> set[int]:
 
 def _numbers_elsewhere() -> tuple[int, int]:
     """torch's number of threads in this thread, and in one that has just been started."""
-    return torch.get_num_threads(), _in_a_new_thread(torch.get_num_threads)
-
-
-def _in_a_new_thread(function: Callable[[], int]) -> int:
     with ThreadPoolExecutor(1) as fresh:
-        return fresh.submit(function).result()
+        return torch.get_num_threads(), fresh.submit(torch.get_num_threads).result()

@@ -21,12 +21,8 @@ def test_as_commented_yaml_has_every_setting_with_a_comment_and_loads_back(name:
     assert load_config(tmp_path / "own.yaml") == config
     assert max(map(len, written.split("\n"))) <= WIDTH
     lines = written.split("\n")
-    lacking = [line for line, below in pairwise(lines) if line.strip() and not _has_comment(line, below)]
-    assert lacking == []
-
-
-def _has_comment(line: str, below: str) -> bool:
-    return "#" in line or below.strip().startswith("#")
+    uncommented = [(line, below) for line, below in pairwise(lines) if line.strip() and "#" not in line]
+    assert [line for line, below in uncommented if not below.strip().startswith("#")] == []
 
 
 def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
