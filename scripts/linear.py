@@ -5,6 +5,7 @@ function of READERS, which has inputs of its own special characters, or a patter
 READ_IN, for which inputs are made of its signs. The time is processor time, the best of five runs.
 """
 
+import gc
 import importlib
 import re
 import sys
@@ -340,6 +341,7 @@ READERS: dict[str, tuple[Reader, str]] = {
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "adapters.corpora.catalogues._COMMENT adapters.corpora.catalogues._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
+    "adapters.documents.markup.ENCODING adapters.documents.xmltext.ENCODING "
     "adapters.documents.subtitles._SPEAKER adapters.documents.subtitles._TIMES text.forms._FORMS text.forms._NO_TEXT "
     "text.lines.PACKED"
 )
@@ -395,6 +397,7 @@ def main() -> int:
     readers |= {name: (of_pattern(name, each), [*inputs_of(each)]) for name, each in patterns().items()}
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     n_slow = 0
+    gc.disable()  # with many objects its passes look like time that does not grow with the length
     print(f"{'reader':44}{'inputs':>7}{'seconds':>9}{'times':>7}  the slowest input, {LENGTH:,} characters")
     for name, (reader, inputs) in readers.items():
         if wanted in name:
