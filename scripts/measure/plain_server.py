@@ -40,6 +40,7 @@ def create_app(folder: Path, threads: int) -> FastAPI:
 if __name__ == "__main__":
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # or asyncio sets no TCP_NODELAY
     bound.bind(("127.0.0.1", 0))
-    print(f"serving at http://127.0.0.1:{bound.getsockname()[1]}", file=sys.stderr, flush=True)
     config = uvicorn.Config(create_app(Path(sys.argv[1]), int(sys.argv[2])), log_level="error")
+    bound.listen()  # or the first client may be refused
+    print(f"serving at http://127.0.0.1:{bound.getsockname()[1]}", file=sys.stderr, flush=True)
     uvicorn.Server(config).run(sockets=[bound])

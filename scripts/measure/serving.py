@@ -160,7 +160,10 @@ def _load_beside(
 def _load(
     server: Server, translator: Translator, sentences: Sequence[str], clients: int, *, n_requests: int
 ) -> tuple[float, list[float]]:
-    """Let clients ask, each its next question when it has its answer. Returns requests/s and the seconds of each."""
+    """Let clients ask, each its next question when it has its answer. Returns requests/s and the seconds of each.
+
+    Raises Unavailable if one is not answered.
+    """
     data = translator.run.config.data
     numbers = iter(range(n_requests))  # each goes to one client
     taken: list[float] = []
@@ -183,7 +186,10 @@ def _load(
         thread.start()
     for thread in threads:
         thread.join()
-    return n_requests / (time.perf_counter() - started), taken
+    seconds = time.perf_counter() - started
+    if len(taken) < n_requests:
+        raise Unavailable(f"{n_requests - len(taken)} of {n_requests} requests were not answered")
+    return n_requests / seconds, taken
 
 
 def main() -> None:
