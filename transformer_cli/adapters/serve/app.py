@@ -204,7 +204,10 @@ async def languages(request: Request) -> JSONResponse:
 @router.post("/detect", openapi_extra=described(Question))
 async def detect(asked: Annotated[Question, reading(Question)], request: Request) -> Response:
     """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
-    found = request.app.state.service.directions.detect(" ".join(asked.texts))
+    service: Service = request.app.state.service
+    text = " ".join(asked.texts)
+    refuse_beyond(len(text), service.limits.characters, "characters")
+    found = service.directions.detect(text)
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 

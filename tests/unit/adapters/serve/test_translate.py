@@ -75,6 +75,8 @@ def test_the_only_source_language_is_detected(served: Running) -> None:
     answer = [{"confidence": 100.0, "language": "de"}]
     assert served.post_form("/detect", q="A dog.").body == served.post("/detect", q=["Hund"]).body == answer
     assert LibreTranslateAPI(served.url).detect("Hund") == answer
+    refused = served.post("/detect", q="a" * 100_001)
+    assert refused.body == {"error": "Invalid request: request (100001) exceeds text limit (100000)"}
 
 
 def test_the_language_of_a_text_is_detected_among_those_that_are_translated(translator: Translator, tiny: Run) -> None:
