@@ -14,7 +14,7 @@ from torch import Tensor
 from transformer_cli.model.layout import Packed, moved
 from transformer_cli.model.transformer import Output, Transformer
 
-CHUNK = 512  # tokens
+CHUNK = 256  # tokens
 LARGE_CHUNK = 4096  # on other devices than the CPU, which want few large products
 
 
