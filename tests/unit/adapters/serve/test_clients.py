@@ -148,13 +148,10 @@ console.log(JSON.stringify(found));
 
 
 def test_npm_clients_by_their_own_code(served: Running, translator: Translator) -> None:
-    checkout = Path(__file__).parents[3]
-    node, are_there = (
-        shutil.which("node"),
-        all((checkout / "node_modules" / name).is_dir() for name in ("translate", "libretranslate")),
-    )
+    checkout, node = Path(__file__).parents[4], shutil.which("node")
+    are_there = all((checkout / "node_modules" / name).is_dir() for name in ("translate", "libretranslate"))
     if not (node and are_there):
-        pytest.skip("node, or its packages translate and libretranslate, are not installed")
+        pytest.skip("node and `npm install --no-save translate libretranslate` are needed")
     program = [node, "--input-type=module", "--eval", NPM, "--", served.url, DOG]
     done = subprocess.run(program, capture_output=True, text=True, cwd=checkout, check=True)
     (dog,) = translator.translate([DOG])
