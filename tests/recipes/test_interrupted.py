@@ -168,8 +168,8 @@ def state(folder: Path) -> dict[str, str]:
         if path.name.endswith(".lock") or ".unfinished-" in str(path):
             continue
         content = "a folder" if path.is_dir() else SECONDS.sub(r"\1", lasting(path).decode("latin-1"))
-        if path.name == "evaluations.jsonl":  # a second call has appended the same
-            content = "\n".join(sorted(set(content.split("\n"))))
+        if path.name == "evaluations.jsonl":  # a second call has appended the same, behind a part of a line perhaps
+            content = "\n".join(sorted({line for line in content.split("\n") if line.endswith("}")}))
         found[str(path.relative_to(folder))] = content
     return found
 

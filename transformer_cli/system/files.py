@@ -88,10 +88,13 @@ def write_json(path: Path, value: Any) -> None:
 def append_line(path: Path, line: str) -> None:
     """Append one line of text in a single write: processes that append at the same time do not mix their lines.
 
-    A full disk may leave a part of it. Raises OSError.
+    A full disk may leave a part of one; the next line then begins on a line of its own. Raises OSError.
     """
-    with _named(path, path), path.open("ab") as file:
-        file.write(f"{line}\n".encode())
+    with _named(path, path), path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+        ending = b"" if file.read(1) in (b"", b"\n") else b"\n"  # of a part of a line
+        file.write(ending + f"{line}\n".encode())
         file.flush()
         os.fsync(file.fileno())
 

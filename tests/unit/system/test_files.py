@@ -9,6 +9,7 @@ import pytest
 
 from transformer_cli.errors import FileError, MissingFile
 from transformer_cli.system.files import (
+    append_line,
     check_file,
     delete,
     new_file,
@@ -287,3 +288,12 @@ def test_write_text_packed_as_its_name_says_is_read_back(name: str, tmp_path: Pa
     write_text(tmp_path / name, "Ein Hund.\n")
     assert [*read_lines(tmp_path / name)] == ["Ein Hund."]
     assert ((tmp_path / name).read_bytes() == b"Ein Hund.\n") == (name == "a.txt")
+
+
+def test_append_line_behind_a_part_of_a_line_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    append_line(path, "one")
+    path.write_bytes(path.read_bytes() + b"tw")  # a disk that was full
+    for line in ("two", "three"):
+        append_line(path, line)
+    assert path.read_text() == "one\ntw\ntwo\nthree\n"
