@@ -201,8 +201,9 @@ def places_in(line: str, read: str, spans: Sequence[Span], held: Sequence[Span])
     words = [each for each in pairwise(word_edges(read)) if not read[each[0]].isspace()]
     places = token_spans(line, [read[start:end] for start, end in words], held)
     placed = [(word, place) for word, place in zip(words, places, strict=True) if place]
-    found = [[place for word, place in placed if overlap(word, span)] for span in spans]
-    return [(each[0][0], each[-1][1]) if each else (0, 0) for each in found]
+    starts, ends = [word[0] for word, _ in placed], [word[1] for word, _ in placed]
+    ranges = [(bisect_right(ends, start), bisect_left(starts, end)) for start, end in spans]  # of words that overlap
+    return [(placed[first][1][0], placed[last - 1][1][1]) if first < last else (0, 0) for first, last in ranges]
 
 
 def _as_read(text: str, held: Sequence[Span]) -> tuple[str, Sequence[Span]]:
