@@ -141,7 +141,7 @@ def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_tur
     assert batches[:5] == [["Ja"], long[:1], ["Nein"], long[:1], ["Hund 1"]]
 
 
-def test_short_jobs_come_in_their_order_and_long_ones_by_how_long_they_have_waited_for_their_cost(
+def test_short_jobs_come_in_order_long_ones_by_wait_for_cost_squared(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 1)
@@ -149,11 +149,13 @@ def test_short_jobs_come_in_their_order_and_long_ones_by_how_long_they_have_wait
     monkeypatch.setattr(waiting, "TURN_SECONDS", 500.0)
     with started() as them, held(them):
         jobs = [Lines(translator, [text], [0]) for text in ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)]
-        for job, waited in zip(jobs, (0, 0, 99, 9, 19), strict=True):  # 100 s for 51, 10 and 20 s for 21
+        for job, waited in zip(
+            jobs, (0, 0, 99, 9, 19), strict=True
+        ):  # 100 s for 51² = 2,601, 10 and 20 s for 21² = 441
             job.arrived -= waited
         futures = [them.add(job) for job in jobs]
     wait(futures)
-    assert batches == [["Hund 1"], ["Ja"], ["Hund " * 10], ["Kind " * 4], ["Hund " * 4]]
+    assert batches == [["Hund 1"], ["Ja"], ["Kind " * 4], ["Hund " * 10], ["Hund " * 4]]
 
 
 def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
