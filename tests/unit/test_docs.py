@@ -72,9 +72,9 @@ def test_the_help_of_a_command_names_a_page_that_shows_it(command: str) -> None:
 
 
 def test_the_page_of_all_settings_is_what_tfm_config_prints() -> None:
-    """`python scripts/run_docs.py --write docs/all-settings.md` writes the page anew."""
+    """`python scripts/run_docs.py --write docs/settings.md` writes the page anew."""
     printed = CliRunner().invoke(app, ["config"]).stdout
-    assert f"```\n$ tfm config\n{printed}```\n" in (ROOT / "docs/all-settings.md").read_text(encoding="utf-8")
+    assert f"```\n$ tfm config\n{printed}```\n" in (ROOT / "docs/settings.md").read_text(encoding="utf-8")
 
 
 def test_the_example_of_a_command_is_in_its_help_and_is_parsed() -> None:

@@ -23,7 +23,7 @@ from transformer_cli.system import signals, terminal
 
 GROUPS = {  # of the help; a command is a function of its name in commands/, has a page in docs/, and an example
     "Data and training": {
-        "prepare": ("training", "prepare", "tfm prepare memory.tmx --source de --target en"),
+        "prepare": ("training", "own-text", "tfm prepare memory.tmx --source de --target en"),
         "train": ("training", "train", "tfm train --config demo --set training.epochs=5"),
         "curves": ("training", "train", "tfm curves demo --output demo.svg"),
     },
@@ -34,13 +34,13 @@ GROUPS = {  # of the help; a command is a function of its name in commands/, has
     },
     "Using": {
         "translate": ("translate", "translate", "tfm translate --input in.de --output out.en"),
-        "inspect": ("inspect", "inspect", "tfm inspect --output dog.svg 'Ein Hund läuft.'"),
+        "inspect": ("inspect", "evaluate", "tfm inspect --output dog.svg 'Ein Hund läuft.'"),
         "serve": ("serve", "serve", "tfm serve demo --port 8080"),
     },
     "Keeping": {
-        "import": ("keeping", "import", "tfm import opus-mt-de-en --name opus"),
+        "import": ("keeping", "other-models", "tfm import opus-mt-de-en --name opus"),
         "runs": ("keeping", "train", "tfm runs"),
-        "export": ("keeping", "export", "tfm export demo --quantization int8"),
+        "export": ("keeping", "other-models", "tfm export demo --quantization int8"),
         "config": ("keeping", "settings", "tfm config demo > mine.yaml"),
         "doctor": ("keeping", "operating", "tfm doctor"),
     },

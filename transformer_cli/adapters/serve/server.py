@@ -4,7 +4,7 @@ A connection on which no request comes is closed here: the socket notes whom it 
 to note who asks. The system itself ends a connection whose client reads no answer. Knows no addresses and no
 translation.
 
-nginx, as docs/running.md has it, would take over: closing silent connections, waiting for slow senders and readers,
+nginx, as docs/operating.md has it, would take over: closing silent connections, waiting for slow senders and readers,
 and holding bodies until they are whole (Limits.body_seconds, Limits.bodies). All of that stands here anyway, because
 many servers run without a proxy, on one machine or in a trusted network, where one broken client must not stop them.
 """

@@ -219,7 +219,7 @@ def test_only_the_servers_own_names_are_answered(translator: Translator) -> None
             (f"http://localhost:{port}", {}, 200),
             (f"http://[::1]:{port}", {"Host": "localhost"}, 200),
             ("https://tr.example.org:8443", {}, 403),
-            ("https://tr.example.org:8443", {"Host": "tr.example.org:8443"}, 200),  # as the proxy of docs/running.md
+            ("https://tr.example.org:8443", {"Host": "tr.example.org:8443"}, 200),  # as the proxy of docs/operating.md
             ("https://tr.example.org:8443", {"X-Forwarded-Host": "tr.example.org:8443"}, 200),
             ("http://localhost", {}, 403),
             ("null", {"X-Forwarded-Host": ""}, 403),
