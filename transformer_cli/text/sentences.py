@@ -1,7 +1,7 @@
 """Cuts a line into its sentences, and joins their translations again. The one owner of sentencex; knows no models.
 
 sentencex knows the marks and the abbreviations of many languages, and needs no further package for any of them. Rules
-put right what it gets wrong most often; docs/decisions/sentences.md has what was measured.
+put right what it gets wrong most often; docs/decisions/text.md has what was measured.
 """
 
 import html
