@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.corpus import PairCorpus
-from transformer_cli.system.files import sha256
+from transformer_cli.system.files import sha256_of_file
 from transformer_cli.text.lines import aligned, cut_lines
 
 
@@ -17,7 +17,7 @@ class AlignedFiles:
     rules: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, data: DataConfig) -> None:
-        self.sums = {name: sha256(path) for name, path in data.texts}
+        self.sums = {name: sha256_of_file(path) for name, path in data.texts}
         self._files = {split: pair for split, pair in (data.files or {}).items() if isinstance(pair, FilePair)}
 
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:

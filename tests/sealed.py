@@ -8,7 +8,7 @@ from typing import Any
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.runs.run import lasting, write_config
-from transformer_cli.system.files import read_sums, write_sums
+from transformer_cli.system.files import read_checksums, write_checksums
 
 
 def flip(path: Path) -> None:
@@ -23,7 +23,7 @@ def edit_sealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     value = json.loads(path.read_text(encoding="utf-8"))
     change(value)
     path.write_text(json.dumps(value), encoding="utf-8")
-    write_sums(path.parent, read_sums(path.parent))
+    write_checksums(path.parent, read_checksums(path.parent))
 
 
 def reseal(folder: Path) -> None:
@@ -31,7 +31,7 @@ def reseal(folder: Path) -> None:
     if (folder / "run.json").exists():
         config = load_config(folder / "config.yaml")
         edit_sealed(folder / "run.json", lambda value: value.update(settings=lasting(config)))
-    write_sums(folder, read_sums(folder))
+    write_checksums(folder, read_checksums(folder))
 
 
 def set_config(folder: Path, config: Config) -> None:

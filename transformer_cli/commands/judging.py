@@ -12,7 +12,7 @@ import typer
 
 from transformer_cli.commands import options, spelling
 from transformer_cli.commands.tables import Column, Form, spread, write_table
-from transformer_cli.system.files import STANDARD
+from transformer_cli.system.files import STDIO
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def evaluate(
         raise typer.BadParameter("--input and --reference need each other")
     if input_file and split:
         raise typer.BadParameter("--split and --input cannot be used together")
-    if output == output_tokens == STANDARD:
+    if output == output_tokens == STDIO:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
     options.refuse_repeated(input_file, reference or ())
     if meant := set(named or ()) & set(spelling.splits()) - set(spelling.runs()):
@@ -94,7 +94,7 @@ def evaluate(
     ensemble = [str(folder) for folder in folders[1:]] if not named else []
     results = {run: [each.result for each in judged] for run, judged in by_run.items()}
     text = results_as_json(results, ensemble) if as_json else results_as_table(results, form, details=details)
-    print(text, file=sys.stderr if STANDARD in (output, output_tokens) else sys.stdout)
+    print(text, file=sys.stderr if STDIO in (output, output_tokens) else sys.stdout)
     translations = [each for judged in by_run.values() for one in judged for each in one.translations]
     for path, lines in (
         (output, [translation.text for translation in translations]),
@@ -340,7 +340,7 @@ def score(
     One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by
     tabs.
     """
-    if input_file == target_file == STANDARD:
+    if input_file == target_file == STDIO:
         raise typer.BadParameter("only one of --input and --target can be standard input")
     folders = options.find_runs(named, run)
     options.check_text(input_file, target_file)

@@ -17,7 +17,7 @@ import typer
 from transformer_cli.commands import spelling
 from transformer_cli.commands.tables import Form
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
-from transformer_cli.system.files import PACKERS, STANDARD, is_stream, new_file
+from transformer_cli.system.files import COMPRESSORS, STDIO, atomic_file, is_stream
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def as_text(argument: str, name: str) -> str:
 
 def refuse_repeated(source: Path | None, references: Sequence[Path]) -> None:
     """Raises BadParameter if a file of references is named twice, or standard input for both sides."""
-    if len(set(references)) < len(references) or STANDARD == source in references:
+    if len(set(references)) < len(references) or STDIO == source in references:
         raise typer.BadParameter("--reference names what is named already (- is standard input); name each file once")
 
 
@@ -156,7 +156,7 @@ def check_text(*paths: Path | None, refuses: bool = False) -> None:
     from transformer_cli.text.lines import unpacked
 
     for path in paths:
-        if path is not None and path != STANDARD and not is_stream(path):
+        if path is not None and path != STDIO and not is_stream(path):
             with unpacked(path) as file:
                 warn_of_form(file.peek(1), path, refuses=refuses)
 
@@ -183,7 +183,7 @@ def warn_of_form(beginning: bytes, name: Path | str, *, refuses: bool = False) -
 def refuse_unwritable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
     """Raises DataError for a file that cannot be written, or is read too, before there is work to lose."""
     for number, path in enumerate(paths):
-        if path is None or path == STANDARD:
+        if path is None or path == STDIO:
             continue
         if path in paths[:number]:
             raise unwritable(path, "it is to be written twice")
@@ -231,11 +231,11 @@ def printing_to(output: Path | None) -> Iterator[TextIO]:
 
     A file is UTF-8 with "\n" at the end of lines, packed as its name says.
     """
-    if output is None or output == STANDARD:
+    if output is None or output == STDIO:
         yield sys.stdout
         return
-    pack = PACKERS.get(output.suffix.lower(), nullcontext)
-    with writing(output), new_file(output) as file, pack(file) as packed:
+    pack = COMPRESSORS.get(output.suffix.lower(), nullcontext)
+    with writing(output), atomic_file(output) as file, pack(file) as packed:
         out = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
         yield out
         out.detach()  # writes all, and leaves the file open

@@ -17,7 +17,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, new_file, sweep, write_bytes
+from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, is_stream, write_bytes
 from transformer_cli.system.terminal import counted, first_few
 
 if TYPE_CHECKING:
@@ -103,13 +103,13 @@ def translate(
             raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
     if folder and text_format:
         raise typer.BadParameter(f"{what}, each as its name says; leave out --format")
-    if folder and output in (None, STANDARD):
+    if folder and output in (None, STDIO):
         raise typer.BadParameter("a folder is translated into another one; name it with --output")
     if not folder and form != TEXT:
         if not input_file and sys.stdin.isatty():
             raise typer.BadParameter(f"--format {form} needs --input FILE, or a pipe")
-        input_file = input_file or STANDARD
-        if not FORMATS[form].is_text and output in (None, STANDARD):
+        input_file = input_file or STDIO
+        if not FORMATS[form].is_text and output in (None, STDIO):
             raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
     if folder and output:
         options.refuse_folder_below(output, folder)
@@ -334,7 +334,7 @@ def _text(sentences: Sequence[str] | None, path: Path | None, *, refuses: bool) 
         given = [line.removesuffix("\r") for text in sentences for line in text.removesuffix("\n").split("\n")]
         lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(given, start=1)]
         return _Text("argument", lines, len(lines))
-    if path and path != STANDARD:
+    if path and path != STDIO:
         return _Text(str(path), cut_lines(path), None if is_stream(path) else count_lines(path))
     stream = sys.stdin.buffer
     pipe = _Pipe(stream.raw) if isinstance(stream, io.BufferedReader) else None
@@ -384,12 +384,12 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
     from transformer_cli.adapters.documents.files import said
 
     content, counts = _translated(translator, path, form)
-    if output is None or output == STANDARD:
+    if output is None or output == STDIO:
         sys.stdout.write(content.decode(errors="surrogateescape"))
     else:
         with options.writing(output):
             write_bytes(output, content)
-    log.info("%s: %s", "standard input" if path == STANDARD else path, said(counts))
+    log.info("%s: %s", "standard input" if path == STDIO else path, said(counts))
 
 
 def _translate_folder(translator: "Translator", folder: Path, output: Path) -> None:
@@ -402,7 +402,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
     paths, others, n_done, n_there, n_failed = files_below(folder), list[str](), 0, 0, 0
     counts = Counter[str]()
     for each in {(output / path.relative_to(folder)).parent for path in paths}:
-        sweep(each)  # once, and not for each file
+        delete_unfinished(each)  # once, and not for each file
     with progress.bar("translate", len(paths), " files") as bar:
         for path in paths:
             name, form = path.relative_to(folder), format_of(path)
@@ -417,7 +417,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                 elif form:
                     content, of_file = _translated(translator, path, form)
                     with options.writing(output / name):
-                        write_bytes(output / name, content, sweeps=False)
+                        write_bytes(output / name, content, clean_up=False)
                     counts += of_file
                     n_done += 1
                 else:
@@ -438,7 +438,7 @@ def _translated(translator: "Translator", path: Path, form: str) -> tuple[bytes,
     """Returns a document with its text translated, and what was translated of it. Raises TfmError, which names it."""
     from transformer_cli.adapters.documents.files import FORMATS, TEXT, content_of
 
-    content, name = content_of(path, FORMATS[form]), "standard input" if path == STANDARD else path
+    content, name = content_of(path, FORMATS[form]), "standard input" if path == STDIO else path
     if form == TEXT:
         options.warn_of_form(content[:LOOKED_AT_BYTES], name, refuses=True)
     try:
@@ -453,5 +453,5 @@ def _copy(path: Path, to: Path) -> None:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
-    with file, options.writing(to), new_file(to, sweeps=False) as copy:
+    with file, options.writing(to), atomic_file(to, clean_up=False) as copy:
         shutil.copyfileobj(file, copy)

@@ -33,7 +33,7 @@ from transformer_cli.config.schema import (
 from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, parse
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list
-from transformer_cli.system.files import decoded, is_stream, open_to_read
+from transformer_cli.system.files import decode_utf8, is_stream, open_input
 from transformer_cli.system.terminal import shortened
 
 Record = TypeVar("Record")
@@ -103,14 +103,14 @@ def find_config(name: str | Path) -> Path:
 def read_config_text(path: Path) -> str:
     """Returns the text. Raises ConfigError if there is none, in one line that names the file."""
     try:
-        with open_to_read(path) as file:
+        with open_input(path) as file:
             content = file.read(MOST_BYTES + 1)
             is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
         if is_pipe and not content:  # --config <(a command that has failed): not the defaults
             raise ConfigError(f"{path}: a pipe into which nothing was written; check what writes into it")
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{path}: has more than {MOST_BYTES:,} bytes, so it is not a config; name another file")
-        return decoded(content, path)
+        return decode_utf8(content, path)
     except FileError as error:
         raise ConfigError(f"{error}; save the file as UTF-8") from None
     except FileNotFoundError:

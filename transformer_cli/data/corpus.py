@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from transformer_cli.config.schema import NAME
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import sum_of
+from transformer_cli.system.files import sha256_of_bytes
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import TOO_LONG, Pairs, is_too_long, refuse_halves
 
@@ -55,7 +55,7 @@ class PairCorpus:
     def sums(self) -> dict[str, str]:
         """The SHA-256 of each split's lines, source and target by turns."""
         lines = {split: (f"{one}\n{other}\n" for one, other in pairs) for split, pairs in self.splits.items()}
-        return {split: sum_of("".join(each).encode()) for split, each in lines.items()}
+        return {split: sha256_of_bytes("".join(each).encode()) for split, each in lines.items()}
 
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
         """Write the pairs as `Corpus.write` describes it; all of them are taken."""

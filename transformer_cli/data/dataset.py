@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import DataConfig, Decides, fields_that_decide
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
-from transformer_cli.system.files import check_file, decoded, read_checked_json, sha256
+from transformer_cli.system.files import decode_utf8, read_verified_json, sha256_of_file, verify_file
 from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.text.vocabulary import MARKERS, UNK
 
@@ -125,7 +125,7 @@ class Dataset:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
         sentences = self._sentences(name)
         path = self.folder / f"{name}.{side}.txt"
-        *lines, _ = _opened(path, lambda path: decoded(path.read_bytes(), path)).split("\n")
+        *lines, _ = _opened(path, lambda path: decode_utf8(path.read_bytes(), path)).split("\n")
         if len(lines) != sentences:
             raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
         return lines
@@ -140,7 +140,7 @@ class Dataset:
 def _opened(path: Path, open_: Callable[[Path], Opened]) -> Opened:
     """Open a file that is as it was written. Raises DataError if it is not."""
     try:
-        check_file(path)
+        verify_file(path)
         return open_(path)
     except (OSError, ValueError) as error:  # it may be too large to be summed here
         raise DataError(f"{path}: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
@@ -151,7 +151,7 @@ def _opened(path: Path, open_: Callable[[Path], Opened]) -> Opened:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read a dataset's manifest. Raises DataError if the folder holds no dataset of this format version."""
     try:
-        manifest = read_checked_json(folder / "manifest.json")
+        manifest = read_verified_json(folder / "manifest.json")
     except FileError as error:
         remedy = "delete it and run `tfm prepare` again" if folder.exists() else "run `tfm prepare`"
         raise DataError(f"{folder}: not a dataset: {error}; {remedy}") from None
@@ -178,7 +178,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
             return bool(manifest["fingerprint"] == data.fingerprint)
         return manifest.get("codec", {}) == given and (not data.files or is_text_of(manifest, data, read))
 
-    found, damaged, read = [], [], cache(sha256)  # several datasets may have the same settings
+    found, damaged, read = [], [], cache(sha256_of_file)  # several datasets may have the same settings
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:
             if is_wanted(read_manifest(folder)):
@@ -222,7 +222,7 @@ def without_places(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != "files"}
 
 
-def is_text_of(manifest: Mapping[str, Any], data: DataConfig, read: Callable[[Path], str] = sha256) -> bool:
+def is_text_of(manifest: Mapping[str, Any], data: DataConfig, read: Callable[[Path], str] = sha256_of_file) -> bool:
     """Whether a dataset was made from the user's own files, wherever they have been moved since.
 
     Their content decides; a file that is gone is taken for the one of the same name. Raises OSError.

@@ -23,7 +23,7 @@ from transformer_cli.data.dataset import (
 )
 from transformer_cli.data.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import new_folder, sum_of, write_json, write_sums
+from transformer_cli.system.files import atomic_folder, sha256_of_bytes, write_checksums, write_json
 from transformer_cli.text.codec import SIDES, Codecs, codec_sums
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
@@ -69,7 +69,7 @@ def make_dataset(
         **given,
         **({"rules": corpus.rules} if corpus.rules else {}),
     }
-    fingerprint = sum_of(json.dumps(shaped_by, sort_keys=True).encode())[:8]
+    fingerprint = sha256_of_bytes(json.dumps(shaped_by, sort_keys=True).encode())[:8]
     if data.fingerprint not in (None, fingerprint):
         raise DataError(
             f"data.fingerprint is {data.fingerprint}, but this text with {library} {version} makes {fingerprint}; use "
@@ -84,7 +84,7 @@ def make_dataset(
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
         return Prepared(folder, manifest, created=False)
     try:  # another `tfm prepare` may make the same: the faster one's stays
-        with new_folder(folder) as unfinished:
+        with atomic_folder(folder) as unfinished:
             manifest = _write_dataset(unfinished, data, corpus, codec_dir, {"fingerprint": fingerprint, **given})
     except OSError:
         if not folder.is_dir():
@@ -117,7 +117,7 @@ def _write_dataset(
     if codec_dir:
         warn_of_codecs(folder, codecs, data)
     write_json(folder / "manifest.json", manifest)
-    write_sums(folder)
+    write_checksums(folder)
     return manifest
 
 

@@ -59,7 +59,14 @@ from transformer_cli.runs.state import (
     load_average,
     load_state,
 )
-from transformer_cli.system.files import check_file, delete, new_folder, sum_of, write_json, write_sums
+from transformer_cli.system.files import (
+    atomic_folder,
+    delete,
+    sha256_of_bytes,
+    verify_file,
+    write_checksums,
+    write_json,
+)
 
 WEIGHTS = "model.safetensors"
 FROZEN_ROWS = "frozen_rows."
@@ -99,7 +106,7 @@ def load_weights(run: Run, folder: Path) -> Transformer:
     """Returns the run's model with the weights in a folder, on the CPU. Raises CheckpointError."""
     path = folder / WEIGHTS
     with told_as_damage():
-        check_file(path)
+        verify_file(path)
     model = run.empty_model()
     try:
         load_model(model, path)
@@ -115,7 +122,7 @@ def load_last(run: Run) -> Checkpoint:
     checkpoint = run.checkpoint("last")
     model, path = load_weights(run, checkpoint), checkpoint / "state.safetensors"
     with told_as_damage():
-        check_file(path)
+        verify_file(path)
     try:
         # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
         # delete a folder in which a file is open.
@@ -160,7 +167,7 @@ def save(
         }
         rows = {f"{FROZEN_ROWS}{name}": rows for name, rows in frozen_rows.items()}
         _save_tensors(moments | rows, folder / "state.safetensors")
-        history = sum_of(first_lines(run, state.validations))
+        history = sha256_of_bytes(first_lines(run, state.validations))
         write_json(folder / "state.json", asdict(replace(state, history=history)))
         if witnesses:
             write_json(folder / WITNESSES, witnesses)
@@ -245,9 +252,9 @@ def _new_checkpoint(run: Run, name: str) -> Iterator[Path]:
     except OSError as error:
         why = error.strerror or error
         raise CheckpointError(f"{place} is in the way and could not be deleted ({why}); delete it, and go on") from None
-    with new_folder(place) as folder:
+    with atomic_folder(place) as folder:
         yield folder
-        write_sums(folder)
+        write_checksums(folder)
 
 
 def _settle(run: Run, state: TrainingState) -> None:

@@ -30,7 +30,7 @@ from transformer_cli.runs.run import (
     training_lock,
 )
 from transformer_cli.runs.state import TrainingState, best_of, is_averaged, load_average, load_state, read_validations
-from transformer_cli.system.files import bytes_in, check_files
+from transformer_cli.system.files import folder_bytes, verify_files
 from transformer_cli.system.locks import is_locked
 from transformer_cli.system.terminal import shortened
 
@@ -130,7 +130,7 @@ def in_short(runs: Sequence[Mapping[str, Any]], *, without: Collection[str] = ()
 
 
 def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
-    known: dict[str, Any] = {"bytes": bytes_in(folder), "begun": _date(folder / "run.json")}
+    known: dict[str, Any] = {"bytes": folder_bytes(folder), "begun": _date(folder / "run.json")}
     known["saved"] = _date(folder / "last")
     try:
         for facts in _facts(folder):
@@ -187,7 +187,7 @@ def _check_files(run: Run) -> None:
     named = dict.fromkeys(run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer))
     with told_as_damage():
         for checkpoint in named:  # `best` and `last` are often the same
-            check_files(checkpoint)
+            verify_files(checkpoint)
 
 
 def _best_loss(run: Run, state: TrainingState) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 from transformer_cli.compute.devices import CPU_INFO
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.errors import FileError
-from transformer_cli.system.files import append_line, read_text, sum_of
+from transformer_cli.system.files import append_line, read_text, sha256_of_bytes
 
 DISTRIBUTIONS = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
 OF_ONE_CALL = ("date", "threads")  # no bit of the weights depends on them
@@ -58,7 +58,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 def text_sum(lines: Sequence[str]) -> str:
     r"""Returns the SHA-256 of lines, each with a "\n" after it, as `sha256sum` finds it of a file of them in UTF-8."""
-    return sum_of("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    return sha256_of_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
 
 
 def processor() -> str:

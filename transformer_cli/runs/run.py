@@ -49,14 +49,14 @@ from transformer_cli.errors import CheckpointError, ConfigError, DataError, File
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.files import (
-    SUMS,
-    check_files,
-    read_checked_json,
-    read_sums,
+    CHECKSUMS,
+    preview,
+    read_checksums,
     read_text,
-    shown,
+    read_verified_json,
+    verify_files,
+    write_checksums,
     write_json,
-    write_sums,
     write_text,
 )
 from transformer_cli.text.codec import Codecs, codec_files
@@ -138,7 +138,7 @@ class Run:
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / UNSAVED, "nothing has been saved yet\n")
-        for name in ("run.json", SUMS):  # of a run that was killed before its first save
+        for name in ("run.json", CHECKSUMS):  # of a run that was killed before its first save
             (folder / name).unlink(missing_ok=True)
         dataset.codecs.save(folder)
         write_text(folder / HISTORY, "")
@@ -152,7 +152,7 @@ class Run:
         }
         identity = Identity(secrets.token_hex(8), lasting(config), tokenizer, made_by)
         write_identity(folder, identity)
-        write_sums(folder, ["run.json", *codec_files(config.data)])
+        write_checksums(folder, ["run.json", *codec_files(config.data)])
         return Run(folder, config, Codecs.load(folder, config.data), identity)
 
     @staticmethod
@@ -161,7 +161,7 @@ class Run:
         folder = Path(folder)
         identity = read_identity(folder)
         with told_as_damage(folder):
-            check_files(folder)
+            verify_files(folder)
             config = read_config(folder, identity)
             return Run(folder, config, Codecs.load(folder, config.data), identity)
 
@@ -193,7 +193,7 @@ class Run:
         """The SHA-256 of the file of the weights that translate. Raises CheckpointError."""
         folder, name = (self.folder, EXPORTED) if self.exported else (self.checkpoint("best"), "model.safetensors")
         with told_as_damage(self.folder):
-            return read_sums(folder).get(name, str(folder))
+            return read_checksums(folder).get(name, str(folder))
 
     def say_other_tokenizer(self) -> None:
         """Warn if text is now cut into tokens by another version of the library than the training text was."""
@@ -256,7 +256,7 @@ class Run:
             raise CheckpointError(f"{error}; {RESTORE}") from None
         folder = self.folder / "checkpoints" / name
         if not CHECKPOINT.fullmatch(name) or not folder.is_dir():
-            raise CheckpointError(f"{path} names {shown(name)}, which is not a checkpoint in checkpoints/; {RESTORE}")
+            raise CheckpointError(f"{path} names {preview(name)}, which is not a checkpoint in checkpoints/; {RESTORE}")
         return folder
 
     def point(self, pointer: str, name: str) -> None:
@@ -264,7 +264,7 @@ class Run:
         if pointer not in POINTERS:
             raise CheckpointError(f"{pointer!r} names no checkpoint; {', '.join(POINTERS)} do")
         if not CHECKPOINT.fullmatch(name) or not (self.folder / "checkpoints" / name).is_dir():
-            raise CheckpointError(f"{self.folder}: checkpoints/ has no {shown(name)} for {pointer} to name")
+            raise CheckpointError(f"{self.folder}: checkpoints/ has no {preview(name)} for {pointer} to name")
         write_text(self.folder / pointer, f"{name}\n")
         if pointer == "last":
             (self.folder / UNSAVED).unlink(missing_ok=True)
@@ -328,7 +328,7 @@ def _newest(runs_dir: Path, known: Sequence[str]) -> Path:
         name = read_text(latest).removesuffix("\n")
         if NAME.fullmatch(name) and (runs_dir / name).is_dir():
             return runs_dir / name
-        problem = f"{latest} names {shown(name)}, which is not a run"
+        problem = f"{latest} names {preview(name)}, which is not a run"
     except FileError as error:
         problem = str(error)
     if not known:
@@ -462,7 +462,7 @@ def read_identity(folder: Path) -> Identity:
         raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one")
     with told_as_damage(folder if is_exported(folder) else None):
         path = folder / "run.json"
-        value = read_checked_json(path)
+        value = read_verified_json(path)
         version, exported = value.pop("format_version", None), value.pop("exported", None)
     if version != FORMAT_VERSION:
         again = "export it again" if exported else "train it again"
@@ -491,7 +491,7 @@ def read_config(folder: Path, identity: Identity) -> Config:
     Raises ConfigError if it is not a config, FileError if it is missing or has other lasting settings than the run.
     """
     path = folder / "config.yaml"
-    config = parse_config(read_text(path, most=MOST_BYTES), path)
+    config = parse_config(read_text(path, max_bytes=MOST_BYTES), path)
     now = lasting(config)
     begun = identity.settings
     if changed := [key for key in now if key in begun and begun[key] != now[key]]:  # an older run lacks some

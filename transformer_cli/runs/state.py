@@ -12,7 +12,7 @@ from transformer_cli.config.load import from_json
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.run import HISTORY, RESTORE, Run, is_new, steadily, told_as_damage
-from transformer_cli.system.files import read_bytes, read_checked_json, sum_of
+from transformer_cli.system.files import read_bytes, read_verified_json, sha256_of_bytes
 
 WITNESSES = "witnesses.json"
 
@@ -174,7 +174,7 @@ def load_state(checkpoint: Path) -> TrainingState:
     """Load the state of training that a checkpoint has. Raises CheckpointError."""
     with told_as_damage():
         path = checkpoint / "state.json"
-        return from_json(TrainingState, read_checked_json(path), path)
+        return from_json(TrainingState, read_verified_json(path), path)
 
 
 def load_average(run: Run, pointer: str = "average") -> Average | None:
@@ -185,7 +185,7 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
     if not path.parent.name.startswith("average-"):
         return None
     with told_as_damage():
-        return from_json(Average, read_checked_json(path), path)
+        return from_json(Average, read_verified_json(path), path)
 
 
 def is_averaged(run: Run, state: TrainingState) -> bool:
@@ -206,7 +206,7 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
     Raises CheckpointError if a validation is missing or damaged.
     """
     lines = first_lines(run, state.validations)
-    if sum_of(lines) != state.history:
+    if sha256_of_bytes(lines) != state.history:
         path = run.folder / HISTORY
         raise CheckpointError(
             f"{path}: damaged: its first {state.validations} lines are not those that were saved; {RESTORE}"

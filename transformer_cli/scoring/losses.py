@@ -21,7 +21,7 @@ from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.runs.run import told_as_damage
 from transformer_cli.runs.state import WITNESSES
 from transformer_cli.search.interface import groups_by_length
-from transformer_cli.system.files import read_checked_json
+from transformer_cli.system.files import read_verified_json
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
     if not (checkpoint / WITNESSES).exists():  # an imported model has seen no validation
         return
     with told_as_damage():
-        kept = read_checked_json(checkpoint / WITNESSES)
+        kept = read_verified_json(checkpoint / WITNESSES)
     split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
     found = sentence_losses(model, split, np.arange(len(split)))
     if not np.allclose(found.nll, kept["nll"], rtol=ROUNDING):

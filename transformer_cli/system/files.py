@@ -38,19 +38,19 @@ from typing import Any, BinaryIO
 from transformer_cli.errors import FileError, MissingFile
 from transformer_cli.system.terminal import shortened
 
-STANDARD = Path("-")
+STDIO = Path("-")
 """standard input or output, where a command takes it for a file of lines"""
-STREAMS = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
+STREAM_PREFIXES = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
 """how the names of the streams of a process begin"""
-PACKERS: dict[str, Callable[[BinaryIO], Any]] = {  # what packs a file that is called so, until it is closed
+COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # what packs a file that is called so, until it is closed
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": lambda file: bz2.BZ2File(file, "wb"),
     ".xz": lambda file: lzma.LZMAFile(file, "wb"),
 }
-DAY_S = 24 * 3600.0
-LARGEST = 1 << 28  # bytes of a small file: a vocabulary of ten million words is smaller
-SUMS = "SHA256SUMS"
-SUMMED = 1 << 30
+STALE_AFTER_S = 24 * 3600.0
+MAX_SMALL_FILE_BYTES = 1 << 28  # bytes of a small file: a vocabulary of ten million words is smaller
+CHECKSUMS = "SHA256SUMS"
+MAX_CHECKED_BYTES = 1 << 30
 
 
 def write_text(path: Path, text: str) -> None:
@@ -58,18 +58,18 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes, *, sweeps: bool = True) -> None:
+def write_bytes(path: Path, content: bytes, *, clean_up: bool = True) -> None:
     """Replace `path` whole or not at all, packed as its name says, as it is read; or write to a stream.
 
-    sweeps: as `new_file` has it.
+    clean_up: as `atomic_file` has it.
     """
-    with new_file(path, sweeps=sweeps) as file, PACKERS.get(path.suffix.lower(), nullcontext)(file) as out:
+    with atomic_file(path, clean_up=clean_up) as file, COMPRESSORS.get(path.suffix.lower(), nullcontext)(file) as out:
         out.write(content)
 
 
-def open_to_read(path: Path) -> BufferedReader:
+def open_input(path: Path) -> BufferedReader:
     """Open a file, or standard input for STANDARD."""
-    return open(0, "rb", closefd=False) if path == STANDARD else path.open("rb")
+    return open(0, "rb", closefd=False) if path == STDIO else path.open("rb")
 
 
 def is_stream(path: Path) -> bool:
@@ -77,7 +77,7 @@ def is_stream(path: Path) -> bool:
 
     /dev/stdout is one even in `tfm … > file`: to replace the file would lose what else is written to it.
     """
-    return os.fspath(path).startswith(STREAMS) or (path.exists() and not path.is_file())
+    return os.fspath(path).startswith(STREAM_PREFIXES) or (path.exists() and not path.is_file())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -90,7 +90,7 @@ def append_line(path: Path, line: str) -> None:
 
     A full disk may leave a part of one; the next line then begins on a line of its own. Raises OSError.
     """
-    with _named(path, path), path.open("a+b") as file:
+    with _named_in_errors(path, path), path.open("a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
         ending = b"" if file.read(1) in (b"", b"\n") else b"\n"  # of a part of a line
@@ -100,13 +100,13 @@ def append_line(path: Path, line: str) -> None:
 
 
 @contextmanager
-def new_file(path: Path, *, sweeps: bool = True) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, clean_up: bool = True) -> Iterator[BinaryIO]:
     """Write a file that appears at `path`, or replaces it, only if the block ends without an error.
 
     It has the mode of the file that it replaces; of a link, the file that it points to is replaced. After an error
     nothing is left. An OSError of the system names `path`. What `is_stream` is appended to instead.
 
-    sweeps: whether to `sweep` its folder, which takes time for each file in it.
+    clean_up: whether to `delete_unfinished` its folder, which takes time for each file in it.
     """
     if is_stream(path):
         sys.stdout.flush()  # which may be the same stream
@@ -114,7 +114,7 @@ def new_file(path: Path, *, sweeps: bool = True) -> Iterator[BinaryIO]:
             yield file
         return
     place = path.resolve() if path.is_symlink() else path
-    with _appearing(place, sweeps=sweeps) as temporary, temporary.open("xb") as file:
+    with _renamed_at_end(place, clean_up=clean_up) as temporary, temporary.open("xb") as file:
         with suppress(OSError):  # there is none, or the file system has no modes
             os.fchmod(file.fileno(), stat.S_IMODE(place.stat().st_mode))
         yield file
@@ -123,26 +123,26 @@ def new_file(path: Path, *, sweeps: bool = True) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Fill a folder that appears at `path` only if the block ends without an error; otherwise nothing is left.
 
     Yields a folder to write into, on the same file system. An OSError of the system names the place below `path`.
     Raises FileExistsError if something is at `path` already, or another OSError if a folder has just appeared there: a
     folder cannot replace another one in one step, so each needs a new name.
     """
-    with _appearing(path) as temporary:
+    with _renamed_at_end(path) as temporary:
         temporary.mkdir()
         yield temporary
         for name, _, files in os.walk(temporary, topdown=False):  # files, then the lists of names of their folders
             for file in files:
-                with open(os.path.join(name, file), "rb") as opened:
-                    os.fsync(opened.fileno())
+                with open(os.path.join(name, file), "rb") as written:
+                    os.fsync(written.fileno())
             _sync_folder(Path(name))
         if os.path.lexists(path):  # an empty folder would be replaced
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
 
-def sweep(folder: Path, *, idle_s: float = DAY_S) -> None:
+def delete_unfinished(folder: Path, *, idle_s: float = STALE_AFTER_S) -> None:
     """Delete what killed processes left unfinished in `folder`: what has not been written to for so long.
 
     idle_s: 0 for whoever holds the lock that all who write there hold. Raises no error: what cannot be deleted is
@@ -167,7 +167,7 @@ def delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def bytes_in(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
     """Returns how large all files below a folder are together. Links are not followed; what vanishes is left out."""
     total = 0
     for place, _, names in os.walk(folder):
@@ -177,7 +177,7 @@ def bytes_in(folder: Path) -> int:
     return total
 
 
-def sha256(path: Path) -> str:
+def sha256_of_file(path: Path) -> str:
     """Returns the SHA-256 of a file's bytes, in hexadecimal."""
     total = hashlib.sha256()
     with path.open("rb") as file:
@@ -186,18 +186,18 @@ def sha256(path: Path) -> str:
     return total.hexdigest()
 
 
-def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
-    """Returns what is in a file. Raises FileError if it cannot be read, is no file, or has more than `most` bytes."""
-    with opened(path) as file:
+def read_bytes(path: Path, *, max_bytes: int = MAX_SMALL_FILE_BYTES) -> bytes:
+    """Returns what is in a file. Raises FileError if it cannot be read, is no file, or is larger than `max_bytes`."""
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size  # read(n) takes n bytes of memory, however small the file is
-        content = file.read(min(size, most) + 1)
-    if len(content) > most:
-        raise FileError(f"{path}: more than {most:,} bytes, so it is not what it should be")
+        content = file.read(min(size, max_bytes) + 1)
+    if len(content) > max_bytes:
+        raise FileError(f"{path}: more than {max_bytes:,} bytes, so it is not what it should be")
     return content
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_regular(path: Path) -> Iterator[BinaryIO]:
     """Open a file of bytes during the block. Raises FileError if it is no file, or cannot be read in the block."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for somebody who writes into it
@@ -210,12 +210,12 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def read_text(path: Path, *, most: int = LARGEST) -> str:
+def read_text(path: Path, *, max_bytes: int = MAX_SMALL_FILE_BYTES) -> str:
     """Returns the UTF-8 text in a file, with its line ends as they are. Raises FileError, also for other bytes."""
-    return decoded(read_bytes(path, most=most), path)
+    return decode_utf8(read_bytes(path, max_bytes=max_bytes), path)
 
 
-def decoded(content: bytes, path: Path) -> str:
+def decode_utf8(content: bytes, path: Path) -> str:
     """Returns the UTF-8 text that was read from a file. Raises FileError for other bytes, which says where they are."""
     try:
         return content.decode("utf-8")
@@ -233,27 +233,27 @@ def read_json(path: Path) -> Any:
         raise FileError(f"{path}: {f'not JSON: {error}' if text else 'empty, but should be JSON'}") from None
 
 
-def shown(value: Any) -> str:
+def preview(value: Any) -> str:
     """Returns a value from a file on one line, cut off where it is long."""
     text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return shortened(text, 60)
 
 
-def sum_of(content: bytes) -> str:
+def sha256_of_bytes(content: bytes) -> str:
     """Returns the sum of some bytes."""
     return hashlib.sha256(content).hexdigest()
 
 
-def write_sums(folder: Path, names: Iterable[str] | None = None) -> None:
+def write_checksums(folder: Path, names: Iterable[str] | None = None) -> None:
     """Write the sums of these files of a folder (None: of all its files), which are written."""
     if names is None:
-        names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != SUMS)
-    write_text(folder / SUMS, "".join(f"{sha256(folder / name)}  {name}\n" for name in names))
+        names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != CHECKSUMS)
+    write_text(folder / CHECKSUMS, "".join(f"{sha256_of_file(folder / name)}  {name}\n" for name in names))
 
 
-def read_sums(folder: Path) -> dict[str, str]:
+def read_checksums(folder: Path) -> dict[str, str]:
     """Returns the sums of a folder's files, by their names. Raises FileError."""
-    path = folder / SUMS
+    path = folder / CHECKSUMS
     sums = {}
     for number, line in enumerate(read_text(path).removesuffix("\n").split("\n"), start=1):
         if not (found := re.fullmatch(r"([0-9a-f]{64})  ([^/]+)", line)):
@@ -262,45 +262,45 @@ def read_sums(folder: Path) -> dict[str, str]:
     return sums
 
 
-def check_file(path: Path) -> None:
-    """Compare a file with its sum in SHA256SUMS beside it. Raises FileError; see `check_files`."""
-    sums = read_sums(path.parent) if path.exists() else {}  # what is not there is told first
-    _check_sum(path, sums.get(path.name))
+def verify_file(path: Path) -> None:
+    """Compare a file with its sum in SHA256SUMS beside it. Raises FileError; see `verify_files`."""
+    sums = read_checksums(path.parent) if path.exists() else {}  # what is not there is told first
+    _verify_checksum(path, sums.get(path.name))
 
 
-def check_files(folder: Path) -> None:
+def verify_files(folder: Path) -> None:
     """Compare all files of a folder that have sums. Raises FileError, MissingFile for a file that is gone."""
-    for name, wanted in read_sums(folder).items():
-        _check_sum(folder / name, wanted)
+    for name, wanted in read_checksums(folder).items():
+        _verify_checksum(folder / name, wanted)
 
 
-def _check_sum(path: Path, wanted: str | None) -> None:
-    with opened(path) as file:
+def _verify_checksum(path: Path, wanted: str | None) -> None:
+    with open_regular(path) as file:
         if wanted is None:
-            raise FileError(f"{path}: damaged: {SUMS} has no sum of it")
-        if os.fstat(file.fileno()).st_size <= SUMMED and sha256(path) != wanted:
+            raise FileError(f"{path}: damaged: {CHECKSUMS} has no sum of it")
+        if os.fstat(file.fileno()).st_size <= MAX_CHECKED_BYTES and sha256_of_file(path) != wanted:
             raise FileError(f"{path}: damaged: its content is not what was written (another SHA-256)")
 
 
-def read_checked_json(path: Path) -> dict[str, Any]:
+def read_verified_json(path: Path) -> dict[str, Any]:
     """Returns the JSON object in a file that is as it was written. Raises FileError."""
-    check_file(path)
+    verify_file(path)
     value = read_json(path)
     if not isinstance(value, dict):
-        raise FileError(f"{path}: damaged: not an object, but {shown(value)}")
+        raise FileError(f"{path}: damaged: not an object, but {preview(value)}")
     return value
 
 
 @contextmanager
-def _appearing(path: Path, *, sweeps: bool = True) -> Iterator[Path]:
+def _renamed_at_end(path: Path, *, clean_up: bool = True) -> Iterator[Path]:
     """Yield a place beside `path` for what the block writes and syncs; at the end it is renamed to `path`."""
     name = path.name if len(os.fsencode(path.name)) < 234 else path.name[:58]  # file systems take 255 bytes
     temporary = path.with_name(f".{name}.unfinished-{secrets.token_hex(4)}")
-    with _named(path, temporary):
+    with _named_in_errors(path, temporary):
         if not path.parent.exists():  # else a file in its place would be "File exists", and not "Not a directory"
             path.parent.mkdir(parents=True, exist_ok=True)
-        if sweeps:
-            sweep(path.parent)
+        if clean_up:
+            delete_unfinished(path.parent)
         try:
             yield temporary
             os.replace(temporary, path)
@@ -312,7 +312,7 @@ def _appearing(path: Path, *, sweeps: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def _named(path: Path, temporary: Path) -> Iterator[None]:
+def _named_in_errors(path: Path, temporary: Path) -> Iterator[None]:
     """Let errors of the system name what the user knows: `path`, or a file below it, instead of the temporary place."""
     try:
         yield

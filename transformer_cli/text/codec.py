@@ -16,7 +16,7 @@ from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import FileError
-from transformer_cli.system.files import read_bytes, read_json, sum_of, write_bytes, write_json
+from transformer_cli.system.files import read_bytes, read_json, sha256_of_bytes, write_bytes, write_json
 from transformer_cli.system.terminal import first_few
 from transformer_cli.text.languages import TARGET_TOKEN, targets_among, token_of
 from transformer_cli.text.reading import Reader, Reading, is_in_capitals, is_word, lower
@@ -395,4 +395,4 @@ def codec_files(data: DataConfig) -> list[str]:
 
 def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
     """Returns the sum of each file of the codecs in the folder of a dataset or a run. Raises FileError."""
-    return {name: sum_of(read_bytes(folder / name)) for name in codec_files(data)}
+    return {name: sha256_of_bytes(read_bytes(folder / name)) for name in codec_files(data)}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import STANDARD, is_stream, open_to_read
+from transformer_cli.system.files import STDIO, is_stream, open_input
 from transformer_cli.system.terminal import counted
 from transformer_cli.text.forms import refuse_no_text
 
@@ -131,7 +131,7 @@ def unpacked(path: Path, *, as_it_is: bool = False) -> Iterator[io.BufferedReade
         return iter(lambda: file.read1(1 << 16), b"")
 
     try:
-        with open_to_read(path) as file:
+        with open_input(path) as file:
             beginning = file.peek(1)
             packing = next((each for each in PACKED.values() if each[1].match(beginning)), None)
             if packing is None and not as_it_is:
@@ -217,7 +217,7 @@ def refuse_halves(text: str, where: str = "") -> None:
 
 def out_of_step(source: Path, target: Path) -> DataError:
     """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
-    if any(each == STANDARD or is_stream(each) for each in (source, target)):  # it cannot be read once more
+    if any(each == STDIO or is_stream(each) for each in (source, target)):  # it cannot be read once more
         return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
     n_source, n_target = count_lines(source), count_lines(target)
     return DataError(f"{source} has {counted(n_source, 'line')}, {target} has {n_target}; line n must translate line n")

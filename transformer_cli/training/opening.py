@@ -20,7 +20,7 @@ from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.provenance import changes, provenance
 from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, is_new, training_lock, write_config
 from transformer_cli.runs.state import Validation, read_validations
-from transformer_cli.system.files import sweep
+from transformer_cli.system.files import delete_unfinished
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Callback
@@ -169,7 +169,7 @@ def _locked(folder: Path) -> Iterator[None]:
                 "train another run"
             ) from None
         for place in (folder, folder / "checkpoints") if all(are_held) else ():
-            sweep(place, idle_s=0)  # nobody else writes there
+            delete_unfinished(place, idle_s=0)  # nobody else writes there
         yield
 
 

@@ -15,7 +15,7 @@ from small_run import make_run
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run, find_codec, find_run, write_latest
-from transformer_cli.system.files import read_sums, write_sums
+from transformer_cli.system.files import read_checksums, write_checksums
 from transformer_cli.text.vocabulary import PAD
 from transformer_cli.translate import Translator
 
@@ -195,7 +195,7 @@ def test_open_run_with_damaged_pieces_says_which_file(by_subwords: Translator, t
     path = folder / "target.subwords.model"
     whole = path.read_bytes()
     path.write_bytes(content if isinstance(content, bytes) else re.sub(rb"[a-z]{2,}", b"\xff\xff", whole))
-    write_sums(folder, read_sums(folder))
+    write_checksums(folder, read_checksums(folder))
     with pytest.raises(CheckpointError, match=r"target\.subwords\.model: SentencePiece cannot read it: .*; restore it"):
         Run.open(folder)
 
@@ -230,6 +230,6 @@ def test_open_run_of_other_keys_or_types_is_one_line(
 
 def test_open_run_json_that_is_a_list_is_one_line(run: Run) -> None:
     (run.folder / "run.json").write_text("[1]", encoding="utf-8")
-    write_sums(run.folder, read_sums(run.folder))
+    write_checksums(run.folder, read_checksums(run.folder))
     with pytest.raises(CheckpointError, match=r"run\.json: damaged: not an object, but \[1\]; restore it"):
         Run.open(run.folder)

@@ -10,18 +10,18 @@ import pytest
 from transformer_cli.errors import FileError, MissingFile
 from transformer_cli.system.files import (
     append_line,
-    check_file,
+    atomic_file,
+    atomic_folder,
     delete,
-    new_file,
-    new_folder,
+    delete_unfinished,
+    preview,
+    read_checksums,
     read_json,
-    read_sums,
     read_text,
-    shown,
-    sum_of,
-    sweep,
+    sha256_of_bytes,
+    verify_file,
+    write_checksums,
     write_json,
-    write_sums,
     write_text,
 )
 from transformer_cli.text.lines import read_lines
@@ -60,7 +60,7 @@ def test_write_json_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
 
 def test_new_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "parent" / "new"
-    with new_folder(path) as unfinished:
+    with atomic_folder(path) as unfinished:
         (unfinished / "sub").mkdir()
         (unfinished / "sub" / "a").write_text("a")
         assert unfinished.parent == path.parent
@@ -75,7 +75,7 @@ def test_new_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> N
     path = tmp_path / "new"
     {"a file": path.touch, "a link to nothing": lambda: path.symlink_to("gone"), "a folder": path.mkdir}[kind]()
     before = path.lstat()
-    with pytest.raises(FileExistsError), new_folder(path):
+    with pytest.raises(FileExistsError), atomic_folder(path):
         pass
     assert (path.lstat().st_ino, names(tmp_path)) == (before.st_ino, ["new"])
 
@@ -99,7 +99,7 @@ def test_new_folder_is_synced_before_it_appears_and_its_place_after(
 
     monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(os, "replace", noted_replace)
-    with new_folder(tmp_path / "new") as unfinished:
+    with atomic_folder(tmp_path / "new") as unfinished:
         (unfinished / "sub").mkdir()
         (unfinished / "sub" / "a").write_text("a")
         inside = [str(unfinished / "sub" / "a"), str(unfinished / "sub"), str(unfinished)]
@@ -128,14 +128,14 @@ def test_sweep_deletes_what_was_idle_for_a_day(tmp_path: Path, seconds: float, e
     write_text(tmp_path / "new", "")
     assert names(tmp_path) == expected
     (tmp_path / "new").unlink()
-    with new_folder(tmp_path / "new"):
+    with atomic_folder(tmp_path / "new"):
         pass
     assert names(tmp_path) == expected
 
 
 def test_sweep_by_the_holder_of_the_lock_does_not_wait(tmp_path: Path) -> None:
     leave(tmp_path, 0)
-    sweep(tmp_path, idle_s=0)
+    delete_unfinished(tmp_path, idle_s=0)
     assert names(tmp_path) == []
 
 
@@ -144,10 +144,10 @@ def test_sweep_spares_what_is_written_and_what_is_not_ours(tmp_path: Path) -> No
     for name in not_ours:
         (tmp_path / name).mkdir()
     leave(tmp_path, 1e6)
-    with new_folder(tmp_path / "new") as folder, new_file(tmp_path / "other"):
+    with atomic_folder(tmp_path / "new") as folder, atomic_file(tmp_path / "other"):
         (folder / "first").touch()
         os.utime(folder, (0, 0))  # what was just written in it counts
-        sweep(tmp_path)
+        delete_unfinished(tmp_path)
     assert names(tmp_path) == sorted([*not_ours, "new", "other"])
 
 
@@ -182,7 +182,7 @@ def test_write_follows_the_users_umask(tmp_path: Path) -> None:
     umask = os.umask(0o077)
     try:
         write_text(tmp_path / "file", "")
-        with new_folder(tmp_path / "folder"):
+        with atomic_folder(tmp_path / "folder"):
             pass
     finally:
         os.umask(umask)
@@ -198,34 +198,34 @@ ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS
 def test_write_sums_is_what_sha256sum_writes(tmp_path: Path) -> None:
     (tmp_path / "a b").write_bytes(b"abc")
     (tmp_path / "c").write_bytes(b"123456789" * 200_000)
-    write_sums(tmp_path, ["a b"])
+    write_checksums(tmp_path, ["a b"])
     assert (tmp_path / "SHA256SUMS").read_text() == f"{ABC}  a b\n"
-    assert read_sums(tmp_path) == {"a b": ABC}
-    assert sum_of(b"abc") == ABC
-    write_sums(tmp_path)
-    assert set(read_sums(tmp_path)) == {"a b", "c"}
+    assert read_checksums(tmp_path) == {"a b": ABC}
+    assert sha256_of_bytes(b"abc") == ABC
+    write_checksums(tmp_path)
+    assert set(read_checksums(tmp_path)) == {"a b", "c"}
 
 
 def test_check_file_of_another_content_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"abc")
-    write_sums(tmp_path)
-    check_file(path)
+    write_checksums(tmp_path)
+    verify_file(path)
     for content in (b"abd", b"ab"):
         path.write_bytes(content)
         with pytest.raises(FileError, match=rf"^{path}: damaged: its content is not what was written \(another SHA-"):
-            check_file(path)
+            verify_file(path)
     path.unlink()
     with pytest.raises(MissingFile, match=f"^{path}: missing$"):
-        check_file(path)
+        verify_file(path)
     (tmp_path / "b").touch()
     with pytest.raises(FileError, match=r"b: damaged: SHA256SUMS has no sum of it$"):
-        check_file(tmp_path / "b")
+        verify_file(tmp_path / "b")
 
 
 def test_check_file_refuses_any_flipped_bit_of_the_sums(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
-    write_sums(tmp_path)
+    write_checksums(tmp_path)
     path = tmp_path / "SHA256SUMS"
     content, said = path.read_bytes(), []
     for bit in range(8 * (len(content) - 1)):
@@ -233,7 +233,7 @@ def test_check_file_refuses_any_flipped_bit_of_the_sums(tmp_path: Path) -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         with pytest.raises(FileError) as caught:
-            check_file(tmp_path / "a")
+            verify_file(tmp_path / "a")
         said.append(str(caught.value))
     assert not any("\n" in line for line in said)
 
@@ -242,7 +242,7 @@ def test_read_sums_refuses_files_of_another_folder(tmp_path: Path) -> None:
     for content in (f"{ABC}  ../x\n", "[]", f"{ABC} x", f"{ABC.upper()}  x"):
         (tmp_path / "SHA256SUMS").write_text(content)
         with pytest.raises(FileError, match=r"SHA256SUMS: line 1: damaged: it should be a SHA-256 and the name of a"):
-            read_sums(tmp_path)
+            read_checksums(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -273,14 +273,14 @@ def test_read_text_of_no_file_or_a_large_one_is_refused(tmp_path: Path) -> None:
         ("large", "more than 4 bytes, so it is not what it should be"),
     ):
         with pytest.raises(FileError, match=f"{message}$"):
-            read_text(tmp_path / name, most=4)
+            read_text(tmp_path / name, max_bytes=4)
     with pytest.raises(FileError, match="not a file, but a pipe or a device"):
         read_text(Path("/dev/zero"))
 
 
 def test_shown_is_one_short_line() -> None:
-    assert shown("a\nb") == "'a\\nb'"
-    assert shown([1] * 100) == "[" + "1, " * 19 + "1…"
+    assert preview("a\nb") == "'a\\nb'"
+    assert preview([1] * 100) == "[" + "1, " * 19 + "1…"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.BZ2", "a.xz"])

@@ -25,7 +25,7 @@ from transformer_cli.adapters.corpora.formats import TABLE, LeaveOut, format_of,
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
-from transformer_cli.system.files import sha256
+from transformer_cli.system.files import sha256_of_file
 from transformer_cli.system.terminal import counted, shortened
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.forms import JSON
@@ -86,7 +86,7 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> OpenedCo
         return OpenedCorpus(data, sums, {split: partial(read_texts, [pair], data) for split, pair in pairs.items()})
     assert data.files is not None  # the config ensures it
     require_files((f"data.files.{name}", path) for name, path in data.texts)
-    sums = {name: sha256(path) for name, path in data.texts}
+    sums = {name: sha256_of_file(path) for name, path in data.texts}
     texts = {split: text if isinstance(text, tuple) else (text,) for split, text in data.files.items()}
     whole = [text for split in texts.values() for text in split if isinstance(text, Path)]
     if data.columns and not any(format_of(text, data) in (TABLE, JSON) for text in whole):

@@ -13,7 +13,7 @@ import platformdirs
 
 from transformer_cli.config.schema import FilePair
 from transformer_cli.errors import DataError, DownloadError
-from transformer_cli.system.files import new_file, sha256
+from transformer_cli.system.files import atomic_file, sha256_of_file
 from transformer_cli.system.progress import bar
 
 ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -74,7 +74,7 @@ def cache_folder() -> Path:
 def _verified(name: str, folder: Path | None) -> Path:
     """Returns one of the files, in a folder or in the cache, into which it is fetched if it is missing or another."""
     path, address, expected = (folder or cache_folder()) / name, f"{ADDRESS}/{name}", sums()[name]
-    found = sha256(path) if path.is_file() else None
+    found = sha256_of_file(path) if path.is_file() else None
     if found == expected:
         return path
     if folder and found is None:
@@ -102,7 +102,7 @@ def _download(address: str, path: Path) -> None:
     again = Retry(2, backoff_factor=PAUSE_S, status_forcelist=MAY_PASS, raise_on_status=False)
     again.respect_retry_after_header = False  # which may ask for hours
     try:
-        with new_file(path) as file, requests.Session() as session:
+        with atomic_file(path) as file, requests.Session() as session:
             session.mount(ADDRESS, HTTPAdapter(max_retries=again))
             with session.get(address, headers=as_it_is, stream=True, timeout=TIMEOUT_S) as response:
                 response.raise_for_status()

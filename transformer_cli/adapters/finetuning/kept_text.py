@@ -12,7 +12,7 @@ from transformer_cli.data.dataset import Dataset, EncodedSplit, Pair, Side
 from transformer_cli.errors import DataError
 from transformer_cli.runs.checkpoints import Checkpoint
 from transformer_cli.runs.run import Run
-from transformer_cli.system.files import read_sums, write_sums, write_text
+from transformer_cli.system.files import read_checksums, write_checksums, write_text
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import Callback
@@ -44,7 +44,7 @@ class KeptText(Callback):
         names = [f"{self.setting}.{side}.txt" for side in SIDES]
         for name, lines in zip(names, zip(*self.pairs, strict=True), strict=True):
             write_text(run.folder / name, "".join(f"{line}\n" for line in lines))
-        write_sums(run.folder, [*read_sums(run.folder), *names])
+        write_checksums(run.folder, [*read_checksums(run.folder), *names])
         del self.pairs
 
     def kept_sentences(self, run: Run) -> Sentences:

@@ -41,7 +41,7 @@ from transformer_cli.search.interface import (
     score,
     too_large,
 )
-from transformer_cli.system.files import opened, read_json
+from transformer_cli.system.files import open_regular, read_json
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ def _variables(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[Any]]
 
     Raises FileError for a file that is cut off or in another format than `ctranslate2.specs` writes now.
     """
-    with opened(path) as file:
+    with open_regular(path) as file:
         left = os.fstat(file.fileno()).st_size
 
         def take(form: str) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.system.files import read_bytes, read_json, shown
+from transformer_cli.system.files import preview, read_bytes, read_json
 from transformer_cli.text.subwords import Pieces
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
@@ -66,14 +66,14 @@ class Foreign:
 
 def refuse(path: Path, key: str, value: object, why: str) -> DataError:
     """Returns the error for a setting that tfm cannot hold."""
-    return DataError(f"{path}: {key}: {shown(value)} cannot be imported: {why}")
+    return DataError(f"{path}: {key}: {preview(value)} cannot be imported: {why}")
 
 
 def refuse_others(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[object, ...]]) -> None:
     """Raises DataError for the first setting with a value that tfm cannot hold. known: those it can; absent is one."""
     for key, values in known.items():
         if key in found and found[key] not in values:
-            raise refuse(path, key, found[key], f"tfm computes {' or '.join(map(shown, values))} only")
+            raise refuse(path, key, found[key], f"tfm computes {' or '.join(map(preview, values))} only")
 
 
 def refuse_packed(path: Path) -> None:
@@ -118,7 +118,7 @@ def object_in(path: Path) -> dict[str, Any]:
     """Returns the object in a JSON file. Raises DataError."""
     value = read(path, read_json)
     if not isinstance(value, dict):
-        raise DataError(f"{path}: not a JSON object, but {shown(value)}")
+        raise DataError(f"{path}: not a JSON object, but {preview(value)}")
     return value
 
 

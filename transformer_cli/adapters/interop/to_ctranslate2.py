@@ -21,7 +21,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.run import MAY_CHANGE, Facts, Run, is_exported, write_config, write_identity
-from transformer_cli.system.files import new_folder, write_sums, write_text
+from transformer_cli.system.files import atomic_folder, write_checksums, write_text
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.lines import LONGEST_LINE
 from transformer_cli.text.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
@@ -82,7 +82,7 @@ def export(
     checkpoint, model = load_named_best(opened, torch.device("cpu"))
     facts = replace(facts, checkpoint=checkpoint)  # training may have found better weights meanwhile
     codecs = opened.codecs
-    with new_folder(place) as folder:
+    with atomic_folder(place) as folder:
         codecs.save(folder)
         write_model(
             model, folder, source=codecs.source.names(), target=codecs.target.names(), quantization=quantization
@@ -90,7 +90,7 @@ def export(
         write_config(folder, opened.config)
         write_text(folder / "README.md", readme(opened.config, codecs, facts))
         write_identity(folder, replace(opened.identity, exported=facts))
-        write_sums(folder, sorted(path.name for path in folder.iterdir() if path.name not in MAY_CHANGE))
+        write_checksums(folder, sorted(path.name for path in folder.iterdir() if path.name not in MAY_CHANGE))
     size = in_words((place / "model.bin").stat().st_size)
     log.info("%s: %s of %s in %s, %s", place, checkpoint, opened.folder, quantization, size)
     return Run.open(place)

@@ -24,7 +24,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.run import Run
-from transformer_cli.system.files import new_folder, write_bytes, write_json
+from transformer_cli.system.files import atomic_folder, write_bytes, write_json
 from transformer_cli.text.codec import SIDES, SubwordCodec
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK
 
@@ -95,7 +95,7 @@ def export_to_hugging_face(
         "model_max_length": n_positions,
         "added_tokens_decoder": added,
     }
-    with new_folder(place) as folder:
+    with atomic_folder(place) as folder:
         save_file(_weights(model, n_positions), folder / "model.safetensors", {"format": "pt"})
         write_json(folder / "config.json", {**settings, **ends})
         write_json(folder / "generation_config.json", {**search, **ends})
