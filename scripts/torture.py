@@ -65,7 +65,7 @@ PASSING = re.compile(r"log|.*\.lock|\.(latest|captions\..*|files\..*)\.unfinishe
 PATIENCE_S = 900.0  # for a process that is not killed
 TWO_WORKERS = """\
 from transformer_cli.data import encoding
-encoding.FEW, encoding.available_cores = 50, lambda: 2  # so that `tfm prepare` has two workers
+encoding.MIN_PAIRS_FOR_WORKERS, encoding.available_cores = 50, lambda: 2  # so that `tfm prepare` has two workers
 """
 DISTURBED = """\
 import sys

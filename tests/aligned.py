@@ -17,7 +17,7 @@ class AlignedFiles:
     rules: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, data: DataConfig) -> None:
-        self.sums = {name: sha256_of_file(path) for name, path in data.texts}
+        self.checksums = {name: sha256_of_file(path) for name, path in data.texts}
         self._files = {split: pair for split, pair in (data.files or {}).items() if isinstance(pair, FilePair)}
 
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:

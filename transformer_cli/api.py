@@ -26,9 +26,9 @@ from transformer_cli.adapters.study.statistics import PairedScore, RecipeScore
 from transformer_cli.adapters.terminology.hook import Terminology
 from transformer_cli.config.schema import Config, DataConfig, TranslationSettings
 from transformer_cli.data.corpus import Corpus, PairCorpus
-from transformer_cli.data.make_dataset import Prepared, make_dataset
+from transformer_cli.data.make_dataset import PreparedDataset, make_dataset
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.run import Run, find_codec
+from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.scoring import evaluate as scoring
 from transformer_cli.scoring.evaluate import Judged, LineScore
 from transformer_cli.scoring.losses import say_other_losses
@@ -49,7 +49,7 @@ def prepare(
     source_dir: Path | None = None,
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
-) -> Prepared:
+) -> PreparedDataset:
     """Make the dataset that `config.data` describes, unless it exists already, and warn of what looks wrong in it.
 
     pairs: with data.corpus: pairs, the text of each split, such as {"train": [("Ein Hund.", "A dog."), …], "valid":
@@ -62,7 +62,7 @@ def prepare(
 
     if pairs is not None and config.data.corpus != "pairs":
         raise ConfigError(f"data.corpus: {config.data.corpus}, but pairs are given; set data.corpus: pairs")
-    codec_dir = find_codec(config.data, runs_dir)
+    codec_dir = find_tokenizer_run(config.data, runs_dir)
     corpus: Corpus
     if pairs is None:
         corpus = open_corpus(config.data, source_dir=Path(source_dir) if source_dir else None)

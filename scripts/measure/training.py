@@ -11,7 +11,7 @@ from measure.figures import Figure, alternate, say
 from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import collate, plan_epoch, target_tokens
+from transformer_cli.data.batching import collate, plan_epoch, target_token_counts
 from transformer_cli.data.dataset import Dataset, Rows, find_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.training.opening import new_run
@@ -51,5 +51,5 @@ def speed_beside_plain(config: Config, dataset: Dataset, precision: Precision, r
         theirs([warm_up])
         say(f"train, {precision}: {batches} batches by ours, then by the plain loop")
         seconds = alternate((partial(ours, plan), partial(theirs, plan)), rounds=rounds)
-    tokens = sum(int(target_tokens(split, rows).sum()) for rows in plan)
+    tokens = sum(int(target_token_counts(split, rows).sum()) for rows in plan)
     return Figure("train", precision, "target tokens/s", *(tokens / taken for taken in seconds))

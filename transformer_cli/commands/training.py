@@ -15,7 +15,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import shortened, table
 
 if TYPE_CHECKING:
-    from transformer_cli.data.make_dataset import Prepared
+    from transformer_cli.data.make_dataset import PreparedDataset
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def cleaning_as_table(facts: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])
 
 
-def prepared_as_table(prepared: "Prepared") -> str:
+def prepared_as_table(prepared: "PreparedDataset") -> str:
     """Returns a table of the splits, between the dataset's folder and what is said of its vocabularies."""
     manifest = prepared.manifest
     settings = manifest["settings"]

@@ -14,7 +14,7 @@ from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.text.vocabulary import EOS, MARKERS, PAD, SOS
 
-WIDE = 512  # tokens of a sentence, from which on its squares bound the memory of a part
+LONG_SENTENCE = 512  # tokens of a sentence, from which on its squares bound the memory of a part
 BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; the pools themselves are drawn at random
 
 
@@ -35,46 +35,46 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
     generator = np.random.default_rng([training.seed, epoch])
     order = generator.permutation(rows)
     if training.batch_order == "random":
-        return _cut(order, split, training)
+        return _make_batches(order, split, training)
     size = training.batch_size  # sentences
     if training.batch_by == "tokens":
         size = max(1, int(size / (split.target.lengths[rows].mean() + 1)))
     pool = BUCKET_POOL * size
     pools = (order[start : start + pool] for start in range(0, len(order), pool))
-    batches = [batch for rows in pools for batch in _cut(_by_length(split, rows), split, training)]
+    batches = [batch for rows in pools for batch in _make_batches(_sort_by_length(split, rows), split, training)]
     return [batches[index] for index in generator.permutation(len(batches))]
 
 
-def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
+def split_into_micro_batches(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
     """Sort a batch by length and cut it into parts of at most `tokens` target tokens; a longer sentence stands alone.
 
-    The memory of attention grows with the squares of the lengths, so parts of sentences longer than WIDE are cut again.
+    Attention needs memory by the squares of the lengths, so parts of sentences longer than LONG_SENTENCE are cut again.
     The sum of the parts' gradients is the batch's gradient.
     """
     parts = []
-    order = _by_length(split, rows)
-    for part in _cut_by(order, target_tokens(split, order), tokens):
+    order = _sort_by_length(split, rows)
+    for part in _split_by_size(order, target_token_counts(split, order), tokens):
         longest = np.maximum(split.source.lengths[part], split.target.lengths[part])
-        parts += _cut_by(part, longest**2, tokens * WIDE)
+        parts += _split_by_size(part, longest**2, tokens * LONG_SENTENCE)
     return parts
 
 
-def target_tokens(split: EncodedSplit, rows: Rows) -> Rows:
+def target_token_counts(split: EncodedSplit, rows: Rows) -> Rows:
     """Returns how many tokens the model has to predict for each of these sentences: its target tokens, and <eos>."""
     return split.target.lengths[rows] + 1
 
 
 def collate(split: EncodedSplit, rows: Rows) -> PaddedBatch:
     """Returns padded tensors of the sentences in `rows`, with <sos> and <eos> added."""
-    return PaddedBatch(_padded(split.source, rows), _padded(split.target, rows))
+    return PaddedBatch(_pad_rows(split.source, rows), _pad_rows(split.target, rows))
 
 
 def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
     """Add <sos> and <eos> to each sentence's ids, and pad them at the end: int64 (batch, longest + MARKERS)."""
-    return _padded(Side.of(sentences), np.arange(len(sentences)))
+    return _pad_rows(Side.of(sentences), np.arange(len(sentences)))
 
 
-def _padded(side: Side, rows: Rows) -> Tensor:
+def _pad_rows(side: Side, rows: Rows) -> Tensor:
     """What `pad_ids` returns for these sentences of a side.
 
     For example, sentences a b and c d e that begin at 10 and 40 have the ids 10 11 40 41 42.
@@ -89,17 +89,17 @@ def _padded(side: Side, rows: Rows) -> Tensor:
     return torch.from_numpy(padded)
 
 
-def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:
+def _make_batches(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:
     if training.batch_by == "sentences":
         return [order[start : start + training.batch_size] for start in range(0, len(order), training.batch_size)]
-    return _cut_by(order, target_tokens(split, order), training.batch_size)
+    return _split_by_size(order, target_token_counts(split, order), training.batch_size)
 
 
-def _by_length(split: EncodedSplit, rows: Rows) -> Rows:
+def _sort_by_length(split: EncodedSplit, rows: Rows) -> Rows:
     return rows[np.lexsort((split.source.lengths[rows], split.target.lengths[rows]))]
 
 
-def _cut_by(order: Rows, sizes: Rows, most: int) -> list[Rows]:
+def _split_by_size(order: Rows, sizes: Rows, most: int) -> list[Rows]:
     """Cut rows, in their order, where their sizes (rows,) would add up to more than `most`; a larger one is alone.
 
     For example, rows [7, 8, 9] of the sizes 3, 2 and 4 become [[7, 8], [9]] if most = 5.

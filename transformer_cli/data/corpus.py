@@ -17,7 +17,7 @@ class Corpus(Protocol):
     """Parallel text that can be written into a dataset's folder, wherever it comes from."""
 
     @property
-    def sums(self) -> Mapping[str, str]:
+    def checksums(self) -> Mapping[str, str]:
         """Origin of the text → SHA-256, such as `train.source`, `train.de.gz`, `captions`; never a folder."""
 
     @property
@@ -49,10 +49,10 @@ class PairCorpus:
             if not self.splits.get(split):
                 raise DataError(f"pairs: {split} has no pair; a dataset needs train and valid, with at least one each")
             for number, pair in enumerate(self.splits[split]):
-                _refuse_unless_lines(pair, f"pairs[{split!r}][{number}]")
+                _check_pair(pair, f"pairs[{split!r}][{number}]")
 
     @property
-    def sums(self) -> dict[str, str]:
+    def checksums(self) -> dict[str, str]:
         """The SHA-256 of each split's lines, source and target by turns."""
         lines = {split: (f"{one}\n{other}\n" for one, other in pairs) for split, pairs in self.splits.items()}
         return {split: sha256_of_bytes("".join(each).encode()) for split, each in lines.items()}
@@ -66,7 +66,7 @@ class PairCorpus:
         return sizes, {}
 
 
-def _refuse_unless_lines(pair: object, where: str) -> None:
+def _check_pair(pair: object, where: str) -> None:
     """Raises DataError unless a pair is two lines of text."""
     if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(side, str) for side in pair)):
         raise DataError(f"{where} is not a pair of a source and a target, but {str(pair)[:60]!r}")

@@ -32,15 +32,15 @@ from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.text.vocabulary import MARKERS, UNK
 
 FORMAT_VERSION = 2
-BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
+IDS_PER_BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
 
 Pair = tuple[str, str]
 Rows = NDArray[np.int64]
 """Which sentences of a split, (rows,), in some order"""
-Add = Callable[[Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]], None]
+WriteChunk = Callable[[Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]], None]
 """Writes a chunk: of each side, its ids (tokens,), all sentences end to end, and lengths (sentences,)"""
 Opened = TypeVar("Opened")
-_REMAKE = "delete the folder and run `tfm prepare` again"
+_PREPARE_AGAIN = "delete the folder and run `tfm prepare` again"
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,11 @@ class Dataset:
         try:
             data = DataConfig.model_validate(manifest["settings"])
         except ValueError as error:
-            raise DataError(f"{folder}: not settings of this tfm: {' '.join(str(error).split())}; {_REMAKE}") from None
+            raise DataError(
+                f"{folder}: not settings of this tfm: {' '.join(str(error).split())}; {_PREPARE_AGAIN}"
+            ) from None
         for name in codec_files(data):
-            _opened(folder / name, lambda path: path)
+            _open_checked(folder / name, lambda path: path)
         return Dataset(folder, manifest, Codecs.load(folder, data))
 
     @property
@@ -116,36 +118,36 @@ class Dataset:
 
     def split(self, name: str) -> EncodedSplit:
         """Map a split's arrays. Raises DataError for an unknown split or arrays that do not match the manifest."""
-        self._sentences(name)
+        self._count_sentences(name)
         paths = [[self.folder / f"{name}.{side}.{kind}.npy" for kind in ("ids", "offsets")] for side in SIDES]
         load = partial(np.load, mmap_mode="r")
-        return EncodedSplit(*(Side(*(_opened(path, load) for path in of_side)) for of_side in paths))
+        return EncodedSplit(*(Side(*(_open_checked(path, load) for path in of_side)) for of_side in paths))
 
     def text(self, name: str, side: str) -> list[str]:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
-        sentences = self._sentences(name)
+        sentences = self._count_sentences(name)
         path = self.folder / f"{name}.{side}.txt"
-        *lines, _ = _opened(path, lambda path: decode_utf8(path.read_bytes(), path)).split("\n")
+        *lines, _ = _open_checked(path, lambda path: decode_utf8(path.read_bytes(), path)).split("\n")
         if len(lines) != sentences:
-            raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
+            raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_PREPARE_AGAIN}")
         return lines
 
-    def _sentences(self, name: str) -> int:
+    def _count_sentences(self, name: str) -> int:
         splits = self.manifest["splits"]
         if name not in splits:
             raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(splits)}")
         return int(splits[name]["sentences"])
 
 
-def _opened(path: Path, open_: Callable[[Path], Opened]) -> Opened:
+def _open_checked(path: Path, open_: Callable[[Path], Opened]) -> Opened:
     """Open a file that is as it was written. Raises DataError if it is not."""
     try:
         verify_file(path)
         return open_(path)
     except (OSError, ValueError) as error:  # it may be too large to be summed here
-        raise DataError(f"{path}: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
+        raise DataError(f"{path}: cannot be mapped: {' '.join(str(error).split())}; {_PREPARE_AGAIN}") from None
     except FileError as error:
-        raise DataError(f"{error}; {_REMAKE}") from None
+        raise DataError(f"{error}; {_PREPARE_AGAIN}") from None
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -167,16 +169,16 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     codec_dir: with data.codec, the folder of the run that it names; not read if a fingerprint is pinned.
     Raises DataError if there is no such folder.
     """
-    wanted = without_places(shaping_settings(data))
-    assert data.fingerprint or bool(codec_dir) == bool(data.codec), "`find_codec` finds the run"
+    wanted = without_paths(dataset_settings(data))
+    assert data.fingerprint or bool(codec_dir) == bool(data.codec), "`find_tokenizer_run` finds the run"
     given = codec_sums(codec_dir, data) if codec_dir and not data.fingerprint else {}
 
     def is_wanted(manifest: Mapping[str, Any]) -> bool:
-        if without_places(manifest["settings"]) != wanted:
+        if without_paths(manifest["settings"]) != wanted:
             return False
         if data.fingerprint:
             return bool(manifest["fingerprint"] == data.fingerprint)
-        return manifest.get("codec", {}) == given and (not data.files or is_text_of(manifest, data, read))
+        return manifest.get("codec", {}) == given and (not data.files or is_made_from(manifest, data, read))
 
     found, damaged, read = [], [], cache(sha256_of_file)  # several datasets may have the same settings
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
@@ -201,7 +203,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     return max(found, key=lambda folder: folder.stat().st_mtime_ns)
 
 
-def shaping_settings(data: DataConfig) -> dict[str, Any]:
+def dataset_settings(data: DataConfig) -> dict[str, Any]:
     """Returns the settings that shape a dataset; those that are not in use are left out.
 
     So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
@@ -217,12 +219,12 @@ def shaping_settings(data: DataConfig) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
 
 
-def without_places(settings: Mapping[str, Any]) -> dict[str, Any]:
+def without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings in a manifest without the places of the user's files: what counts is what stands in them."""
     return {key: value for key, value in settings.items() if key != "files"}
 
 
-def is_text_of(manifest: Mapping[str, Any], data: DataConfig, read: Callable[[Path], str] = sha256_of_file) -> bool:
+def is_made_from(manifest: Mapping[str, Any], data: DataConfig, read: Callable[[Path], str] = sha256_of_file) -> bool:
     """Whether a dataset was made from the user's own files, wherever they have been moved since.
 
     Their content decides; a file that is gone is taken for the one of the same name. Raises OSError.
@@ -235,7 +237,7 @@ def is_text_of(manifest: Mapping[str, Any], data: DataConfig, read: Callable[[Pa
 
 
 @contextmanager
-def writing(folder: Path, name: str, size: int) -> Iterator[Add]:
+def split_writer(folder: Path, name: str, size: int) -> Iterator[WriteChunk]:
     """Write a split of `size` pairs; its files are whole when the block ends."""
     stems = [f"{folder / name}.{side}" for side in SIDES]
     all_lengths = [[np.zeros(1, np.int64)] for _ in SIDES]
@@ -265,19 +267,19 @@ def _write_header(file: IO[bytes], n_ids: int) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def blocks(path: Path, mode: Literal["r", "r+"] = "r") -> Iterator[NDArray[np.int32]]:
+def id_blocks(path: Path, mode: Literal["r", "r+"] = "r") -> Iterator[NDArray[np.int32]]:
     """Yield the ids in a file part by part; with mode r+, what is put into a part is written to the file."""
     ids = np.load(path, mmap_mode=mode)
-    for start in range(0, len(ids), BLOCK):
-        yield ids[start : start + BLOCK]
+    for start in range(0, len(ids), IDS_PER_BLOCK):
+        yield ids[start : start + IDS_PER_BLOCK]
 
 
-def count(folder: Path, name: str) -> dict[str, Any]:
+def count_split(folder: Path, name: str) -> dict[str, Any]:
     """Returns the counts of a split that was written, as the manifest keeps them."""
     counts: dict[str, Any] = {}
     for side in SIDES:
         offsets = np.load(folder / f"{name}.{side}.offsets.npy")
-        n_unknown = sum(int(np.count_nonzero(block == UNK)) for block in blocks(folder / f"{name}.{side}.ids.npy"))
+        n_unknown = sum(int(np.count_nonzero(block == UNK)) for block in id_blocks(folder / f"{name}.{side}.ids.npy"))
         tokens, longest = int(offsets[-1]), int(np.diff(offsets).max())
         counts["sentences"] = len(offsets) - 1
         counts[side] = {"tokens": tokens, "unknown_rate": n_unknown / max(1, tokens), "longest": longest}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from transformer_cli.compute.threads import SideBySide, available_cores
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpus import read_pairs
-from transformer_cli.data.dataset import Pair, blocks, writing
+from transformer_cli.data.dataset import Pair, id_blocks, split_writer
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system import progress
 from transformer_cli.system.workers import workers_of
@@ -33,20 +33,20 @@ from transformer_cli.text.words import SPACY_VERSION, CutSettings, Joins, learn_
 
 log = logging.getLogger(__name__)
 
-CHUNK = 1_000  # pairs that are encoded at once; a worker tokenises them in a tenth of a second
-FEW = 5_000  # one process has tokenised this many pairs before workers would have started
-MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
-MANY_WORDS = 50_000  # above which a warning speaks of subwords
+PAIRS_PER_CHUNK = 1_000  # pairs that are encoded at once; a worker tokenises them in a tenth of a second
+MIN_PAIRS_FOR_WORKERS = 5_000  # one process has tokenised this many pairs before workers would have started
+MAX_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
+LARGE_VOCABULARY = 50_000  # above which a warning speaks of subwords
 JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
-MOST_PAIRS = 500_000  # that pieces are learned from
-MOST_CHARACTERS = 50_000_000  # the same, both sides together
+MAX_SUBWORD_PAIRS = 500_000  # that pieces are learned from
+MAX_SUBWORD_CHARACTERS = 50_000_000  # the same, both sides together
 
 ChunkTexts = tuple[tuple[str, ...], ...]
 """(source texts, target texts) of a chunk"""
 
 
 @dataclass(frozen=True)
-class CutSide:
+class TokenizedSide:
     """One side of some sentences, cut into words.
 
     "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
@@ -75,7 +75,7 @@ class CutSide:
             start += length
 
 
-Chunk = tuple[ChunkTexts, list[CutSide]]
+Chunk = tuple[ChunkTexts, list[TokenizedSide]]
 """The texts of some sentence pairs, and their words: [source, target]"""
 
 
@@ -87,14 +87,14 @@ def encode_by_words(
     splits: how many pairs each has, whose text the corpus has written into the folder. Returns the codecs, and what the
     manifest keeps of the tokenising.
     """
-    processes = min(available_cores(), MOST_WORKERS) if splits["train"] > FEW else 1
+    processes = min(available_cores(), MAX_WORKERS) if splits["train"] > MIN_PAIRS_FOR_WORKERS else 1
     n_restored = 0
-    with cutting((data.source, data.target, data.lowercased), processes) as cut:
+    with tokenizing((data.source, data.target, data.lowercased), processes) as cut:
         left = dict(splits)
         if given is None:
             import_torchtext()  # while the workers start
             pairs = ((normalized(one), normalized(other)) for one, other in read_pairs(folder, "train"))
-            source, target = _learn_words(folder, data, cut(pairs), left.pop("train"))
+            source, target = _learn_word_codecs(folder, data, cut(pairs), left.pop("train"))
         else:
             source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
         for name, size in left.items():
@@ -102,7 +102,7 @@ def encode_by_words(
                 (source.reader.read(one).text, target.reader.read(other).text)
                 for one, other in read_pairs(folder, name)
             )
-            with writing(folder, name, size) as add:
+            with split_writer(folder, name, size) as add:
                 for texts, sides in cut(pairs):
                     ids = [
                         np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
@@ -119,13 +119,15 @@ def encode_by_words(
     }
 
 
-def _learn_words(folder: Path, data: DataConfig, found: Iterable[Chunk], size: int) -> tuple[WordCodec, WordCodec]:
+def _learn_word_codecs(
+    folder: Path, data: DataConfig, found: Iterable[Chunk], size: int
+) -> tuple[WordCodec, WordCodec]:
     """Write the training split; returns the codecs learned from it, of the source and of the target."""
     known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
     if data.joint_vocabulary:
         known[1] = known[0]
     neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
-    with writing(folder, "train", size) as add:
+    with split_writer(folder, "train", size) as add:
         for _, sides in found:
             ids = [
                 np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
@@ -141,10 +143,10 @@ def _learn_words(folder: Path, data: DataConfig, found: Iterable[Chunk], size: i
     joins = learn_joins(list(known[1]), left_ids, right_ids, glued)
     paths = [folder / f"train.{side}.ids.npy" for side in SIDES]
     if data.joint_vocabulary:
-        source = target = _vocabulary("joint", data, known[0], paths)
+        source = target = _build_vocabulary("joint", data, known[0], paths)
     else:
         source, target = (
-            _vocabulary(side, data, forms, [path]) for side, forms, path in zip(SIDES, known, paths, strict=True)
+            _build_vocabulary(side, data, forms, [path]) for side, forms, path in zip(SIDES, known, paths, strict=True)
         )
     return (
         WordCodec(data.source, data.lowercased, source, Joins()),
@@ -152,21 +154,21 @@ def _learn_words(folder: Path, data: DataConfig, found: Iterable[Chunk], size: i
     )
 
 
-def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequence[Path]) -> Vocabulary:
+def _build_vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequence[Path]) -> Vocabulary:
     """Build a vocabulary from the provisional ids in these files, and write its own ids in their place.
 
     forms: the word form of each provisional id.
     """
     n_times = np.zeros(len(forms), np.int64)
     for path in paths:
-        for block in blocks(path):
+        for block in id_blocks(path):
             n_times += np.bincount(block, minlength=len(forms))
     counts = dict(zip(forms, n_times.tolist(), strict=True))
     vocabulary = Vocabulary.build(counts, min_freq=data.min_freq, max_words=data.max_words)
     n_words = len(vocabulary) - len(SPECIALS)
     if not n_words:
         log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", name, data.min_freq)
-    if n_words > MANY_WORDS:
+    if n_words > LARGE_VOCABULARY:
         log.warning(
             "the %s vocabulary has %s words, each with rows of its own in the model: data.max_words keeps the most "
             "frequent, and data.tokens: subwords writes any text with far fewer",
@@ -175,13 +177,13 @@ def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequ
         )
     final_ids = np.array(vocabulary.encode(forms), np.int32)
     for path in paths:
-        for block in blocks(path, "r+"):
+        for block in id_blocks(path, "r+"):
             block[:] = final_ids[block]
     return vocabulary
 
 
 @contextmanager
-def cutting(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
+def tokenizing(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
     """Yields a function from pairs to chunks of them, in order, with their words: the same for any `processes`.
 
     If `processes` is 1, this process does the work; otherwise that many workers do, each with a thread that waits for
@@ -193,10 +195,10 @@ def cutting(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterabl
         nullcontext(open_cutter(settings)) if processes == 1 else workers_of(open_cutter, settings, processes)
     )
     with cutter as cut, SideBySide(processes) as threads:
-        yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), _chunks(pairs))
+        yield lambda pairs: threads.run(lambda texts: (texts, _tokenize_chunk(cut, texts)), _text_chunks(pairs))
 
 
-def _sides(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list[CutSide]:
+def _tokenize_chunk(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list[TokenizedSide]:
     """Returns the words of a chunk. Raises DataError if the worker that cuts them is dead or dies."""
     try:
         found = cut(texts)
@@ -206,15 +208,17 @@ def _sides(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list[CutSide]
             "`taskset --cpu-list 0 tfm prepare`"
         ) from None
     return [
-        CutSide(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_))
+        TokenizedSide(
+            np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_)
+        )
         for ids, lengths, forms, glued in found
     ]
 
 
-def _chunks(pairs: Iterable[Pair]) -> Iterator[ChunkTexts]:
-    """Yield the source texts and the target texts of CHUNK pairs at a time."""
+def _text_chunks(pairs: Iterable[Pair]) -> Iterator[ChunkTexts]:
+    """Yield the source texts and the target texts of PAIRS_PER_CHUNK pairs at a time."""
     pairs = iter(pairs)
-    while chunk := list(islice(pairs, CHUNK)):
+    while chunk := list(islice(pairs, PAIRS_PER_CHUNK)):
         yield tuple(zip(*chunk, strict=True))
 
 
@@ -228,12 +232,14 @@ def encode_by_subwords(
     so few.
     """
     if given is None:
-        source, target = _learn_subwords(sample(read_pairs(folder, "train"), data, size=splits["train"]), data)
+        source, target = _learn_subword_codecs(
+            sample_pairs(read_pairs(folder, "train"), data, size=splits["train"]), data
+        )
     else:
         source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
     for name, size in splits.items():
-        with writing(folder, name, size) as add:
-            for texts in _chunks(read_pairs(folder, name)):
+        with split_writer(folder, name, size) as add:
+            for texts in _text_chunks(read_pairs(folder, name)):
                 sides = [codec.encode_all(lines) for codec, lines in zip((source, target), texts, strict=True)]
                 ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
                 add(ids, [np.array([len(line) for line in side], np.int64) for side in sides])
@@ -241,7 +247,7 @@ def encode_by_subwords(
     return Codecs(source, target), {"tokenizer": tokenizer}
 
 
-def sample(pairs: Pairs, data: DataConfig, *, size: int) -> list[Pair]:
+def sample_pairs(pairs: Pairs, data: DataConfig, *, size: int) -> list[Pair]:
     """Returns all pairs of a text as they are read, or if these are too many, every second one, every fourth one, …
 
     size: how many pairs there are.
@@ -258,14 +264,14 @@ def sample(pairs: Pairs, data: DataConfig, *, size: int) -> list[Pair]:
                 source, target = lower(source, data.source), lower(target, data.target)
             kept.append((source, target))
             n_characters += len(source) + len(target)
-            while len(kept) > MOST_PAIRS or (n_characters > MOST_CHARACTERS and len(kept) > 1):
+            while len(kept) > MAX_SUBWORD_PAIRS or (n_characters > MAX_SUBWORD_CHARACTERS and len(kept) > 1):
                 kept = kept[::2]  # 0, 4, 8, … of 0, 2, 4, 6, 8, …
                 every *= 2
                 n_characters = sum(len(source) + len(target) for source, target in kept)
     return kept
 
 
-def _learn_subwords(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCodec]:
+def _learn_subword_codecs(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCodec]:
     """Returns the codecs of the source and the target; with a joint vocabulary they have the same model."""
     languages = [data.source, data.target]
     texts: list[Iterable[str]] = [(source for source, _ in pairs), (target for _, target in pairs)]

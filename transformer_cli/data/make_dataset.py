@@ -16,10 +16,10 @@ from transformer_cli.data.corpus import Corpus, read_pairs
 from transformer_cli.data.dataset import (
     FORMAT_VERSION,
     Dataset,
-    count,
+    count_split,
+    dataset_settings,
     read_manifest,
-    shaping_settings,
-    without_places,
+    without_paths,
 )
 from transformer_cli.data.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
@@ -29,16 +29,16 @@ from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import SPACY_VERSION
 
-BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
-LOOKED_AT = 1_000  # lines of each side, whose tokens another run's codecs should know
-FEW = 0.1  # the share of unknown tokens that text of the same kind hardly has
-BYTE = re.compile("<0x[0-9A-F]{2}>")  # of a character that has no subword
+MAX_CHANCE_OVERLAP = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
+SAMPLE_LINES = 1_000  # lines of each side, whose tokens another run's codecs should know
+MAX_UNKNOWN_RATE = 0.1  # the share of unknown tokens that text of the same kind hardly has
+BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")  # of a character that has no subword
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedDataset:
     """A dataset on disk, and whether this call made it."""
 
     folder: Path
@@ -48,23 +48,23 @@ class Prepared:
 
 def make_dataset(
     config: Config, corpus: Corpus, *, data_dir: Path = Path("data"), codec_dir: Path | None = None
-) -> Prepared:
+) -> PreparedDataset:
     """Make a dataset of a corpus as `config.data` says, unless it exists already.
 
     Either way, a warning says if pairs of its held-out splits occur in its training split.
 
-    codec_dir: with data.codec, the folder of the run that it names, as `runs.run.find_codec` finds it. Raises DataError
+    codec_dir: with data.codec, the folder of the run that it names, which `find_tokenizer_run` finds. Raises DataError
     or ConfigError; DataError also if the config pins the fingerprint of another dataset. The fingerprint is a hash of
     all that shapes the files.
     """
     data = config.data
-    assert bool(codec_dir) == bool(data.codec), "`find_codec` finds the run"
+    assert bool(codec_dir) == bool(data.codec), "`find_tokenizer_run` finds the run"
     given = {"codec": codec_sums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
     library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
     shaped_by = {
         "format": FORMAT_VERSION,
-        "settings": without_places(shaping_settings(data)),
-        "sums": corpus.sums,
+        "settings": without_paths(dataset_settings(data)),
+        "sums": corpus.checksums,
         library.lower(): version,  # another one may cut text in other ways
         **given,
         **({"rules": corpus.rules} if corpus.rules else {}),
@@ -82,15 +82,15 @@ def make_dataset(
         warn_of_overlap(manifest)
         with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
-        return Prepared(folder, manifest, created=False)
+        return PreparedDataset(folder, manifest, created=False)
     try:  # another `tfm prepare` may make the same: the faster one's stays
         with atomic_folder(folder) as unfinished:
             manifest = _write_dataset(unfinished, data, corpus, codec_dir, {"fingerprint": fingerprint, **given})
     except OSError:
         if not folder.is_dir():
             raise
-        return Prepared(folder, read_manifest(folder), created=False)  # the other one was faster
-    return Prepared(folder, manifest, created=True)
+        return PreparedDataset(folder, read_manifest(folder), created=False)  # the other one was faster
+    return PreparedDataset(folder, manifest, created=True)
 
 
 def _write_dataset(
@@ -104,10 +104,10 @@ def _write_dataset(
     codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,
-        "settings": shaping_settings(data),
-        "sources": corpus.sums,
+        "settings": dataset_settings(data),
+        "sources": corpus.checksums,
         "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
-        "splits": {name: count(folder, name) for name in splits},
+        "splits": {name: count_split(folder, name) for name in splits},
         "overlap": count_overlap(folder, splits, codecs),
         **facts,
         **({"cleaning": cleaning} if cleaning else {}),
@@ -115,7 +115,7 @@ def _write_dataset(
     }
     warn_of_overlap(manifest)
     if codec_dir:
-        warn_of_codecs(folder, codecs, data)
+        warn_of_unknown_tokens(folder, codecs, data)
     write_json(folder / "manifest.json", manifest)
     write_checksums(folder)
     return manifest
@@ -151,7 +151,7 @@ def warn_of_overlap(manifest: dict[str, Any]) -> None:
     found = []
     for split, overlap in manifest["overlap"].items():
         sentences = manifest["splits"][split]["sentences"]
-        if overlap["pairs"] or overlap["sources"] > BY_CHANCE * sentences:
+        if overlap["pairs"] or overlap["sources"] > MAX_CHANCE_OVERLAP * sentences:
             found.append(f"{split} {overlap['pairs']:,} of {sentences:,} pairs ({overlap['sources']:,} sources)")
     if found:
         log.warning(
@@ -161,12 +161,12 @@ def warn_of_overlap(manifest: dict[str, Any]) -> None:
         )
 
 
-def warn_of_codecs(folder: Path, codecs: Codecs, data: DataConfig) -> None:
+def warn_of_unknown_tokens(folder: Path, codecs: Codecs, data: DataConfig) -> None:
     """Warn of training text that codecs of another run, which data.codec names, know little of."""
-    texts = zip(*islice(read_pairs(folder, "train"), LOOKED_AT), strict=True)
+    texts = zip(*islice(read_pairs(folder, "train"), SAMPLE_LINES), strict=True)
     for side, codec, lines in zip(SIDES, (codecs.source, codecs.target), texts, strict=True):
         tokens = [each for read in map(codec.encode, lines) for each in zip(read.ids, read.tokens, strict=True)]
-        n_unknown = sum(index == UNK or BYTE.fullmatch(token) is not None for index, token in tokens)
-        if n_unknown > FEW * len(tokens):
+        n_unknown = sum(index == UNK or BYTE_TOKEN.fullmatch(token) is not None for index, token in tokens)
+        if n_unknown > MAX_UNKNOWN_RATE * len(tokens):
             what = "train, %s: %.0f %% of the tokens are unknown to the codec of %s: is it text of the same kind?"
             log.warning(what, side, 100 * n_unknown / len(tokens), data.codec)

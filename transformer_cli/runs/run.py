@@ -390,7 +390,7 @@ def differing_codecs(one: DataConfig, other: DataConfig) -> str:
     return "; ".join(f"{key}: {as_line(ours[key])} and {as_line(theirs[key])}" for key in differing)
 
 
-def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
+def find_tokenizer_run(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
     """Returns the folder of the run whose codecs `data.codec` wants, or None if it wants none.
 
     Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.

@@ -74,7 +74,7 @@ class Tokenizer:
 
 
 def open_cutter(settings: CutSettings) -> Callable[[Sequence[Sequence[str]]], list[tuple[Any, ...]]]:
-    """Returns a function from the texts of a chunk, [source, target], to their words, as `CutSide` has them.
+    """Returns a function from the texts of a chunk, [source, target], to their words, as `TokenizedSide` has them.
 
     Arrays are bytes. It is here since a worker that cuts imports this module, and nothing that it does not need.
     Raises ConfigError as Tokenizer does.

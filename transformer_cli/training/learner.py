@@ -30,7 +30,7 @@ from transformer_cli.compute.devices import Precision, autocast, choose_lanes, r
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.batching import PaddedBatch, collate, parts_by_length, target_tokens
+from transformer_cli.data.batching import PaddedBatch, collate, split_into_micro_batches, target_token_counts
 from transformer_cli.data.dataset import EncodedSplit, Rows
 from transformer_cli.model.dropout import drawing_from
 from transformer_cli.model.loss import token_losses
@@ -100,9 +100,9 @@ class Learner:
         """
         self.model.train()
         self.optimizer.zero_grad()  # frees memory
-        tokens = int(target_tokens(split, np.concatenate(batches)).sum())  # of all processes
+        tokens = int(target_token_counts(split, np.concatenate(batches)).sum())  # of all processes
         most = PART * self.world.size if self.device.type == "cpu" else sys.maxsize  # tokens of a part
-        parts = [part for rows in batches for part in parts_by_length(split, rows, most)]
+        parts = [part for rows in batches for part in split_into_micro_batches(split, rows, most)]
         compute = partial(self._lane, split, parts, tokens, number)
         # At a first call libraries prepare what they need: in the thread of one lane, before the others begin.
         found = self.workers.run_all(compute, range(0 if self._is_warm else 1))

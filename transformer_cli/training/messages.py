@@ -68,8 +68,8 @@ def how_long(trainer: TrainerView, found: Validation) -> str:
     unit, number = training.end
     steps = training.steps_of(len(plan))
     epochs = number if unit == "epochs" else number / steps
-    validated = sum(each.target_tokens([each.rows]) for each in texts.validated)
-    trained = epochs * texts.train.target_tokens(plan)
+    validated = sum(each.count_target_tokens([each.rows]) for each in texts.validated)
+    trained = epochs * texts.train.count_target_tokens(plan)
     validations = epochs * steps / (training.validate_every or steps)
     minutes = found.valid_seconds * (STEP_COST * trained / validated + validations) / 60
     if minutes < 1:
@@ -97,10 +97,10 @@ class StepBar:
             end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * training.accumulate
             self._bar = progress.bar(
                 self._how_far(),
-                total=texts.train.target_tokens(plan[:end]),
+                total=texts.train.count_target_tokens(plan[:end]),
                 unit=" tokens",
                 unit_scale=True,
-                initial=texts.train.target_tokens(plan[: state.batch]),
+                initial=texts.train.count_target_tokens(plan[: state.batch]),
                 is_silent=not self.trainer.world.is_first,
             )
 
@@ -110,7 +110,7 @@ class StepBar:
         running = self.trainer.state.running
         self._bar.set_description_str(self._how_far(), refresh=False)
         self._bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
-        self._bar.update(self.trainer.texts.train.target_tokens(batches))
+        self._bar.update(self.trainer.texts.train.count_target_tokens(batches))
 
     def close(self) -> None:
         """Let the bar vanish."""

@@ -13,12 +13,20 @@ from transformer_cli.compute.devices import choose_lanes, choose_precision, devi
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, keys_that_decide
-from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of
+from transformer_cli.data.dataset import Dataset, find_dataset, is_made_from
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.provenance import changes, provenance
-from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, is_new, training_lock, write_config
+from transformer_cli.runs.run import (
+    Run,
+    find_tokenizer_run,
+    follow_latest,
+    free_name,
+    is_new,
+    training_lock,
+    write_config,
+)
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import delete_unfinished
 from transformer_cli.system.locks import exclusive
@@ -120,7 +128,7 @@ def _joined(folder: Path, where: Environment) -> OpenedRun:
 
 def open_dataset(config: Config, where: Environment, runs_dir: Path) -> Dataset:
     """Returns the dataset of a config. Raises DataError, or MemoryShortage if there is no room to train its model."""
-    codec_dir = find_codec(config.data, runs_dir) if config.data.fingerprint is None else None
+    codec_dir = find_tokenizer_run(config.data, runs_dir) if config.data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(config.data, where.data_dir, codec_dir))
     sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
     refuse_without_room(config.model, sizes, device=where.device, frozen=config.training.freeze)
@@ -250,7 +258,7 @@ def _refuse_other_text(dataset: Dataset, config: Config, begun: Run | None) -> N
     else:
         is_known = data.fingerprint is None
         remedy = "take data.fingerprint out of the config, and run `tfm prepare`"
-    if data.files and not is_known and not is_text_of(dataset.manifest, data):
+    if data.files and not is_known and not is_made_from(dataset.manifest, data):
         raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transformer_cli.data.batching import target_tokens
+from transformer_cli.data.batching import target_token_counts
 from transformer_cli.data.dataset import EncodedSplit, Rows
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted
@@ -19,9 +19,9 @@ class Sentences:
     split: EncodedSplit
     rows: Rows
 
-    def target_tokens(self, batches: Sequence[Rows]) -> int:
+    def count_target_tokens(self, batches: Sequence[Rows]) -> int:
         """Returns how many tokens there are to predict in these batches of `split`, <eos> included."""
-        return sum(int(target_tokens(self.split, rows).sum()) for rows in batches)
+        return sum(int(target_token_counts(self.split, rows).sum()) for rows in batches)
 
 
 @dataclass

@@ -11,7 +11,7 @@ import torch
 from kinds import Tfm
 from transformer_cli.adapters.study.inspection import AttentionMap
 from transformer_cli.commands import judging, training
-from transformer_cli.data.make_dataset import Prepared
+from transformer_cli.data.make_dataset import PreparedDataset
 from transformer_cli.scoring.evaluate import Result
 from transformer_cli.scoring.metrics import Interval
 
@@ -78,7 +78,7 @@ def test_evaluate_table_has_one_line_per_split() -> None:
 
 
 def test_prepare_table_has_splits_and_vocabularies() -> None:
-    prepared = Prepared(Path("data/mine"), MANIFEST, created=True)
+    prepared = PreparedDataset(Path("data/mine"), MANIFEST, created=True)
     assert training.prepared_as_table(prepared).split("\n") == [
         "data/mine",
         "split  sentences  side   tokens  unknown  longest",

@@ -9,7 +9,7 @@ import torch
 
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data import batching
-from transformer_cli.data.batching import collate, pad_ids, parts_by_length, plan_epoch
+from transformer_cli.data.batching import collate, pad_ids, plan_epoch, split_into_micro_batches
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 
@@ -89,7 +89,7 @@ def test_plan_epoch_bucketed_batches_are_of_similar_length_and_in_random_order()
 
 
 def test_parts_by_length_are_a_sorted_batch_cut_by_tokens() -> None:
-    parts = parts_by_length(SPLIT, ROWS[:50], 64)
+    parts = split_into_micro_batches(SPLIT, ROWS[:50], 64)
     tokens = [int((SPLIT.target.lengths[part] + 1).sum()) for part in parts]
     assert len(parts) > 3
     assert max(tokens) <= 64
@@ -102,7 +102,7 @@ def test_parts_by_length_are_a_sorted_batch_cut_by_tokens() -> None:
 
 def test_parts_by_length_are_bounded_by_the_squares_of_long_sentences() -> None:
     split = split_of_lengths([(1500, 900), (1000, 1023), (1023, 1023), (1023, 1023), (20, 30), (20, 30)])
-    parts = parts_by_length(split, np.arange(6), 4096)
+    parts = split_into_micro_batches(split, np.arange(6), 4096)
     assert [sorted(part.tolist()) for part in parts] == [[4, 5], [0], [1, 2], [3]]
 
 

@@ -12,7 +12,7 @@ import pytest
 from aligned import AlignedFiles
 from sealed import edit_sealed, reseal
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, shaping_settings
+from transformer_cli.data.dataset import Dataset, dataset_settings, find_dataset, read_manifest
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import DataError
 from transformer_cli.text.vocabulary import UNK
@@ -76,7 +76,7 @@ def test_dataset_has_text_names_and_codecs(made: Path) -> None:
 @pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
 def test_shaping_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
     asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "codec": "runs/other"}
-    found = shaping_settings(DataConfig.model_validate(asked))
+    found = dataset_settings(DataConfig.model_validate(asked))
     common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
     assert set(found) == common | own | ({corpus} - {"multi30k"})
     assert found["lowercase"] is (tokens == "words")

@@ -17,7 +17,7 @@ from transformer_cli.data import dataset as dataset_module
 from transformer_cli.data import encoding
 from transformer_cli.data import make_dataset as module
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.make_dataset import Prepared, make_dataset
+from transformer_cli.data.make_dataset import PreparedDataset, make_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.text.vocabulary import SPECIALS
 
@@ -53,7 +53,7 @@ class Workshop:
         files = {split: {side: self.path(split, side) for side in ("source", "target")} for split in TEXT}
         return Config(data=DataConfig.model_validate({"corpus": "files", "files": files, **settings}))
 
-    def prepare(self, **settings: Any) -> Prepared:
+    def prepare(self, **settings: Any) -> PreparedDataset:
         config = self.config(**settings)
         return make_dataset(config, AlignedFiles(config.data), data_dir=self.data_dir)
 
@@ -81,11 +81,11 @@ def sentences(folder: Path) -> dict[str, tuple[list[list[int]], list[list[int]]]
     return found
 
 
-@pytest.mark.parametrize("block", [4, dataset_module.BLOCK])
+@pytest.mark.parametrize("block", [4, dataset_module.IDS_PER_BLOCK])
 def test_prepare_ids_are_those_of_the_training_splits_vocabulary(
     workshop: Workshop, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset_module, "BLOCK", block)
+    monkeypatch.setattr(dataset_module, "IDS_PER_BLOCK", block)
     prepared = workshop.prepare()
     dataset = Dataset.open(prepared.folder)
     assert prepared.created
@@ -132,7 +132,7 @@ def test_make_dataset_leaves_that_of_another_user_as_it_is(workshop: Workshop, m
         raise PermissionError(path)
 
     monkeypatch.setattr("os.utime", refuse)
-    assert workshop.prepare() == Prepared(made.folder, made.manifest, created=False)
+    assert workshop.prepare() == PreparedDataset(made.folder, made.manifest, created=False)
 
 
 def test_prepare_keeps_text_verbatim(workshop: Workshop) -> None:
@@ -152,8 +152,8 @@ def test_prepare_joint_vocabulary_counts_both_sides(workshop: Workshop) -> None:
 def test_make_dataset_by_any_number_of_processes_makes_the_same_files(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "CHUNK", 9)
-    monkeypatch.setattr(encoding, "FEW", 20)
+    monkeypatch.setattr(encoding, "PAIRS_PER_CHUNK", 9)
+    monkeypatch.setattr(encoding, "MIN_PAIRS_FOR_WORKERS", 20)
     config = load_config(corpus / "tiny.yaml")
     made = {}
     for cores in (1, 2):
@@ -181,7 +181,7 @@ def test_prepare_max_words_limits_both_vocabularies_and_makes_another_dataset(wo
 def test_prepare_huge_vocabulary_warns(
     workshop: Workshop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, joint: bool, named: list[str]
 ) -> None:
-    monkeypatch.setattr(encoding, "MANY_WORDS", 3)
+    monkeypatch.setattr(encoding, "LARGE_VOCABULARY", 3)
     workshop.prepare(min_freq=1, joint_vocabulary=joint)
     said = [message for message in caplog.messages if "data.tokens: subwords" in message]
     assert [message.split()[1] for message in said] == named

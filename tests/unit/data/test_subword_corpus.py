@@ -13,13 +13,13 @@ from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data import encoding
 from transformer_cli.data import make_dataset as module
 from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.encoding import sample
-from transformer_cli.data.make_dataset import Prepared, make_dataset
+from transformer_cli.data.encoding import sample_pairs
+from transformer_cli.data.make_dataset import PreparedDataset, make_dataset
 from transformer_cli.errors import ConfigError, DataError, MissingFile
 from transformer_cli.text.codec import SubwordCodec, codec_sums
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, learn_pieces
 
-Make = Callable[..., Prepared]
+Make = Callable[..., PreparedDataset]
 SPLITS = ("train", "valid", "test")
 
 
@@ -37,7 +37,7 @@ def config(corpus: Path) -> Callable[..., Config]:
 def make(config: Callable[..., Config], tmp_path: Path) -> Make:
     """make(*overrides): prepare it in a folder of the test's own. data.codec is a folder."""
 
-    def make(*overrides: str) -> Prepared:
+    def make(*overrides: str) -> PreparedDataset:
         wanted = config(*overrides)
         codec_dir = Path(wanted.data.codec) if wanted.data.codec else None
         return make_dataset(wanted, AlignedFiles(wanted.data), data_dir=tmp_path / "data", codec_dir=codec_dir)
@@ -55,12 +55,12 @@ def text(corpus: Path, split: str, language: str) -> list[str]:
 def test_sample_of_too_many_pairs_keeps_every_second_one_again_and_again(
     n: int, kept: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "MOST_PAIRS", 4)
+    monkeypatch.setattr(encoding, "MAX_SUBWORD_PAIRS", 4)
     pairs = [(f"s{number}", f"T{number}") for number in range(n)]
-    assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == [pairs[number] for number in kept]
-    assert sample(iter(pairs[:1]), DataConfig(lowercase=True), size=1) == [("s0", "t0")]
-    monkeypatch.setattr(encoding, "MOST_CHARACTERS", 8)  # of two pairs
-    assert sample(iter(pairs[:3]), DataConfig(lowercase=False), size=0) == [pairs[0], pairs[2]]
+    assert sample_pairs(iter(pairs), DataConfig(lowercase=False), size=0) == [pairs[number] for number in kept]
+    assert sample_pairs(iter(pairs[:1]), DataConfig(lowercase=True), size=1) == [("s0", "t0")]
+    monkeypatch.setattr(encoding, "MAX_SUBWORD_CHARACTERS", 8)  # of two pairs
+    assert sample_pairs(iter(pairs[:3]), DataConfig(lowercase=False), size=0) == [pairs[0], pairs[2]]
 
 
 def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from transformer_cli.compute.threads import available_cores
 from transformer_cli.data import encoding
-from transformer_cli.data.encoding import Chunk, cutting
+from transformer_cli.data.encoding import Chunk, tokenizing
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.text.words import Tokenizer
 
@@ -19,9 +19,9 @@ WORDS = ("de", "en", True)
 ENDLESS = """
 import os, sys
 from itertools import repeat
-from transformer_cli.data.encoding import cutting
+from transformer_cli.data.encoding import tokenizing
 try:
-    with cutting(("xx", "xx", True), processes=2) as tokenize:
+    with tokenizing(("xx", "xx", True), processes=2) as tokenize:
         for texts, _ in tokenize(repeat(("Ein Hund.", "A dog."))):
             print(len(texts[0]), flush=True)
 except KeyboardInterrupt:
@@ -48,9 +48,9 @@ def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
 def test_cutting_chunks_come_in_order_and_no_more_is_read_than_is_needed(
     processes: int, workers: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "CHUNK", 4)
+    monkeypatch.setattr(encoding, "PAIRS_PER_CHUNK", 4)
     chosen = list(islice(pairs(), 30))
-    with cutting(WORDS, processes=processes) as tokenize:
+    with tokenizing(WORDS, processes=processes) as tokenize:
         chunks = list(tokenize(iter(chosen)))
         assert list(tokenize([])) == []
         assert tokens(list(tokenize(chosen[:1]))) == tokens(chunks)[:1]  # as often as one likes
@@ -74,7 +74,7 @@ def test_cutting_chunks_come_in_order_and_no_more_is_read_than_is_needed(
 def test_cutting_mistake_of_the_settings_is_told_by_the_worker(workers: list["subprocess.Popen[bytes]"]) -> None:
     with (
         pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
-        cutting(("de", "qq", True), processes=2) as tokenize,
+        tokenizing(("de", "qq", True), processes=2) as tokenize,
     ):
         next(tokenize(pairs()))
     assert [process.poll() is None for process in workers] == [False, False]
@@ -93,7 +93,7 @@ def test_cutting_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes
         r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, "
         r"for example with `taskset --cpu-list 0 tfm prepare`$"
     )
-    with cutting(("xx", "xx", True), processes=2) as tokenize:
+    with tokenizing(("xx", "xx", True), processes=2) as tokenize:
         chunks = tokenize(pairs())
         next(chunks)
         workers[1].send_signal(signal.SIGKILL)

@@ -14,7 +14,7 @@ from sealed import edit_sealed
 from small_run import make_run
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import Run, find_codec, find_run, write_latest
+from transformer_cli.runs.run import Run, find_run, find_tokenizer_run, write_latest
 from transformer_cli.system.files import read_checksums, write_checksums
 from transformer_cli.text.vocabulary import PAD
 from transformer_cli.translate import Translator
@@ -58,9 +58,9 @@ def test_history_comes_back_exactly(run: Run) -> None:
 
 def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:
     own = run.config.data
-    assert find_codec(own) is None
+    assert find_tokenizer_run(own) is None
     for name in (run.folder.name, str(run.folder)):
-        assert find_codec(own.model_copy(update={"codec": name}), run.folder.parent) == run.folder
+        assert find_tokenizer_run(own.model_copy(update={"codec": name}), run.folder.parent) == run.folder
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:
 def test_find_codec_unlike_the_config_is_refused(run: Run, update: dict[str, Any], message: str) -> None:
     wanted = run.config.data.model_copy(update={"codec": run.folder.name, **update})
     with pytest.raises(ConfigError) as caught:
-        find_codec(wanted, run.folder.parent)
+        find_tokenizer_run(wanted, run.folder.parent)
     what = f"data.codec: {run.folder.name}: its codecs are not as the config says"
     assert str(caught.value) == f"{what} ({message}); set the same"
 

@@ -50,7 +50,7 @@ class OpenedCorpus:
     """A `data.corpus.Corpus` that is read from its origin at each pass."""
 
     data: DataConfig
-    sums: Mapping[str, str]
+    checksums: Mapping[str, str]
     splits: Mapping[str, Callable[[LeaveOut], Iterator[Placed]]]
     """split → a function that starts a pass over its pairs, as `formats.read_texts` describes it"""
     rules: Mapping[str, Any] = field(default_factory=dict)

@@ -52,8 +52,8 @@ def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -
     }
     sizes = {"train": 2, "valid": 1, "news": 1, "again": 1}  # in this order, whatever that of the files is
     assert list(write(data, tmp_path)["splits"].items()) == list(sizes.items())
-    assert set(corpus.sums) == {f"{split}.{side}" for split in corpus.splits for side in ("source", "target")}
-    assert corpus.sums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()
+    assert set(corpus.checksums) == {f"{split}.{side}" for split in corpus.splits for side in ("source", "target")}
+    assert corpus.checksums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()
 
 
 @pytest.mark.parametrize(("split", "side"), [("train", "source"), ("valid", "target"), ("news", "source")])
@@ -139,7 +139,7 @@ def test_captions_come_in_either_direction_with_one_sum(source: str, target: str
         (split, [pair[::step] for pair in written[split]]) for split in ("train", "valid", "test")
     ]
     text = "".join(f"{split}\t{de}\t{en}\n" for split, pairs in written.items() for de, en in pairs)
-    assert corpus.sums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
+    assert corpus.checksums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def test_captions_more_sentences_begin_with_the_fewer_and_leave_other_splits_alone() -> None:

@@ -127,7 +127,7 @@ def test_open_corpus_multi30k_folder_gives_pairs_sums_and_splits_in_order(
         "test_2017_flickr": [("Ein Boot .", "A boat .")],
     }
     assert list(corpus.splits) == ["train", "valid", "test_2016_flickr", "test_2017_flickr"]
-    assert corpus.sums == {name: SUMS[name] for name in GERMAN_ENGLISH}
+    assert corpus.checksums == {name: SUMS[name] for name in GERMAN_ENGLISH}
     swapped = open_corpus(DataConfig(source="en", target="cs"), source_dir=folder)  # which has no test set of 2017
     assert (list(swapped.splits), read(swapped, "valid")) == ([*corpus.splits][:3], [("A child .", "Dítě .")])
     assert not caplog.records
@@ -144,7 +144,7 @@ def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_li
         (folder / name).unlink()
     corpus = open_corpus(DataConfig(), source_dir=folder)
     assert list(corpus.splits) == ["train", "valid"]
-    assert not any(name.startswith("test") for name in corpus.sums)
+    assert not any(name.startswith("test") for name in corpus.checksums)
     assert caplog.messages == [f"{folder} lacks test_2016_flickr, test_2017_flickr: left out"]
 
 
@@ -185,7 +185,7 @@ def test_open_corpus_multi30k_is_fetched_once_and_again_where_it_is_damaged(
     assert {path.name: path.read_bytes() for path in cache.iterdir()} == {name: FILES[name] for name in GERMAN_ENGLISH}
     assert {stat.S_IMODE(path.stat().st_mode) for path in cache.iterdir()} == {0o644}  # a cache may be shared
     server.asked.clear()
-    assert open_corpus(DataConfig()).sums == corpus.sums
+    assert open_corpus(DataConfig()).checksums == corpus.checksums
     assert server.asked == []
     (cache / "val.de.gz").write_bytes(b"damaged")
     server.answers = [b"other"]
