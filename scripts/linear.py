@@ -22,8 +22,8 @@ from typing import Any
 
 from transformer_cli.adapters.corpora import cleaning, formats
 from transformer_cli.adapters.documents.blocks import Document
-from transformer_cli.adapters.documents.catalogue import open_catalogue
 from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.documents.po import open_catalogue
 from transformer_cli.adapters.documents.subtitles import open_subtitles
 from transformer_cli.adapters.documents.translate import whole
 from transformer_cli.adapters.documents.word import parse_part
@@ -56,8 +56,8 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "adapters.corpora.catalogues adapters.corpora.cleaning adapters.corpora.formats adapters.documents.blocks "
-    "adapters.documents.catalogue adapters.documents.markup adapters.documents.opened adapters.documents.subtitles "
+    "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.documents.blocks "
+    "adapters.documents.po adapters.documents.markup adapters.documents.parsed_file adapters.documents.subtitles "
     "adapters.documents.word adapters.documents.xliff adapters.documents.xmltext adapters.interop.foreign "
     "adapters.serve.questions adapters.terminology.annotations adapters.terminology.glossary "
     "adapters.terminology.placeholders system.terminal text.alignment text.codec text.forms text.languages text.lines "
@@ -281,7 +281,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
     "formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
     "annotations.missing_numbers": (lambda text: missing_numbers(text, text[::-1]), "1|1.|1 |1 000 |12/|1.234,5 |٣"),
-    "catalogue.open_catalogue": (lambda text: open_catalogue(message(text), CODES[:2]), PO),
+    "po.open_catalogue": (lambda text: open_catalogue(message(text), CODES[:2]), PO),
     "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
     "glossary.replaced": (
         lambda text: glossary.replaced(text, TERMS.find(text), links_of(text), [(0, 5)]),
@@ -339,7 +339,7 @@ READERS: dict[str, tuple[Reader, str]] = {
 }
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
-    "adapters.corpora.catalogues._COMMENT adapters.corpora.catalogues._STRING adapters.corpora.formats._CELL "
+    "adapters.corpora.po._COMMENT adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
     "adapters.documents.markup.ENCODING adapters.documents.xmltext.ENCODING "
     "adapters.documents.subtitles._SPEAKER adapters.documents.subtitles._TIMES text.forms._FORMS text.forms._NO_TEXT "

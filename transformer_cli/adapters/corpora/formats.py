@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from transformer_cli.adapters.corpora.catalogues import encoding_of, is_confirmed, is_only_copy, meant, messages
+from transformer_cli.adapters.corpora.po import encoding_of, meant, messages
+from transformer_cli.adapters.corpora.xliff_state import is_confirmed, is_only_copy
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted, first_few

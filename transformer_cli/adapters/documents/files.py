@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_cli.adapters.documents.blocks import Builder, escaping
-from transformer_cli.adapters.documents.catalogue import open_catalogue
 from transformer_cli.adapters.documents.markup import encoding_of, parse_html
-from transformer_cli.adapters.documents.opened import LINES, Languages, Opened, decoded
+from transformer_cli.adapters.documents.parsed_file import LINES, Languages, Opened, decoded
+from transformer_cli.adapters.documents.po import open_catalogue
 from transformer_cli.adapters.documents.subtitles import open_subtitles
 from transformer_cli.adapters.documents.word import open_word
 from transformer_cli.adapters.documents.xliff import open_xliff

@@ -12,7 +12,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from transformer_cli.adapters.documents.blocks import Builder, escaping
-from transformer_cli.adapters.documents.opened import LINES, Languages, Opened, decoded
+from transformer_cli.adapters.documents.parsed_file import LINES, Languages, Opened, decoded
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.sentences import sentences

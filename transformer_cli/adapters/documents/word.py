@@ -16,7 +16,7 @@ from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
 from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Words, nested
-from transformer_cli.adapters.documents.opened import Languages, Opened
+from transformer_cli.adapters.documents.parsed_file import Languages, Opened
 from transformer_cli.adapters.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter

@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from transformer_cli.adapters.corpora.catalogues import is_only_copy
+from transformer_cli.adapters.corpora.xliff_state import is_only_copy
 from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping, nested
 from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
-from transformer_cli.adapters.documents.opened import NO_LETTER, Languages, Opened
+from transformer_cli.adapters.documents.parsed_file import NO_LETTER, Languages, Opened
 from transformer_cli.adapters.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
 from transformer_cli.errors import DataError
 from transformer_cli.text.reading import main_code

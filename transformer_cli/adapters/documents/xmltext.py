@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
-from transformer_cli.adapters.documents.opened import decoded
+from transformer_cli.adapters.documents.parsed_file import decoded
 from transformer_cli.errors import DataError
 
 READ = 1 << 13  # bytes that expat is given at a time

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
-from transformer_cli.adapters.documents.opened import Opened
+from transformer_cli.adapters.documents.parsed_file import Opened
 from transformer_cli.adapters.documents.xliff import open_xliff
 from transformer_cli.adapters.documents.xmltext import cut_xml
 from transformer_cli.errors import DataError

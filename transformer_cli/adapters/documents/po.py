@@ -7,10 +7,10 @@ stay empty, since how many there are and what they stand for differs between lan
 import re
 from collections import Counter
 
-from transformer_cli.adapters.corpora.catalogues import Message, encoding_of, meant, messages
+from transformer_cli.adapters.corpora.po import Message, encoding_of, meant, messages
 from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping
 from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
-from transformer_cli.adapters.documents.opened import LINES, NO_LETTER, Languages, Opened, decoded
+from transformer_cli.adapters.documents.parsed_file import LINES, NO_LETTER, Languages, Opened, decoded
 from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
 
 _PARTS = re.compile(  # of a message

@@ -1,29 +1,14 @@
-"""Catalogues of what people translate: the messages of a .po, line by line, and what an XLIFF says of its targets.
-
-Knows nothing of files, and not what becomes of a message.
-"""
+"""Messages of a catalogue (.po), read line by line. Knows no files, and not what becomes of a message."""
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from transformer_cli.errors import DataError
 
 LOOKED_AT = 1 << 14  # bytes of a catalogue in which its encoding stands
 LONGEST = 1 << 24  # characters of a message with the lines before it
-CONFIRMED = {  # what Trados, memoQ and Phrase call a translation that a person has confirmed; then, what XLIFF does
-    "conf": ("Translated", "ApprovedTranslation", "ApprovedSignOff"),
-    "status": ("ManuallyConfirmed", "Reviewer1Confirmed", "Reviewer2Confirmed", "Proofread"),
-    "confirmed": ("1",),
-    "approved": ("yes",),
-    "state": ("final", "signed-off"),
-}
-UNFINISHED = {  # how XLIFF calls other ones (1.2, 2.3), or how it begins
-    "state": ("new", "needs-translation", "needs-review-translation"),
-    "state-qualifier": ("mt-suggestion", "leveraged-mt", "tm-suggestion", "fuzzy-match", "rejected"),
-}
-UNTOUCHED = ("", "new", "needs-translation")  # states of a target that may still be a copy of its source
 
 _STRING = re.compile(r'\s*(?:(msgctxt|msgid|msgid_plural|msgstr)(\[\d{1,2}\])?\s*)?"((?:[^"\\]|\\.)*)"\s*')
 _COMMENT = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domain\s|\Z)")
@@ -111,24 +96,3 @@ def meant(escaped: str, encoding: str) -> str:
         return bytes(given).decode(encoding, "replace") if given else _MEANT.get(found[0][1], found[0][1])
 
     return _ESCAPE.sub(of_escape, escaped)
-
-
-def is_confirmed(about: Mapping[str, str]) -> bool | None:
-    """Whether a person has confirmed a target of XLIFF, as far as its file says it; None if it says neither.
-
-    about: the attributes of its unit, of itself, and of what Trados says of its segment, with or without namespaces.
-    """
-    about = {re.split("[:}]", key)[-1]: value for key, value in about.items()}
-    found = {name: about[name] in values for name, values in CONFIRMED.items() if name in about}
-    if of_tools := [found[name] for name in ("conf", "status", "confirmed") if name in found]:
-        return all(of_tools)
-    is_unfinished = any(about.get(name, "").startswith(how) for name, how in UNFINISHED.items())
-    return any(found.values()) or (False if is_unfinished else None)
-
-
-def is_only_copy(about: Mapping[str, str]) -> bool:
-    """Whether a target of XLIFF that is the same as its source is not a translation of it. about: as above.
-
-    Programs fill in copies for people to write over. That a word stays as it is must be said, by a state or a person.
-    """
-    return about.get("state", "") in UNTOUCHED and not is_confirmed(about)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
-from transformer_cli.adapters.documents.catalogue import open_catalogue
+from transformer_cli.adapters.documents.po import open_catalogue
 from transformer_cli.errors import DataError
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
