@@ -37,7 +37,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.scoring import metrics
 from transformer_cli.system.terminal import on_one_line, width
-from transformer_cli.text import alignment, lines, long_lines, reading, sentences
+from transformer_cli.text import alignment, line_encoder, lines, normalization, sentences
 from transformer_cli.text.codec import SubwordCodec, WordCodec
 from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
@@ -60,8 +60,8 @@ READ_IN = names(
     "adapters.documents.po adapters.documents.markup adapters.documents.parsed_file adapters.documents.subtitles "
     "adapters.documents.word adapters.documents.xliff adapters.documents.xmltext adapters.interop.foreign "
     "adapters.serve.questions adapters.terminology.annotations adapters.terminology.glossary "
-    "adapters.terminology.placeholders system.terminal text.alignment text.codec text.forms text.languages text.lines "
-    "text.reading text.sentences"
+    "adapters.terminology.placeholders system.terminal text.alignment text.codec text.file_formats text.languages "
+    "text.lines text.normalization text.sentences"
 )
 
 Reader = Callable[[str], object]
@@ -153,7 +153,7 @@ def rendered(document: Document) -> object:
 
 
 def put_back(text: str) -> object:
-    spans = [reading.Held(start, "X", " ", " ") for start, _ in spots(text)]
+    spans = [normalization.Placeholder(start, "X", " ", " ") for start, _ in spots(text)]
     return alignment.put_back(text, text, spans, links_of(text))
 
 
@@ -172,7 +172,7 @@ def wholly(text: str) -> object:
 
 def split(text: str) -> object:
     """For a model with few positions."""
-    cutting = long_lines.LongLines(subwords(), 50, "truncate", HOLDER.spans)
+    cutting = line_encoder.LongLines(subwords(), 50, "truncate", HOLDER.spans)
     return [cutting.split(line, "de") for line in lines_of(text)]
 
 
@@ -294,8 +294,8 @@ READERS: dict[str, tuple[Reader, str]] = {
     "alignment.token_spans": (lambda text: alignment.token_spans(text, tokens(text)), "a |a|é|e\u0301|\xad|."),
     "alignment.word_edges": (alignment.word_edges, "a|a |犬|\u0301|-"),
     "alignment.word_links": (word_links, "a |ab|é |\u0301"),
-    "long_lines.LongLines.split": (split, SENTENCES),
-    "long_lines.readable": (lambda text: long_lines.readable(text, "de", HOLDER.spans), SENTENCES),
+    "line_encoder.LongLines.split": (split, SENTENCES),
+    "line_encoder.readable": (lambda text: line_encoder.readable(text, "de", HOLDER.spans), SENTENCES),
     "markup.parse_html": (parse_html, HTML),
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
@@ -323,14 +323,23 @@ READERS: dict[str, tuple[Reader, str]] = {
     ),
     "codec.WordCodec.encode": (by_lines(lambda line: words().encode(line)), f"{UNREAD}|{TOKENS}"),
     "lines.has_letter": (lines.has_letter, "1|.|a"),
-    "reading.Reader.read": (lambda text: words().reader.read(text), UNREAD),
-    "reading.ends": (reading.ends, " | a|a ⟨ ⟩ b"),
-    "reading.is_in_capitals": (reading.is_in_capitals, "A|A |AB |ß|犬 AB "),
-    "reading.lower": (lambda text: [reading.lower(text, code) for code in CODES], "Σ|AΣ|I\u0307|İ|Ì|J\u0301"),
-    "reading.nfc": (reading.nfc, "\u0301\u0327|a\u0301|a⟨\u0301⟩\u0327|각|\u1100\u1161\u11a8|é"),
-    "reading.normalized": (reading.normalized, " |a⟨\u0327\u0301⟩|a \u0301"),
-    "reading.upper": (lambda text: [reading.upper(text, code) for code in CODES], "ß|i\u0307|ŉ|a\u0301\u0327"),
-    "reading.with_stand_ins": (lambda text: reading.with_stand_ins(text, [*pairwise(range(0, len(text), 2))]), "ab"),
+    "normalization.Normalizer.normalize": (lambda text: words().normalizer.normalize(text), UNREAD),
+    "normalization.surrounding_space": (normalization.surrounding_space, " | a|a ⟨ ⟩ b"),
+    "normalization.is_all_caps": (normalization.is_all_caps, "A|A |AB |ß|犬 AB "),
+    "normalization.lower": (
+        lambda text: [normalization.lower(text, code) for code in CODES],
+        "Σ|AΣ|I\u0307|İ|Ì|J\u0301",
+    ),
+    "normalization.nfc": (normalization.nfc, "\u0301\u0327|a\u0301|a⟨\u0301⟩\u0327|각|\u1100\u1161\u11a8|é"),
+    "normalization.nfc_stripped": (normalization.nfc_stripped, " |a⟨\u0327\u0301⟩|a \u0301"),
+    "normalization.upper": (
+        lambda text: [normalization.upper(text, code) for code in CODES],
+        "ß|i\u0307|ŉ|a\u0301\u0327",
+    ),
+    "normalization.with_sentinels": (
+        lambda text: normalization.with_sentinels(text, [*pairwise(range(0, len(text), 2))]),
+        "ab",
+    ),
     "subwords.Pieces.ids": (lambda text: subwords().ids(text), f"{TOKENS}|▁|\ue000"),
     "subwords.Pieces.text": (lambda text: subwords().text(subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
     "words.Joins.join": (lambda text: words().joins.join(text.split(" ")), "a |a. "),
@@ -341,9 +350,8 @@ READERS: dict[str, tuple[Reader, str]] = {
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "adapters.corpora.po._COMMENT adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
-    "adapters.documents.markup.ENCODING adapters.documents.xmltext.ENCODING "
-    "adapters.documents.subtitles._SPEAKER adapters.documents.subtitles._TIMES text.forms._FORMS text.forms._NO_TEXT "
-    "text.lines.PACKED"
+    "adapters.documents.markup.ENCODING adapters.documents.xmltext.ENCODING adapters.documents.subtitles._SPEAKER "
+    "adapters.documents.subtitles._TIMES text.file_formats._FORMS text.file_formats._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
 

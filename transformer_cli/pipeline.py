@@ -17,9 +17,9 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, longest_translation
 from transformer_cli.text.alignment import Link, Span, moved, put_back, word_links
 from transformer_cli.text.codec import Codec, Codecs, Encoded
+from transformer_cli.text.line_encoder import NO_TOKENS, REMEDY, Line, LongLines
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
-from transformer_cli.text.long_lines import NO_TOKENS, REMEDY, Line, LongLines
-from transformer_cli.text.reading import Held, ends, upper
+from transformer_cli.text.normalization import Placeholder, surrounding_space, upper
 from transformer_cli.text.sentences import join
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
@@ -79,14 +79,14 @@ class Draft:
     tokens: Sequence[str]
     alignment: Sequence[int]
     """for each token, the index of the source token that it belongs to"""
-    held: Sequence[Held]
+    held: Sequence[Placeholder]
     """what is put back, in the order of the source"""
 
     @property
     def links(self) -> list[Link]:
         """Which characters of the source, as it is read, and of the text belong to each other."""
         source = self.source
-        return word_links(source.reading.text, source.tokens, self.text, self.tokens, self.alignment)
+        return word_links(source.normalized.text, source.tokens, self.text, self.tokens, self.alignment)
 
 
 class Requirements(Protocol):
@@ -275,18 +275,18 @@ class TextPipeline:
 
     def _written(self, sentence: PreparedSentence, found: Hypothesis) -> Translation:
         target, line, needs = self.codecs.target, sentence.line, sentence.requirements
-        read, reading = line.read, line.read.reading
+        read, normalized = line.read, line.read.normalized
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         tokens = target.tokens(found.tokens)
-        draft = Draft(read, self._text(read, found), tokens, alignment, reading.held)
+        draft = Draft(read, self._text(read, found), tokens, alignment, normalized.held)
         if needs:
             draft = needs.edit(draft, len(target.text(self.prefix)))
-        cased = partial(upper, language=target.language) if reading.in_capitals else str
-        text, held = put_back(draft.text, reading.text, draft.held, draft.links if draft.held else (), cased)
+        cased = partial(upper, language=target.language) if normalized.all_caps else str
+        text, held = put_back(draft.text, normalized.text, draft.held, draft.links if draft.held else (), cased)
         terms: list[tuple[Span, Span | None]] = []
         if needs:
             text, terms = needs.finish(text, line.sentence, [one for one, _ in held])
-        before, after = ends(line.sentence) if read else ("", "")
+        before, after = surrounding_space(line.sentence) if read else ("", "")
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,

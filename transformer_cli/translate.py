@@ -27,7 +27,7 @@ from transformer_cli.search.interface import (
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import refuse_text
 from transformer_cli.text.codec import Encoded
-from transformer_cli.text.long_lines import Line
+from transformer_cli.text.line_encoder import Line
 from transformer_cli.text.vocabulary import UNK
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Translator:
         One whose translation lacks something is searched for again at the end, with constraints.
         """
         settings = self.settings
-        if any(each.line.read.reading.held or each.requirements for each in sentences):  # it says where to put them
+        if any(each.line.read.normalized.held or each.requirements for each in sentences):  # it says where to put them
             settings = settings.model_copy(update={"attention": True})
         if any(each.constrained for each in sentences):  # whose likelihood is asked
             settings = settings.model_copy(update={"scores": True})

@@ -164,7 +164,7 @@ def check_text(*paths: Path | None, refuses: bool = False) -> None:
 def warn_of_form(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
     """Warn if text that begins so is not plain. name: what the warning calls it. refuses: as `check_text` has it."""
     from transformer_cli.adapters.documents.files import FORMATS, TEXT, other_form_of
-    from transformer_cli.text.forms import MAY_BE_PLAIN, form_of
+    from transformer_cli.text.file_formats import MAY_BE_PLAIN, form_of
 
     named = other_form_of(name) if refuses and isinstance(name, Path) else None
     if form := named or form_of(beginning):

@@ -312,9 +312,9 @@ def _say_if_misread(sentences: Sequence[str], language: str) -> None:
     """Warn of arguments that seem to be the words of one sentence, or the name of a file. language: of the source."""
     if len(sentences) > 1 and all(len(each.split()) == 1 for each in sentences):
         from transformer_cli.scoring.metrics import CHARACTER_LANGUAGES
-        from transformer_cli.text.reading import main_code
+        from transformer_cli.text.normalization import primary_subtag
 
-        if main_code(language) not in CHARACTER_LANGUAGES.keys() - {"ko"}:  # which has spaces
+        if primary_subtag(language) not in CHARACTER_LANGUAGES.keys() - {"ko"}:  # which has spaces
             what = '%d arguments are %d sentences; if they are one, put quotes around it: "%s"'
             log.warning(what, len(sentences), len(sentences), " ".join(sentences))
     for sentence in sentences:
@@ -327,7 +327,7 @@ def _text(sentences: Sequence[str] | None, path: Path | None, *, refuses: bool) 
 
     refuses: as `check_text` has it.
     """
-    from transformer_cli.text.forms import refuse_no_text
+    from transformer_cli.text.file_formats import refuse_no_text
     from transformer_cli.text.lines import count_lines, cut_lines, lines_of
 
     if sentences:

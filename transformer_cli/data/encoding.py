@@ -26,7 +26,7 @@ from transformer_cli.system import progress
 from transformer_cli.system.workers import workers_of
 from transformer_cli.text.codec import SIDES, Codecs, SubwordCodec, WordCodec
 from transformer_cli.text.lines import Pairs
-from transformer_cli.text.reading import lower, normalized
+from transformer_cli.text.normalization import lower, nfc_stripped
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary, import_torchtext
 from transformer_cli.text.words import SPACY_VERSION, CutSettings, Joins, learn_joins, open_cutter
@@ -93,13 +93,13 @@ def encode_by_words(
         left = dict(splits)
         if given is None:
             import_torchtext()  # while the workers start
-            pairs = ((normalized(one), normalized(other)) for one, other in read_pairs(folder, "train"))
+            pairs = ((nfc_stripped(one), nfc_stripped(other)) for one, other in read_pairs(folder, "train"))
             source, target = _learn_word_codecs(folder, data, cut(pairs), left.pop("train"))
         else:
             source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
         for name, size in left.items():
             pairs = (
-                (source.reader.read(one).text, target.reader.read(other).text)
+                (source.normalizer.normalize(one).text, target.normalizer.normalize(other).text)
                 for one, other in read_pairs(folder, name)
             )
             with split_writer(folder, name, size) as add:
@@ -259,7 +259,7 @@ def sample_pairs(pairs: Pairs, data: DataConfig, *, size: int) -> list[Pair]:
             bar.update(1)
             if number % every:
                 continue
-            source, target = map(normalized, pair)
+            source, target = map(nfc_stripped, pair)
             if data.lowercased:
                 source, target = lower(source, data.source), lower(target, data.target)
             kept.append((source, target))

@@ -12,7 +12,7 @@ from typing import Any
 from transformer_cli.errors import ConfigError
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import note
-from transformer_cli.text.reading import main_code
+from transformer_cli.text.normalization import primary_subtag
 
 log = logging.getLogger(__name__)
 
@@ -149,12 +149,12 @@ def text_metrics(
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    tokenizer = CHARACTER_LANGUAGES.get(main_code(language), "13a")
+    tokenizer = CHARACTER_LANGUAGES.get(primary_subtag(language), "13a")
     bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=references, force=True)  # `warn_of_form` warns
     metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
     for name in further_metrics(further):
         if name == "ter":
-            is_asian = main_code(language) in ("zh", "yue", "ja")  # of which sacreBLEU knows the characters
+            is_asian = primary_subtag(language) in ("zh", "yue", "ja")  # of which sacreBLEU knows the characters
             metrics[name] = TER(normalized=is_asian, asian_support=is_asian, references=references)
         else:
             metrics[name] = CHRF(word_order=2, lowercase=lowercase, references=references)

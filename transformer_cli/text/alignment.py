@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from transformer_cli.text.reading import Held, is_ignored, is_spaceless, is_word
+from transformer_cli.text.normalization import Placeholder, is_ignored, is_spaceless, is_word
 
 Span = tuple[int, int]
 """Where something begins in a text and where it ends, in characters"""
@@ -73,7 +73,7 @@ class Placing:
         self._closing = len(source.rstrip(CLOSING))
         self._behind_words = len(text.rstrip(CLOSING))
 
-    def place(self, held: Held) -> int:
+    def place(self, held: Placeholder) -> int:
         """Returns where a held span comes to stand: at the ends as in the source, else beside a linked word.
 
         What leans on a word stays with that word; what only closing marks follow stands before those of the
@@ -92,7 +92,7 @@ class Placing:
 
 
 def put_back(
-    text: str, source: str, held: Sequence[Held], links: Sequence[Link], cased: Callable[[str], str] = str
+    text: str, source: str, held: Sequence[Placeholder], links: Sequence[Link], cased: Callable[[str], str] = str
 ) -> tuple[str, list[Link]]:
     """Returns a translation with the spans that were held out of its source, in their order where places are equal.
 
@@ -119,7 +119,7 @@ def put_back(
     return "".join([*written, cased(text[last:])]), now
 
 
-def spaces(held: Held, source: str, left: str, right: str) -> tuple[str, str]:
+def spaces(held: Placeholder, source: str, left: str, right: str) -> tuple[str, str]:
     """Returns the white space that a held span gets between two characters of a translation ("" at an end)."""
     before = after = ""
     if is_word(left) and not is_spaceless(left):
@@ -170,7 +170,7 @@ def edge_after(edges: Sequence[int], place: int) -> int:
     return edges[bisect_left(edges, place)]
 
 
-def _leans_left(held: Held, source: str) -> bool:
+def _leans_left(held: Placeholder, source: str) -> bool:
     return not held.before and is_word(source[max(0, held.place - 1) : held.place])
 
 

@@ -2,7 +2,7 @@
 
 A dataset owns both codecs, and each training run keeps copies of their files. Knows nothing of models, batches or
 search: a line's ids are those of its own tokens, without <sos> and <eos>. What a codec encodes is the reading of a line
-(reading.py): prepare, validation, evaluation, scores and translation read the same text alike.
+(normalization.py): prepare, validation, evaluation, scores and translation read the same text alike.
 """
 
 import logging
@@ -19,7 +19,7 @@ from transformer_cli.errors import FileError
 from transformer_cli.system.files import read_bytes, read_json, sha256_of_bytes, write_bytes, write_json
 from transformer_cli.system.terminal import first_few
 from transformer_cli.text.languages import TARGET_TOKEN, targets_among, token_of
-from transformer_cli.text.reading import Reader, Reading, is_in_capitals, is_word, lower
+from transformer_cli.text.normalization import NormalizedText, Normalizer, is_all_caps, is_word, lower
 from transformer_cli.text.subwords import SPACE, Pieces
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Joins, Tokenizer
@@ -38,7 +38,7 @@ class Encoded:
     """words as the tokeniser cut them, unknown ones too, or subwords; with `lowercase`, in lower case"""
     ids: list[int]
     """one per token; for an unknown word, the id of `<unk>`"""
-    reading: Reading = field(default_factory=Reading)
+    normalized: NormalizedText = field(default_factory=NormalizedText)
     """the text that was cut, and what was held out of it"""
 
     def __len__(self) -> int:
@@ -96,25 +96,25 @@ class WordCodec:
         return Tokenizer(self.language, lowercase=self.lowercase)
 
     @cached_property
-    def reader(self) -> Reader:
+    def normalizer(self) -> Normalizer:
         """What reads lines on behalf of `encode`."""
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
-        return Reader(self.characters.__contains__, self.language, False, self._cost if knows_case else None)
+        return Normalizer(self.characters.__contains__, self.language, False, self._cost if knows_case else None)
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
-        """The tokens of a line and their ids; no tokens for a blank line. held: see `Reader.read`."""
-        reading = self.reader.read(line, held)
-        words = self.tokenizer.tokens(reading.text)
-        return Encoded(words, self.vocabulary.encode(words), reading)
+        """The tokens of a line and their ids; no tokens for a blank line. held: see `Normalizer.normalize`."""
+        normalized = self.normalizer.normalize(line, held)
+        words = self.tokenizer.tokens(normalized.text)
+        return Encoded(words, self.vocabulary.encode(words), normalized)
 
     def encode_as_it_is(self, text: str) -> Encoded:
         """The same for a text that is to be written exactly so, such as what a translation begins with."""
         words = self.tokenizer.tokens(text)
-        return Encoded(words, self.vocabulary.encode(words), Reading(text))
+        return Encoded(words, self.vocabulary.encode(words), NormalizedText(text))
 
     def content(self, line: str) -> str:
         """Returns what is read of a line, without white space: lines that are read alike have the same."""
-        text = "".join(self.reader.read(line).text.split())
+        text = "".join(self.normalizer.normalize(line).text.split())
         return lower(text, self.language) if self.lowercase else text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
@@ -185,30 +185,32 @@ class SubwordCodec(Pieces):
         write_bytes(folder / f"{side}.subwords.model", self.model)
 
     @cached_property
-    def reader(self) -> Reader:
+    def normalizer(self) -> Normalizer:
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
-        return Reader(self.characters.__contains__, self.language, self.lowercase, self._cost if knows_case else None)
+        return Normalizer(
+            self.characters.__contains__, self.language, self.lowercase, self._cost if knows_case else None
+        )
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
-        reading = self._read(line, held)
-        return self._encoded(self.headed(reading.text), reading)
+        normalized = self._read(line, held)
+        return self._encoded(self.headed(normalized.text), normalized)
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of many lines, which are cut on several cores."""
         return self.ids_of_all(self.headed(self._read(line).text) for line in lines)
 
     def encode_as_it_is(self, text: str) -> Encoded:
-        return self._encoded(lower(text, self.language) if self.lowercase else text, Reading(text))
+        return self._encoded(lower(text, self.language) if self.lowercase else text, NormalizedText(text))
 
     def content(self, line: str) -> str:
         return "".join(self._read(line).text.split())
 
-    def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Reading:
-        return self.reader.read(line, held)
+    def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> NormalizedText:
+        return self.normalizer.normalize(line, held)
 
-    def _encoded(self, text: str, reading: Reading) -> Encoded:
+    def _encoded(self, text: str, normalized: NormalizedText) -> Encoded:
         ids = self.ids(text)
-        return Encoded(self.tokens(ids), ids, reading)
+        return Encoded(self.tokens(ids), ids, normalized)
 
     def _cost(self, word: str) -> tuple[int, int]:
         ids = self.ids(word)
@@ -254,7 +256,7 @@ class ImportedCodec(SubwordCodec):
         return self.vocabulary.characters
 
     @cached_property
-    def reader(self) -> Reader:
+    def normalizer(self) -> Normalizer:
         of_symbols = frozenset("".join(self.symbols))
 
         @lru_cache(CHARACTERS_KEPT)
@@ -265,7 +267,7 @@ class ImportedCodec(SubwordCodec):
             )
             return has_pieces or char in of_symbols
 
-        return Reader(knows, self.language, False, self._cost)
+        return Normalizer(knows, self.language, False, self._cost)
 
     def headed(self, text: str) -> str:
         text = super().headed(text)
@@ -279,13 +281,13 @@ class ImportedCodec(SubwordCodec):
     def ids_of_all(self, lines: Iterable[str]) -> list[list[int]]:
         return list(map(self.vocabulary.encode, self._cut(list(lines))))
 
-    def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Reading:
-        is_ordinary = not held and all(map(self.reader.knows, set(line))) and not is_in_capitals(line)
-        return Reading(line.strip()) if is_ordinary else self.reader.read(line, held)
+    def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> NormalizedText:
+        is_ordinary = not held and all(map(self.normalizer.is_known, set(line))) and not is_all_caps(line)
+        return NormalizedText(line.strip()) if is_ordinary else self.normalizer.normalize(line, held)
 
-    def _encoded(self, text: str, reading: Reading) -> Encoded:
+    def _encoded(self, text: str, normalized: NormalizedText) -> Encoded:
         (pieces,) = self._cut([text])
-        return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), reading)
+        return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), normalized)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return list(map(_shown, self.vocabulary.decode(ids)))

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import STDIO, is_stream, open_input
 from transformer_cli.system.terminal import counted
-from transformer_cli.text.forms import refuse_no_text
+from transformer_cli.text.file_formats import refuse_no_text
 
 LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
 MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.text.reading import WORD_BREAK, has_word_breaks, is_ignored
+from transformer_cli.text.normalization import WORD_BREAK, has_word_breaks, is_ignored
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 SENTENCEPIECE_VERSION = version("sentencepiece")

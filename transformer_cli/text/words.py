@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.text.reading import lower
+from transformer_cli.text.normalization import lower
 
 CutSettings = tuple[str, str, bool]
 """the language of the source, that of the target, and whether to lower-case"""

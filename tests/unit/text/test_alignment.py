@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_cli.text.alignment import Link, places_in, put_back
-from transformer_cli.text.reading import Held
+from transformer_cli.text.normalization import Placeholder
 
 
 def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
@@ -19,29 +19,29 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
 @pytest.mark.parametrize(
     ("held", "expected"),
     [
-        (Held(4, "X", " ", " "), "a X dog red."),  # before Hund
-        (Held(8, "X", " ", ""), "a dog red X."),  # behind rot
-        (Held(3, "X", "", " "), "aX dog red."),  # leans on ein
-        (Held(0, "X", "", " "), "X a dog red."),
-        (Held(16, "X", " ", ""), "a dog red. X"),
-        (Held(3, "&nbsp;", "", ""), "a&nbsp;dog red."),  # instead of a space
+        (Placeholder(4, "X", " ", " "), "a X dog red."),  # before Hund
+        (Placeholder(8, "X", " ", ""), "a dog red X."),  # behind rot
+        (Placeholder(3, "X", "", " "), "aX dog red."),  # leans on ein
+        (Placeholder(0, "X", "", " "), "X a dog red."),
+        (Placeholder(16, "X", " ", ""), "a dog red. X"),
+        (Placeholder(3, "&nbsp;", "", ""), "a&nbsp;dog red."),  # instead of a space
     ],
 )
-def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Held, expected: str) -> None:
+def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Placeholder, expected: str) -> None:
     source, text = "ein Hund rot ist", "a dog red."
-    held = Held({8: 12}.get(held.place, held.place), held.text, held.before, held.after)
+    held = Placeholder({8: 12}.get(held.place, held.place), held.text, held.before, held.after)
     assert put_back(text, source, [held], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
 
 
 def test_put_back_never_within_a_word() -> None:
     links: list[Link] = [((0, 4), (0, 2)), ((5, 9), (2, 5))]  # pieces of one word of the translation
-    assert put_back("tools here", "Werk zeug da", [Held(5, "X", " ", " ")], links)[0] == "X tools here"
+    assert put_back("tools here", "Werk zeug da", [Placeholder(5, "X", " ", " ")], links)[0] == "X tools here"
 
 
 def test_put_back_never_behind_the_last_mark_and_one_mark_stands_for_both() -> None:
     links: list[Link] = [((0, 3), (5, 6))]  # the article belongs to the full stop
-    assert put_back("a dog.", "ein Hund.", [Held(4, "X", " ", " ")], links)[0] == "a dog X."
-    assert put_back("a dog.", "Hund ein.", [Held(5, "Inc.", " ", " ")], [])[0] == "a dog Inc."
+    assert put_back("a dog.", "ein Hund.", [Placeholder(4, "X", " ", " ")], links)[0] == "a dog X."
+    assert put_back("a dog.", "Hund ein.", [Placeholder(5, "Inc.", " ", " ")], [])[0] == "a dog Inc."
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
 ) -> None:
     source, text = " ".join(words), " ".join(reversed(words))
     marks = "①②③④⑤"
-    held = [Held(min(place, len(source)), marks[n], one, other) for n, (place, one, other) in enumerate(spans)]
+    held = [Placeholder(min(place, len(source)), marks[n], one, other) for n, (place, one, other) in enumerate(spans)]
     held.sort(key=lambda each: each.place)
     number = st.integers(0, len(words) - 1)
     chosen = data.draw(st.lists(st.tuples(number, number), max_size=8))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from transformer_cli.adapters.corpora.formats import LeaveOut
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.text.lines import Placed, has_letter
-from transformer_cli.text.reading import lower, main_code, normalized
+from transformer_cli.text.normalization import lower, nfc_stripped, primary_subtag
 
 TOO_LONG = "too long"  # what is left out whatever `data.clean` says
 LEARNED_FROM = 10_000  # pairs, by which the usual ratio of lengths is known
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 RULES: dict[str, Callable[[str, str], bool]] = {
     "empty": lambda source, target: not source.strip() or not target.strip(),
-    "copies": lambda source, target: normalized(source).casefold() == normalized(target).casefold() != "",
+    "copies": lambda source, target: nfc_stripped(source).casefold() == nfc_stripped(target).casefold() != "",
     "markup": lambda source, target: _is_markup(source, target),
 }
 
@@ -121,7 +121,7 @@ def shaped_by(data: DataConfig) -> dict[str, Any]:
 
 def fingerprint(sentence: str, language: str) -> int:
     """Returns 64 bits of a sentence, the same for all that reads alike but for case, numbers, marks and spaces."""
-    text = _NO_WORD.sub("", lower(normalized(sentence), language).casefold())
+    text = _NO_WORD.sub("", lower(nfc_stripped(sentence), language).casefold())
     return _hash(_NUMBER.sub("0", text) or sentence)
 
 
@@ -161,7 +161,7 @@ class Seen:
 def _without_duplicates(pairs: Iterator[Placed], leave_out: LeaveOut) -> Iterator[Placed]:
     seen = Seen()
     while chunk := list(islice(pairs, CHUNK)):
-        found = (_hash("\t".join(" ".join(normalized(side).split()) for side in pair[:2])) for pair in chunk)
+        found = (_hash("\t".join(" ".join(nfc_stripped(side).split()) for side in pair[:2])) for pair in chunk)
         for pair, is_first in zip(chunk, seen.first(np.fromiter(found, np.uint64, len(chunk))), strict=True):
             if is_first:
                 yield pair
@@ -186,7 +186,7 @@ def _wrong_language(data: DataConfig) -> Callable[[str, str], bool] | None:
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     known = {label for label in identifier.labels if len(label) == 2}  # no dialects, which names are taken for
     identifier.set_languages(known)
-    source, target = ({"nb": "no"}.get(code := main_code(each), code) for each in (data.source, data.into))
+    source, target = ({"nb": "no"}.get(code := primary_subtag(each), code) for each in (data.source, data.into))
     if unknown := [code for code in (source, target) if code not in known]:
         log.info("text in %s is not checked for its language: py3langid does not know it", " and ".join(unknown))
 

@@ -28,7 +28,7 @@ from transformer_cli.system import progress
 from transformer_cli.system.files import sha256_of_file
 from transformer_cli.system.terminal import counted, shortened
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.forms import JSON
+from transformer_cli.text.file_formats import JSON
 from transformer_cli.text.lines import TOO_LONG, Place, Placed, is_too_long
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")

@@ -24,7 +24,7 @@ from transformer_cli.adapters.corpora.xliff_state import is_confirmed, is_only_c
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted, first_few
-from transformer_cli.text.forms import JSON, PO, TMX, XLIFF, XML, form_of
+from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, form_of
 from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import (
     LONGEST_LINE,
@@ -40,7 +40,7 @@ from transformer_cli.text.lines import (
     unpacked_name,
     wide_lines,
 )
-from transformer_cli.text.reading import is_spaceless, is_word
+from transformer_cli.text.normalization import is_spaceless, is_word
 
 LeaveOut = Callable[[str, str, str, Place], None]
 """Notes a pair that is left out: why, its sides, and where it stands"""

@@ -11,7 +11,7 @@ from typing import Any
 from transformer_cli.adapters.corpora.cleaning import MARKUP
 from transformer_cli.data.corpus import read_pairs
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.forms import CUT, form_of
+from transformer_cli.text.file_formats import CUT, form_of
 
 LOOKED_AT = 1_000  # lines of each side of each split
 MOST = 0.5  # the share of lines that makes one kind of text of it

@@ -19,7 +19,7 @@ from transformer_cli.adapters.corpora.formats import (
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import is_stream
-from transformer_cli.text.forms import TBX, form_of
+from transformer_cli.text.file_formats import TBX, form_of
 from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import Place, Placed
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from transformer_cli.errors import DataError
-from transformer_cli.text.forms import refuse_no_text
+from transformer_cli.text.file_formats import refuse_no_text
 
 MOST_MEMBERS = 10_000
 LARGEST = 1 << 26  # bytes of all members that are read

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from transformer_cli.text.alignment import CLOSING, Link, Placing, Span, edge_after, edge_before, spaces, word_edges
 from transformer_cli.text.lines import has_letter
-from transformer_cli.text.reading import Held, is_spaceless, is_word
+from transformer_cli.text.normalization import Placeholder, is_spaceless, is_word
 
 NEAR = 40  # words within which a free one is looked for
 DEEPEST = 16  # elements inside each other that go round words; an inner one begins and ends a block
@@ -47,8 +47,8 @@ class Element:
     """likewise after it"""
 
     @property
-    def held(self) -> Held:
-        return Held(self.start, "", self.before, self.after)
+    def held(self) -> Placeholder:
+        return Placeholder(self.start, "", self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -458,7 +458,7 @@ def _filled(block: Block, text: str, places: Sequence[Span], others: Mapping[Blo
             is_point = element.is_point and not element.is_seam
             if not is_own[index] and (is_point or is_own[child]):
                 beside = text[start - 1 : start] if start else "", text[start : start + 1]
-                held = element.held if element.is_point else Held(element.start, "", " ", " ")
+                held = element.held if element.is_point else Placeholder(element.start, "", " ", " ")
                 left, right = spaces(held, block.source, *beside)
                 left = "" if (is_behind_point and place == start) or (is_copy and not held.before) else left
                 right = "" if is_copy and not held.after else right

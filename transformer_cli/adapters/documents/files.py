@@ -19,7 +19,7 @@ from transformer_cli.adapters.documents.word import open_word
 from transformer_cli.adapters.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import counted
-from transformer_cli.text.forms import HTML, MAY_BE_PLAIN, NAMES, NO_TEXT, PO, XLIFF, refuse_no_text
+from transformer_cli.text.file_formats import HTML, MAY_BE_PLAIN, NAMES, NO_TEXT, PO, XLIFF, refuse_no_text
 from transformer_cli.text.lines import unpacked, unpacked_name
 
 TRANSLATED, MISSING = "translated", ("a number", "a term", "the place of a tag")

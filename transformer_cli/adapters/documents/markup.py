@@ -16,7 +16,7 @@ from transformer_cli.adapters.documents.blocks import DEEPEST, Block, Builder, D
 from transformer_cli.adapters.documents.xmltext import ENCODING
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import has_letter
-from transformer_cli.text.reading import main_code
+from transformer_cli.text.normalization import primary_subtag
 
 
 def _names(of_elements: str) -> frozenset[str]:
@@ -202,7 +202,7 @@ class _Parser:
             start, end = each.span(each.lastindex or 0)
             text = " ".join(html.unescape(tag[start:end]).split())
             if each[1].lower() in LANGUAGES:
-                if main_code(text) == main_code(self.languages[0]):
+                if primary_subtag(text) == primary_subtag(self.languages[0]):
                     parts += [tag[last:start], self.languages[1]]
                     last = end
             elif has_letter(text) and not _CODE.search(tag, start, end):

@@ -12,8 +12,8 @@ from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, starts
 from transformer_cli.text.alignment import Link, Span, moved, word_links
+from transformer_cli.text.line_encoder import readable
 from transformer_cli.text.lines import is_too_long
-from transformer_cli.text.long_lines import readable
 from transformer_cli.text.sentences import join
 from transformer_cli.translate import Translator
 

@@ -20,7 +20,7 @@ from transformer_cli.adapters.documents.parsed_file import Languages, Opened
 from transformer_cli.adapters.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
-from transformer_cli.text.reading import is_word
+from transformer_cli.text.normalization import is_word
 
 _PREFIXES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "w:",

@@ -16,7 +16,7 @@ from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, Languages, Opened
 from transformer_cli.adapters.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
 from transformer_cli.errors import DataError
-from transformer_cli.text.reading import main_code
+from transformer_cli.text.normalization import primary_subtag
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,9 @@ def open_xliff(content: bytes, languages: Languages) -> Opened:
                 unit = []
         elif token.kind == "start" and token.name == "file":
             named = [token.attributes.get(f"{side}-language") for side in ("source", "target")]
-            if any(name and main_code(name) != main_code(own) for name, own in zip(named, languages, strict=True)):
+            if any(
+                name and primary_subtag(name) != primary_subtag(own) for name, own in zip(named, languages, strict=True)
+            ):
                 others.append((named[0] or languages[0], named[1] or languages[1]))
             build.boundary(token.raw if named[1] else _with(token.raw, {"target-language": languages[1]}))
         else:

@@ -11,7 +11,7 @@ import py3langid
 
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.text.languages import NAMES
-from transformer_cli.text.reading import main_code
+from transformer_cli.text.normalization import primary_subtag
 from transformer_cli.translate import Translator
 
 AUTO = "auto"
@@ -78,7 +78,7 @@ class Directions:
         named = [source, target]
         for place, code in enumerate(named):
             if not (place == 0 and code == AUTO):
-                found = known.get(code.lower()) or known.get(main_code(code.lower()))
+                found = known.get(code.lower()) or known.get(primary_subtag(code.lower()))
                 if found is None:
                     raise DataError(f"{code[:50]} is not supported")
                 named[place] = found

@@ -16,8 +16,8 @@ from transformer_cli.adapters.terminology.annotations import annotations
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.text.alignment import Span
+from transformer_cli.text.line_encoder import FindSpans, readable
 from transformer_cli.text.lines import TOO_LONG, is_too_long
-from transformer_cli.text.long_lines import FindSpans, readable
 from transformer_cli.text.sentences import join
 from transformer_cli.translate import PARTS, Translator
 

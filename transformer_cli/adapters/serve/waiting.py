@@ -23,7 +23,7 @@ from transformer_cli.compute.threads import SideBySide
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.pipeline import Translation, joined
 from transformer_cli.search.interface import BeforeStep
-from transformer_cli.text.long_lines import Line
+from transformer_cli.text.line_encoder import Line
 from transformer_cli.translate import PARTS, PIECES, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long

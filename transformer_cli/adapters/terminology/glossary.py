@@ -11,7 +11,7 @@ from itertools import pairwise
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import OPENING, Link, Span, Taken, edge_after, edge_before, ends_in_mark, word_edges
 from transformer_cli.text.lines import Placed
-from transformer_cli.text.reading import is_word, nfc
+from transformer_cli.text.normalization import is_word, nfc
 
 log = logging.getLogger(__name__)
 

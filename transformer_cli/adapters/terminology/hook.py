@@ -24,7 +24,7 @@ from transformer_cli.pipeline import Draft, LineHook
 from transformer_cli.search.interface import Constraints
 from transformer_cli.text.alignment import Span, overlap, places_in, token_spans
 from transformer_cli.text.codec import Codec, Codecs, Encoded
-from transformer_cli.text.reading import Held, is_spaceless
+from transformer_cli.text.normalization import Placeholder, is_spaceless
 
 MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
 MOST_COST = 5.0  # nats that each term may cost that is searched for: most synonyms cost less, and other words over 11
@@ -57,12 +57,12 @@ class Terminology(LineHook):
         return self.holder.spans(text)
 
     def requirements(self, encoded: Encoded, codecs: Codecs, *, may_constrain: bool) -> "RequiredTerms | None":
-        reading = encoded.reading
-        terms = self.glossary.find(reading.text, any_case=reading.in_capitals or codecs.source.lowercase)
+        normalized = encoded.normalized
+        terms = self.glossary.find(normalized.text, any_case=normalized.all_caps or codecs.source.lowercase)
         if not terms:
             return None
         constraints = _constraints(encoded, terms, codecs) if may_constrain else None
-        return RequiredTerms(reading.text, terms, constraints, codecs.target.lowercase)
+        return RequiredTerms(normalized.text, terms, constraints, codecs.target.lowercase)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class RequiredTerms:
         text, further = replaced(draft.text, further, links, [(0, n_forced), *filter(None, standing)])
         of_prefix = linked(further, [link for link in links if link[1][0] < n_forced])  # which the user has written
         spaces = [
-            Held(term.span[0], term.translations[0], " ", " ")
+            Placeholder(term.span[0], term.translations[0], " ", " ")
             for term, own in zip(further, of_prefix, strict=True)
             if not own
         ]
@@ -109,7 +109,7 @@ class RequiredTerms:
 
 def _constraints(encoded: Encoded, terms: Sequence[Term], codecs: Codecs) -> Constraints | None:
     """Returns what a search has to write for a line with these terms; None where that is nothing."""
-    text = encoded.reading.text
+    text = encoded.normalized.text
     spelled = [(each.span, ids) for each in terms if (ids := _spelled(each, text, codecs.target))][:MOST_TERMS]
     if not spelled:
         return None

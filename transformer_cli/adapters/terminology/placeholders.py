@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.alignment import Span, Taken
-from transformer_cli.text.reading import STAND_IN, is_word
+from transformer_cli.text.normalization import SENTINEL, is_word
 
 NEAR = 40  # characters before a {…} in which the word that names its branch stands
 PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
@@ -79,7 +79,7 @@ class Holder:
         )
         candidates = [[span] for span in sorted(messages(text))] if self.placeholders else []
         candidates += [[_bracketed(text, *span), span] for span in matches]
-        for spans in (*candidates, *([each.span()] for each in re.finditer(STAND_IN, text))):
+        for spans in (*candidates, *([each.span()] for each in re.finditer(SENTINEL, text))):
             if free := next(filter(taken.is_free, spans), None):
                 found.append(taken.take(free))
         return sorted(found)

@@ -15,7 +15,7 @@ from transformer_cli.adapters.serve.questions import Limits
 from transformer_cli.adapters.serve.waiting import Busy, Call, Lines, Workers
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.text.long_lines import Line, LongLines
+from transformer_cli.text.line_encoder import Line, LongLines
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
 

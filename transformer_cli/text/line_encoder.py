@@ -86,7 +86,7 @@ class LongLines:
         One without a letter is not translated, unless there is none in the training text either. Nor is one of which
         nothing is read.
         """
-        if not encoded_text or not (has_letter(encoded_text.reading.text) or not has_letter(self.codec.characters)):
+        if not encoded_text or not (has_letter(encoded_text.normalized.text) or not has_letter(self.codec.characters)):
             return Line(sentence, NO_TOKENS, is_copied=bool(sentence.strip()))
         most = self.most_tokens
         if len(encoded_text) <= most:
@@ -94,7 +94,7 @@ class LongLines:
         why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
         if left := self._left(sentence, f"{len(encoded_text)} tokens, but the model takes at most {most}{why}"):
             return left
-        read = Encoded(encoded_text.tokens[:most], encoded_text.ids[:most], encoded_text.reading)
+        read = Encoded(encoded_text.tokens[:most], encoded_text.ids[:most], encoded_text.normalized)
         return Line(sentence, read, was_too_long=True)
 
     def _left(self, sentence: str, problem: str) -> Line | None:

@@ -25,11 +25,11 @@ IGNORABLE = (
 _CONTROLS = "\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f"  # but white space
 _IGNORED = re.compile(f"[{IGNORABLE}{_CONTROLS}]")
 WORD_BREAK = "\u200b"
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1980-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
-_BOUNDARY = re.compile(  # between words of Thai, Khmer, …
-    f"(?<=[{_UNSPACED}])\u200b+|(?<!\u200b)\u200b+(?=[{_UNSPACED}])"
+_NO_SPACE_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1980-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
+_WORD_BREAKS = re.compile(  # between words of Thai, Khmer, …
+    f"(?<=[{_NO_SPACE_SCRIPTS}])\u200b+|(?<!\u200b)\u200b+(?=[{_NO_SPACE_SCRIPTS}])"
 )
-_SPACELESS = re.compile(f"[{_UNSPACED}\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
+_SPACELESS = re.compile(f"[{_NO_SPACE_SCRIPTS}\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
 
 # Bullets, arrows, signs and pictures, by their blocks; signs that are written like letters (©, °, ℃) are none.
 _SYMBOL = (
@@ -37,28 +37,28 @@ _SYMBOL = (
     "\u2900-\u297f\u2b00-\u2bff\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
 )
 _CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f149"  # letters, which are no symbols beside others, as in ⓗⓤⓝⓓ
-STAND_IN = "\ufdd0"  # a noncharacter, which stands for a span that is held out while its line is read
+SENTINEL = "\ufdd0"  # a noncharacter, which stands for a span that is held out while its line is read
 _MODIFIERS = "(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f])*"
-_BESIDE = f"[^\\s{IGNORABLE}{_CONTROLS}]"  # what makes a middle dot part of a word
-_ONE = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ makes one picture of several
+_VISIBLE = f"[^\\s{IGNORABLE}{_CONTROLS}]"  # what makes a middle dot part of a word
+_ONE_SYMBOL = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ makes one picture of several
     f"(?:[\U0001f1e6-\U0001f1ff]{{1,2}}|[0-9#*]\ufe0f?\u20e3|[\u00a9\u00ae\u2122\u2139]\ufe0f"
-    f"|(?<!{_BESIDE})\u00b7(?!{_BESIDE})|{STAND_IN}"
+    f"|(?<!{_VISIBLE})\u00b7(?!{_VISIBLE})|{SENTINEL}"
     f"|(?![{_CIRCLED}][\\w{_CIRCLED}]|(?<=[\\w{_CIRCLED}])[{_CIRCLED}])[{_SYMBOL}]{_MODIFIERS}"
     f"(?:\u200d[{_SYMBOL}]{_MODIFIERS})*)"
 )
-_SYMBOLS = re.compile(rf"(?P<before>(?<!\s)\s*)(?P<symbols>{_ONE}(?:\s*{_ONE})*)(?P<after>\s*)")
-_PLAIN = {  # hyphens, quotes and the slash of fractions, which have no compatible form, as a keyboard has them
+_SYMBOLS = re.compile(rf"(?P<before>(?<!\s)\s*)(?P<symbols>{_ONE_SYMBOL}(?:\s*{_ONE_SYMBOL})*)(?P<after>\s*)")
+_ASCII_FORMS = {  # hyphens, quotes and the slash of fractions, which have no compatible form, as a keyboard has them
     **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
     **dict.fromkeys((0xB4, *range(0x2018, 0x201C)), "'"),
     **dict.fromkeys((0xAB, 0xBB, *range(0x201C, 0x2020)), '"'),
     0x2044: "/",
 }
 _WORD = re.compile(r"[^\W\d_]+")
-MANY = 500  # characters of which a text may be all marks without anybody waiting
+SORT_MARKS_FROM = 500  # characters of which a text may be all marks without anybody waiting
 
 
 @dataclass(frozen=True)
-class Held:
+class Placeholder:
     """What passes a translation untouched, and comes back once, where the words beside it went."""
 
     place: int
@@ -73,49 +73,49 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Reading:
+class NormalizedText:
     """A line as it is read."""
 
     text: str = ""
     """what is cut into tokens"""
-    held: tuple[Held, ...] = ()
+    held: tuple[Placeholder, ...] = ()
     """the symbols of the line and what else was to be held, in their order"""
-    in_capitals: bool = False
+    all_caps: bool = False
     """whether the line was in capitals, as its translation is to be"""
 
 
 @dataclass(frozen=True)
-class Reader:
+class Normalizer:
     """Reads lines on behalf of one codec."""
 
-    knows: Callable[[str], bool]
+    is_known: Callable[[str], bool]
     """whether the codec has an entry for a character"""
     language: str
     lowercase: bool
     """whether the text is lower-cased here, and not when it has been cut into words"""
-    cost: Callable[[str], tuple[int, int]] | None
+    word_cost: Callable[[str], tuple[int, int]] | None
     """how badly a word suits the codec: its pieces, then how rare they are; None if the codec does not tell case"""
 
-    def read(self, line: str, spans: Sequence[tuple[int, int]] = ()) -> Reading:
+    def normalize(self, line: str, spans: Sequence[tuple[int, int]] = ()) -> NormalizedText:
         """Returns a line as the text that the codec was learned from would have written it.
 
         spans: where parts of the line begin and end, in their order, that are held out as symbols are. For example,
         "  Am\u00a0Strand 😀." is read as "Am Strand.", with 😀 held at 9, if the codec knows neither.
         """
-        text, held = normalized(with_stand_ins(line, spans)), list[Held]()
+        text, held = nfc_stripped(with_sentinels(line, spans)), list[Placeholder]()
         if self.lowercase:
             text = lower(text, self.language)
-        unknown = "".join(filterfalse(self.knows, set(text)))
+        unknown = "".join(filterfalse(self.is_known, set(text)))
         if spans or not (unknown.isascii() and unknown.isprintable()):
-            text, held = self._without_unknown(text)
-            held = _filled(held, line, spans)
-        if self.cost and is_in_capitals(text):
-            return Reading(self._true_cased(text, self.cost), tuple(held), in_capitals=True)
-        return Reading(text, tuple(held))
+            text, held = self._replace_unknown(text)
+            held = _fill_sentinels(held, line, spans)
+        if self.word_cost and is_all_caps(text):
+            return NormalizedText(self._truecase(text, self.word_cost), tuple(held), all_caps=True)
+        return NormalizedText(text, tuple(held))
 
-    def _without_unknown(self, text: str) -> tuple[str, list[Held]]:
+    def _replace_unknown(self, text: str) -> tuple[str, list[Placeholder]]:
         """Hold out what is a symbol, and put what is no text otherwise into the form that the codec knows."""
-        parts, length, held, last = list[str](), 0, list[Held](), 0
+        parts, length, held, last = list[str](), 0, list[Placeholder](), 0
 
         def add(part: str) -> None:
             nonlocal length
@@ -124,40 +124,40 @@ class Reader:
 
         for found in _SYMBOLS.finditer(text):
             symbols = _IGNORED.sub("", found["symbols"]).replace(" ", "")
-            if STAND_IN not in symbols and all(map(self.knows, symbols)):
+            if SENTINEL not in symbols and all(map(self.is_known, symbols)):
                 continue
-            add(self._meant(text[last : found.start()]))
+            add(self._with_equivalents(text[last : found.start()]))
             last, read = found.end(), parts[-1][-1] if parts else ""
-            each = Held(length, found["symbols"], found["before"], found["after"])
-            following = self._meant(text[last : last + 1])[:1]
-            space = gap(read, each, following) or " " * (is_word(read) and is_word(following))
+            each = Placeholder(length, found["symbols"], found["before"], found["after"])
+            following = self._with_equivalents(text[last : last + 1])[:1]
+            space = joining_space(read, each, following) or " " * (is_word(read) and is_word(following))
             if not read or is_spaceless(read) or is_spaceless(following):
                 space = space if read and each.before and each.after else ""
             if each.before or not is_word(read):  # else it leans on the word before it
-                each = Held(length + len(space), each.text, each.before, each.after)
+                each = Placeholder(length + len(space), each.text, each.before, each.after)
             held.append(each)
             add(space)
-        add(self._meant(text[last:]))
+        add(self._with_equivalents(text[last:]))
         whole = "".join(parts).rstrip()
         start = len(whole) - len(whole.lstrip())  # invisible characters may have stood around it
         return whole[start:], [
-            Held(min(max(each.place - start, 0), len(whole) - start), each.text, each.before, each.after)
+            Placeholder(min(max(each.place - start, 0), len(whole) - start), each.text, each.before, each.after)
             for each in held
         ]
 
-    def _meant(self, text: str) -> str:
+    def _with_equivalents(self, text: str) -> str:
         """Returns a text in which what is unknown is written as what it stands for."""
-        if not self.knows(WORD_BREAK):
-            text = _BOUNDARY.sub(" ", text)
+        if not self.is_known(WORD_BREAK):
+            text = _WORD_BREAKS.sub(" ", text)
         parts = [""]
         for char in text:
-            form = char if self.knows(char) else _compatible(char)
+            form = char if self.is_known(char) else _equivalent(char)
             is_figure = form[:1].isdecimal() and not char.isdecimal()  # ½ of 2½ is no digit of 21/2
             parts.append(f" {form}" if is_figure and parts[-1][-1:].isdecimal() else form)
-        meant = nfc("".join(parts))
-        return lower(meant, self.language) if self.lowercase else meant
+        result = nfc("".join(parts))
+        return lower(result, self.language) if self.lowercase else result
 
-    def _true_cased(self, text: str, cost: Callable[[str], tuple[int, int]]) -> str:
+    def _truecase(self, text: str, word_cost: Callable[[str], tuple[int, int]]) -> str:
         """Returns a text in capitals with each word as it suits the codec best: USA, Hund or läuft."""
 
         def cased(found: re.Match[str]) -> str:
@@ -165,41 +165,41 @@ class Reader:
             small = lower(word, self.language)
             choices = [word, small, word[0] + small[1:]]
             if found.start() == first:  # of equals, a sentence begins with the capital
-                return min(reversed(choices), key=lambda choice: cost(choice)[0])
-            return min(choices, key=cost)
+                return min(reversed(choices), key=lambda choice: word_cost(choice)[0])
+            return min(choices, key=word_cost)
 
         first = next(_WORD.finditer(text)).start()
         return _WORD.sub(cased, text)
 
 
-def _compatible(char: str) -> str:
+def _equivalent(char: str) -> str:
     """Returns what an unknown character stands for, which may be nothing, or the character itself."""
     if char.isspace() or _IGNORED.match(char):
         return " " * char.isspace()
     form = unicodedata.normalize("NFKC", char)
-    return (char if form.startswith(" ") else form).translate(_PLAIN)  # not a mark on a space for ´
+    return (char if form.startswith(" ") else form).translate(_ASCII_FORMS)  # not a mark on a space for ´
 
 
-def with_stand_ins(line: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Returns a line with STAND_IN in the place of some spans, which are in their order."""
+def with_sentinels(line: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Returns a line with SENTINEL in the place of some spans, which are in their order."""
     if not spans:
         return line
     starts = [0, *(end for _, end in spans)]
-    return STAND_IN.join(
+    return SENTINEL.join(
         line[start:end] for start, end in zip(starts, [*(each for each, _ in spans), None], strict=True)
     )
 
 
-def _filled(held: Sequence[Held], line: str, spans: Sequence[tuple[int, int]]) -> list[Held]:
+def _fill_sentinels(held: Sequence[Placeholder], line: str, spans: Sequence[tuple[int, int]]) -> list[Placeholder]:
     """Returns what is held, with the spans of the line again for which others stood; all of them are there."""
     left = iter(spans)
 
-    def filled(each: Held) -> Held:
-        if not spans or STAND_IN not in each.text:
+    def filled(each: Placeholder) -> Placeholder:
+        if not spans or SENTINEL not in each.text:
             return each
         text, places = "", []
-        for part in re.split(f"({STAND_IN})", each.text):
-            if part == STAND_IN:
+        for part in re.split(f"({SENTINEL})", each.text):
+            if part == SENTINEL:
                 start, end = next(left)
                 places.append((start, end, len(text)))
                 part = line[start:end]
@@ -209,7 +209,7 @@ def _filled(held: Sequence[Held], line: str, spans: Sequence[tuple[int, int]]) -
     return [filled(each) for each in held]
 
 
-def normalized(line: str) -> str:
+def nfc_stripped(line: str) -> str:
     """Returns a line in Unicode's composed form (NFC), without the white space at its ends."""
     return nfc(line.strip())
 
@@ -220,7 +220,7 @@ def nfc(text: str) -> str:
     Python puts marks on one letter into their order one by one, n² times for n marks; so in a long text they are in
     order before.
     """
-    if len(text) > MANY and not text.isascii():
+    if len(text) > SORT_MARKS_FROM and not text.isascii():
         apart = chain.from_iterable(unicodedata.normalize("NFD", char) for char in text)
         runs = groupby(apart, key=lambda char: unicodedata.combining(char) > 0)
         text = "".join(
@@ -229,13 +229,13 @@ def nfc(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def ends(line: str) -> tuple[str, str]:
+def surrounding_space(line: str) -> tuple[str, str]:
     """Returns the white space at the beginning of a line, and that at its end; of a blank line, all and none."""
     start = len(line) - len(line.lstrip())
     return line[:start], line[max(start, len(line.rstrip())) :]
 
 
-def gap(text: str, held: Held, following: str) -> str:
+def joining_space(text: str, held: Placeholder, following: str) -> str:
     """Returns the space that is left between two parts of a text when what stood between them is held out.
 
     text: what stands before it; following: what stands behind it. "am Strand 😀." leaves none, "ein 😀 Hund" one.
@@ -257,7 +257,7 @@ def is_spaceless(char: str) -> bool:
 
 def has_word_breaks(char: str) -> bool:
     """Whether a character is of a script, such as Thai or Khmer, between whose words WORD_BREAK may stand."""
-    return re.match(f"[{_UNSPACED}]", char) is not None
+    return re.match(f"[{_NO_SPACE_SCRIPTS}]", char) is not None
 
 
 def is_ignored(char: str) -> bool:
@@ -265,7 +265,7 @@ def is_ignored(char: str) -> bool:
     return _IGNORED.match(char) is not None
 
 
-def is_in_capitals(text: str) -> bool:
+def is_all_caps(text: str) -> bool:
     """Whether a text is in capitals: several words, and no small letter but ß, which has no capital in most texts.
 
     A Japanese sentence with an acronym is none: most of its letters have no case.
@@ -280,7 +280,7 @@ def is_in_capitals(text: str) -> bool:
 
 def lower(text: str, language: str) -> str:
     """Returns a text in lower case, by the rules of Unicode's SpecialCasing.txt for Turkish, Azeri and Lithuanian."""
-    code = main_code(language)
+    code = primary_subtag(language)
     if code in ("tr", "az"):
         return text.replace("İ", "i").replace("I\u0307", "i").replace("I", "ı").lower()
     if code == "lt":  # the dot of an i stays under an accent
@@ -291,7 +291,7 @@ def lower(text: str, language: str) -> str:
 
 def upper(text: str, language: str) -> str:
     """Returns a text in capitals, by the same rules as `lower`."""
-    code = main_code(language)
+    code = primary_subtag(language)
     if code in ("tr", "az"):
         return text.replace("i", "İ").upper()
     if code == "lt":
@@ -300,6 +300,6 @@ def upper(text: str, language: str) -> str:
 
 
 @lru_cache  # `lower` asks for each word
-def main_code(language: str) -> str:
+def primary_subtag(language: str) -> str:
     """Returns the part of a code that names the language itself, as short as it can be: zh of zh-CN, zh_Hant or zho."""
     return short_code(re.split("[-_]", language.lower())[0])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_cli.text.forms import form_of
+from transformer_cli.text.file_formats import form_of
 
 
 @pytest.mark.parametrize(

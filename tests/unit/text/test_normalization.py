@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_cli.text.codec import Codec, Encoded, SubwordCodec, WordCodec
-from transformer_cli.text.reading import Held, Reading, is_in_capitals, lower, upper
+from transformer_cli.text.normalization import NormalizedText, Placeholder, is_all_caps, lower, upper
 from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Joins
@@ -67,23 +67,23 @@ def test_read_every_character_that_is_neither_ignorable_nor_control_is_not_dropp
     dropped = {*IGNORABLE, *CONTROLS, *range(0xD800, 0xE000)}
     for code in {*range(0xA1, 0x3000, 7), 0x600, 0x6DD, 0x70F, 0x110BD, 0xFFF9, 0x13430} - dropped:
         if not (char := chr(code)).isspace():
-            reading = codec.encode(f"Hund {char} Hund").reading
-            assert reading.held or len(reading.text.split()) == 3, hex(code)
+            normalized = codec.encode(f"Hund {char} Hund").normalized
+            assert normalized.held or len(normalized.text.split()) == 3, hex(code)
 
 
 @given(st.text(), st.sampled_from(sorted(CODECS)))
 def test_read_is_stable_and_normalised_for_any_text(text: str, name: str) -> None:
-    reading = known(name).encode(text).reading
-    assert reading.text == unicodedata.normalize("NFC", reading.text.strip())
-    assert all(0 <= each.place <= len(reading.text) for each in reading.held)
-    if not reading.in_capitals:
-        assert known(name).encode(reading.text).ids == known(name).encode(text).ids
+    normalized = known(name).encode(text).normalized
+    assert normalized.text == unicodedata.normalize("NFC", normalized.text.strip())
+    assert all(0 <= each.place <= len(normalized.text) for each in normalized.held)
+    if not normalized.all_caps:
+        assert known(name).encode(normalized.text).ids == known(name).encode(text).ids
 
 
 def test_read_joiner_that_the_codec_knows_is_kept() -> None:
     codec = subwords(PERSIAN, language="fa")
-    assert codec.encode(PERSIAN[0]).reading.text == PERSIAN[0]
-    assert known("subwords").encode("می\u200cخواهم").reading.text == "میخواهم"
+    assert codec.encode(PERSIAN[0]).normalized.text == PERSIAN[0]
+    assert known("subwords").encode("می\u200cخواهم").normalized.text == "میخواهم"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_read_joiner_that_the_codec_knows_is_kept() -> None:
     ],
 )
 def test_read_zero_width_space_is_a_boundary_only_in_scripts_without_spaces(line: str, text: str) -> None:
-    assert known("subwords").encode(line).reading.text == text
+    assert known("subwords").encode(line).normalized.text == text
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ def test_read_zero_width_space_is_a_boundary_only_in_scripts_without_spaces(line
 @pytest.mark.parametrize("name", ["words", "lower-cased words", "subwords", "lower-cased subwords"])
 def test_read_unknown_character_is_read_in_its_compatible_form(name: str, line: str, text: str) -> None:
     wanted = text.lower() if name == "lower-cased subwords" else text
-    assert known(name).encode(line).reading == Reading(wanted)
+    assert known(name).encode(line).normalized == NormalizedText(wanted)
 
 
 def test_read_compatible_character_that_the_codec_knows_is_kept() -> None:
     codec = subwords([*TEXT, *["２½ ’ﬁ"] * 30], size=380)
-    assert codec.encode("２½ ’ﬁ").reading.text == "２½ ’ﬁ"
+    assert codec.encode("２½ ’ﬁ").normalized.text == "２½ ’ﬁ"
 
 
 @pytest.mark.parametrize(
@@ -158,21 +158,21 @@ def test_encode_turkish_capitals_gives_the_ids_of_small_letters(make: Callable[.
     ],
 )
 def test_is_in_capitals_needs_several_words_of_cased_letters(text: str, is_so: bool) -> None:
-    assert is_in_capitals(text) is is_so
+    assert is_all_caps(text) is is_so
 
 
 @pytest.mark.parametrize("name", ["words", "subwords"])
 def test_read_line_in_capitals_is_cased_as_the_codec_knows_its_words(name: str) -> None:
-    reading = known(name).encode("DER KLEINE HUND LÄUFT.").reading
-    assert (reading.text, reading.in_capitals) == ("Der kleine Hund läuft.", True)
-    assert known(name).encode("DIE USA SIND GROSS").reading.text.startswith("die USA sind")
-    assert not known(f"lower-cased {name}").encode("DER KLEINE HUND").reading.in_capitals
+    normalized = known(name).encode("DER KLEINE HUND LÄUFT.").normalized
+    assert (normalized.text, normalized.all_caps) == ("Der kleine Hund läuft.", True)
+    assert known(name).encode("DIE USA SIND GROSS").normalized.text.startswith("die USA sind")
+    assert not known(f"lower-cased {name}").encode("DER KLEINE HUND").normalized.all_caps
 
 
 def test_codec_encode_unknown_word_keeps_its_form() -> None:
     codec = words(["a dog ."], language="en", lowercase=True)
     text = "A Dog  barks."
-    assert codec.encode(f" {text}") == Encoded(["a", "dog", "barks", "."], [4, 5, UNK, 6], Reading(text))
+    assert codec.encode(f" {text}") == Encoded(["a", "dog", "barks", "."], [4, 5, UNK, 6], NormalizedText(text))
     assert codec.encode(" ") == Encoded([], [])
     assert words(["A"]).encode("A a").ids == [4, UNK]
     assert len(codec) == len(codec.tokens(range(len(codec)))) == 7
@@ -184,7 +184,7 @@ def test_repr_of_a_codec_is_short_whatever_it_knows() -> None:
 
 def test_read_capitals_stay_where_the_codec_knows_no_small_letters() -> None:
     codec = subwords([line.upper().replace("ß", "SS") for line in TEXT])
-    assert codec.encode("DER KLEINE HUND").reading.text == "DER KLEINE HUND"
+    assert codec.encode("DER KLEINE HUND").normalized.text == "DER KLEINE HUND"
 
 
 # Symbols
@@ -209,20 +209,20 @@ SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎",
     ],
 )
 def test_read_unknown_symbol_is_held_out_with_its_place(symbol: str, line: str, text: str, place: int) -> None:
-    reading = known("subwords").encode(line.format(symbol)).reading
-    assert reading.text == text
-    assert [(each.text, each.place) for each in reading.held] == [(symbol, place)]
+    normalized = known("subwords").encode(line.format(symbol)).normalized
+    assert normalized.text == text
+    assert [(each.text, each.place) for each in normalized.held] == [(symbol, place)]
 
 
 def test_read_symbol_that_the_codec_knows_stays_in_the_text() -> None:
     codec = subwords([*TEXT, *["Hund 😀 → Park"] * 30])
-    assert codec.encode("Hund 😀 → Park").reading.held == ()
-    assert codec.encode("Hund 👍 Park").reading.held == (Held(5, "👍", " ", " "),)
+    assert codec.encode("Hund 😀 → Park").normalized.held == ()
+    assert codec.encode("Hund 👍 Park").normalized.held == (Placeholder(5, "👍", " ", " "),)
 
 
 def test_read_signs_that_are_written_like_letters_are_no_symbols() -> None:
-    assert known("words").encode("20 °C © 2020 €5 ™").reading.held == ()
-    assert len(known("words").encode("a\U0001fae8b").reading.held) == 1
-    assert len(known("words").encode("ⓐ Hund").reading.held) == 1
-    assert known("words").encode("col·lecció").reading.text == "col·lecció"
-    assert known("words").encode("· Ein Hund").reading == Reading("Ein Hund", (Held(0, "·", "", " "),))
+    assert known("words").encode("20 °C © 2020 €5 ™").normalized.held == ()
+    assert len(known("words").encode("a\U0001fae8b").normalized.held) == 1
+    assert len(known("words").encode("ⓐ Hund").normalized.held) == 1
+    assert known("words").encode("col·lecció").normalized.text == "col·lecció"
+    assert known("words").encode("· Ein Hund").normalized == NormalizedText("Ein Hund", (Placeholder(0, "·", "", " "),))
