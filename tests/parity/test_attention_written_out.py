@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from oracles.small import assert_close
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, masked
+from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, masked_attention
 from transformer_cli.model.layers import EncoderLayer
 
 Rows = list[list[float]]
@@ -39,9 +39,9 @@ def test_attention_projection_shared_by_all_heads_equals_a_block_diagonal_weight
     real = torch.tensor([[True] * 5, [True, True, True, False, False]])[:, None, None, :]
 
     theirs = shared_by_all_heads(x, x, matrices, ours.output, everything)
-    assert_close(ours(x, None, masked(everything)), theirs)
+    assert_close(ours(x, None, masked_attention(everything)), theirs)
     theirs = shared_by_all_heads(x, memory, matrices, ours.output, real)
-    assert_close(ours(x, ours.keys_values(memory), masked(real)), theirs)
+    assert_close(ours(x, ours.keys_values(memory), masked_attention(real)), theirs)
 
 
 @pytest.mark.parametrize("depth", [4, 64, 1024])
@@ -84,7 +84,7 @@ def test_attention_of_one_head_of_width_5_equals_a_loop() -> None:
     output = [plus(times(w_o, row), b_o) for row in mixed]
 
     record: list[RecordedAttention] = []
-    found = ours(sentence, None, masked(torch.ones(4, 4, dtype=torch.bool), record))
+    found = ours(sentence, None, masked_attention(torch.ones(4, 4, dtype=torch.bool), record))
     assert_close(record[0].scores[0, 0] * math.sqrt(5), torch.tensor(products))
     assert_close(record[0].weights[0, 0], torch.tensor(weights))
     assert_close(found[0], torch.tensor(output))

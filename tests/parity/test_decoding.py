@@ -46,7 +46,7 @@ def test_a_later_target_token_leaves_earlier_logits_bit_identical(model: Transfo
 
 def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) -> None:
     source, target = padded(SOURCES), torch.tensor([[SOS, 8, 4, 6, 5, 9]] * len(SOURCES))
-    cache = model.start(source)
+    cache = model.init_cache(source)
     steps = [model.next_logits(target[:, position], cache) for position in range(target.shape[1])]
     assert_close(torch.stack(steps, dim=1), model(source, target))
 
@@ -54,7 +54,7 @@ def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) 
 def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: Transformer) -> None:
     """The example of cache.py: three of each sentence or fewer, then others go on, then only the second sentence."""
     source = padded(SOURCES[:2])
-    cache = model.start(source)
+    cache = model.init_cache(source)
     tokens = torch.full((2, 1), SOS)  # of each hypothesis so far
     of_sentence = torch.tensor([0, 1])
     for rows, newest in [
@@ -73,4 +73,4 @@ def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: 
     whole, step = AttentionRecord(), AttentionRecord()
     assert_close(model.next_logits(tokens[1:, -1], cache, step), model(source[[1, 1, 1]], tokens[1:])[:, -1])
     model(source[[1, 1, 1]], tokens[1:], whole)
-    assert_close(cache.by_hypothesis(step.cross[0].weights), whole.cross[-1].weights[:, :, -1:])
+    assert_close(cache.ungroup_by_sentence(step.cross[0].weights), whole.cross[-1].weights[:, :, -1:])

@@ -8,7 +8,7 @@ from oracles.padded import padded_losses
 from oracles.small import SMALL
 from oracles.variants import VARIANTS
 from transformer_cli.model import attention, layout, loss
-from transformer_cli.model.dropout import drawing_from
+from transformer_cli.model.dropout import use_generator
 from transformer_cli.model.loss import TokenLosses, token_losses
 from transformer_cli.model.transformer import Transformer
 
@@ -18,8 +18,8 @@ PAD = 1
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of ten makes several, the last one smaller."""
-    monkeypatch.setattr(layout, "GROUP", 4)
-    monkeypatch.setattr(loss, "CHUNK", 7)
+    monkeypatch.setattr(layout, "GROUP_SIZE", 4)
+    monkeypatch.setattr(loss, "CHUNK_TOKENS", 7)
     torch.manual_seed(0)
 
 
@@ -84,9 +84,9 @@ def test_weights_of_long_sentences_computed_again_give_the_same_gradient_bits(
     monkeypatch: pytest.MonkeyPatch, precision: torch.dtype
 ) -> None:
     model, (source, target), found = transformer(dropout=0.3).train(), batch(), []
-    for longest in (attention.LONG, 2):
-        monkeypatch.setattr(attention, "LONG", longest)
-        with drawing_from(torch.Generator().manual_seed(3)):
+    for longest in (attention.RECOMPUTE_LENGTH, 2):
+        monkeypatch.setattr(attention, "RECOMPUTE_LENGTH", longest)
+        with use_generator(torch.Generator().manual_seed(3)):
             with torch.autocast("cpu", precision, enabled=precision != torch.float32, cache_enabled=False):
                 losses = token_losses(model, source, target)
             found.append([losses.nll, *gradients(model, losses.objective)])
@@ -95,7 +95,7 @@ def test_weights_of_long_sentences_computed_again_give_the_same_gradient_bits(
 
 def test_packed_in_bfloat16_is_filled_to_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of layout.py."""
-    for name, value in {"GROUP": 2, "FILLED": 4, "FILLED_LENGTH": 4}.items():
+    for name, value in {"GROUP_SIZE": 2, "PAD_MULTIPLE": 4, "PAD_LENGTH_MULTIPLE": 4}.items():
         monkeypatch.setattr(layout, name, value)
     is_token = torch.tensor([[True] * 3 + [False] * 2, [True] * 2 + [False] * 3, [True] * 5])
     found = {}

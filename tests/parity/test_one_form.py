@@ -13,7 +13,7 @@ from torch import Tensor
 from oracles.small import make_model
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.model.attention import MultiHeadAttention, Projections, attention
+from transformer_cli.model.attention import MultiHeadAttention, QKVProjection, attention
 from transformer_cli.model.dropout import keep_mask
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from transformer_cli.model.loss import cross_entropy, token_losses
@@ -63,14 +63,14 @@ EDITS: list[tuple[Any, str, str]] = [
     (Decoder.forward, "layer(x,", "layer(0.5 * x,"),
     (Decoder.forward, "self.norm(x)", "0.5 * self.norm(x)"),
     (Decoder.keys_values, "keys_values(encoded)", "keys_values(0.5 * encoded)"),
-    (EncoderLayer.forward, "first.before(x)", "0.5 * first.before(x)"),
-    (DecoderLayer.forward, "first.before(x)", "0.5 * first.before(x)"),
-    (DecoderLayer.forward, "second.before(x)", "0.5 * second.before(x)"),
-    (DecoderLayer.forward, "third.before(x)", "0.5 * third.before(x)"),
+    (EncoderLayer.forward, "first.pre_norm(x)", "0.5 * first.pre_norm(x)"),
+    (DecoderLayer.forward, "first.pre_norm(x)", "0.5 * first.pre_norm(x)"),
+    (DecoderLayer.forward, "second.pre_norm(x)", "0.5 * second.pre_norm(x)"),
+    (DecoderLayer.forward, "third.pre_norm(x)", "0.5 * third.pre_norm(x)"),
     (Residual.forward, "+ self.dropout", "+ 0.5 * self.dropout"),
     (FeedForward.forward, "self.activation(self.inner(x))", "self.inner(x)"),
     (MultiHeadAttention.forward, "self.output(", "0.5 * self.output("),
-    (Projections.forward, "linear(x,", "linear(0.5 * x,"),
+    (QKVProjection.forward, "linear(x,", "linear(0.5 * x,"),
     (Output.forward, "linear(x,", "linear(0.5 * x,"),
     (attention, "scores = ", "scores = 2.0 * "),
     (keep_mask, "(LEVELS - dropped)", "LEVELS"),

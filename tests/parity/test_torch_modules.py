@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from oracles.small import assert_close
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import MultiHeadAttention, attention, masked
+from transformer_cli.model.attention import MultiHeadAttention, attention, masked_attention
 from transformer_cli.model.layers import FeedForward, Residual
-from transformer_cli.model.layout import look_ahead_mask
+from transformer_cli.model.layout import causal_mask
 from transformer_cli.model.transformer import Transformer
 
 PAD = 1
@@ -74,10 +74,10 @@ def test_multi_head_attention_is_torchs(bias: bool) -> None:
     copy_weights(ours, theirs)
     x, memory = torch.randn(2, 4, 16), torch.randn(2, 5, 16)
 
-    cross = ours(x, ours.keys_values(memory), masked(MAY_ATTEND_SOURCE[:, None, None, :]))
+    cross = ours(x, ours.keys_values(memory), masked_attention(MAY_ATTEND_SOURCE[:, None, None, :]))
     assert_close(cross, theirs(x, memory, memory, key_padding_mask=~MAY_ATTEND_SOURCE)[0])
 
-    self_attention = ours(x, None, masked(MAY_ATTEND_TARGET[:, None, None, :]))
+    self_attention = ours(x, None, masked_attention(MAY_ATTEND_TARGET[:, None, None, :]))
     assert_close(self_attention, theirs(x, x, x, key_padding_mask=~MAY_ATTEND_TARGET)[0])
 
 
@@ -101,7 +101,7 @@ def test_residual_is_a_sum_and_a_norm(norm: str) -> None:
         return (x - mean) / (variance + 1e-5).sqrt() * residual.norm.weight + residual.norm.bias
 
     written_out = layer_norm(x + x.sin()) if norm == "post" else x + layer_norm(x).sin()
-    assert_close(residual(x, residual.before(x).sin()), written_out)
+    assert_close(residual(x, residual.pre_norm(x).sin()), written_out)
 
 
 def torch_layer(config: ModelConfig, kind: type[nn.Module]) -> nn.Module:
@@ -147,7 +147,7 @@ def test_the_whole_model_is_torchs(variant: dict[str, object]) -> None:
     ]
     decoded = theirs(
         *embedded,
-        tgt_mask=~look_ahead_mask(4, source.device),
+        tgt_mask=~causal_mask(4, source.device),
         src_key_padding_mask=source == PAD,
         tgt_key_padding_mask=target == PAD,
         memory_key_padding_mask=source == PAD,

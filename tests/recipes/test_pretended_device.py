@@ -96,7 +96,7 @@ def test_train_on_a_device_resumes_and_averages_as_uncut(
 def test_train_on_a_device_computes_no_logits_of_a_whole_batch(
     train_there: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss, "LARGE_CHUNK", 100)
+    monkeypatch.setattr(loss, "GPU_CHUNK_TOKENS", 100)
     rows: list[int] = []
     cross_entropy = loss.cross_entropy
 

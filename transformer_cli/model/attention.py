@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.dropout import Dropout, same_draws
+from transformer_cli.model.dropout import Dropout, replay_rng
 
-LONG = 128  # positions: of longer sentences, training keeps no weights of attention for the way back
+RECOMPUTE_LENGTH = 128  # positions: of longer sentences, training keeps no weights of attention for the way back
 
 
 class RecordedAttention(NamedTuple):
@@ -48,8 +48,8 @@ def attention(
     if record is None and query.device.type != "cpu":  # torch's kernel keeps no weights; slower on CPUs if n is small
         share = dropout.p if dropout.training else 0.0
         return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=share)
-    if record is None and torch.is_grad_enabled() and query.shape[-2] * key.shape[-2] > LONG**2:
-        return _Recomputed.apply(query, key, value, dropout, may_attend)
+    if record is None and torch.is_grad_enabled() and query.shape[-2] * key.shape[-2] > RECOMPUTE_LENGTH**2:
+        return _RecomputedAttention.apply(query, key, value, dropout, may_attend)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, target, source)
     if may_attend is not None:
         scores = scores.masked_fill_(~may_attend, float("-inf"))
@@ -59,7 +59,7 @@ def attention(
     return dropout(weights) @ value  # (batch, heads, target, depth)
 
 
-class _Recomputed(torch.autograd.Function):
+class _RecomputedAttention(torch.autograd.Function):
     """Scores and weights of long sentences, which grow with the square of the length, are computed again backwards.
 
     Until then only what is linear in the length is kept. The mask of dropout is drawn again from the same state.
@@ -70,7 +70,7 @@ class _Recomputed(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, dropout: nn.Dropout, may_attend: Tensor | None
     ) -> Tensor:
         ctx.save_for_backward(query, key, value, may_attend)
-        ctx.dropout, ctx.same_draws = dropout, same_draws()
+        ctx.dropout, ctx.replay_rng = dropout, replay_rng()
         ctx.is_autocast, ctx.dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
         return attention(query, key, value, dropout, may_attend=may_attend)  # no graph is built here
 
@@ -79,18 +79,18 @@ class _Recomputed(torch.autograd.Function):
         *saved, may_attend = ctx.saved_tensors
         query, key, value = inputs = [each.detach().requires_grad_() for each in saved]
         precision = torch.autocast("cpu", ctx.dtype, enabled=ctx.is_autocast, cache_enabled=False)
-        with torch.enable_grad(), ctx.same_draws(), precision:
+        with torch.enable_grad(), ctx.replay_rng(), precision:
             found = attention(query, key, value, ctx.dropout, may_attend=may_attend, record=[])  # which keeps all
         return *torch.autograd.grad(found, inputs, gradients), None, None
 
 
-Attend = Callable[[Tensor, Tensor, Tensor, nn.Dropout], Tensor]
+AttentionFn = Callable[[Tensor, Tensor, Tensor, nn.Dropout], Tensor]
 """How queries attend: queries, keys and values of all heads, and the dropout of weights → what each head finds, shaped
-like the queries. Layouts make it: by a mask over padded rows (`masked`), without padding (layout.py), or with the keys
-and values of earlier steps (cache.py)."""
+like the queries. Layouts make it: by a mask over padded rows (`masked_attention`), without padding (layout.py), or with
+the keys and values of earlier steps (cache.py)."""
 
 
-def masked(may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Attend:
+def masked_attention(may_attend: Tensor, record: list[RecordedAttention] | None = None) -> AttentionFn:
     """Returns `attention` with this mask and this record."""
     return partial(attention, may_attend=may_attend, record=record)
 
@@ -102,7 +102,7 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
-class Projections(nn.Linear):
+class QKVProjection(nn.Linear):
     """The rows of W_Q, W_K and W_V, of all heads, in one matrix: self-attention needs one product (3.2.2)."""
 
     def forward(self, x: Tensor, start: int = 0, stop: int = 3) -> Tensor:
@@ -126,12 +126,12 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.inner = num_heads * head_dim  # all heads side by side
-        self.qkv = Projections(d_model, 3 * self.inner, bias=qkv_bias)
-        self.output = nn.Linear(self.inner, d_model)
+        self.inner_dim = num_heads * head_dim  # all heads side by side
+        self.qkv = QKVProjection(d_model, 3 * self.inner_dim, bias=qkv_bias)
+        self.output = nn.Linear(self.inner_dim, d_model)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, memory: KeysValues | None, attend: Attend) -> Tensor:
+    def forward(self, x: Tensor, memory: KeysValues | None, attend: AttentionFn) -> Tensor:
         """Let each position of x (…, target, d_model) attend to x itself (None), or to a memory.
 
         memory: what `keys_values` returned, each (…, heads, source, depth). Returns a tensor shaped like x.

@@ -15,12 +15,12 @@ a third row, of zeros.
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.attention import Attend, KeysValues, RecordedAttention, attention
+from transformer_cli.model.attention import AttentionFn, KeysValues, RecordedAttention, attention
 from transformer_cli.model.layout import Layout, Padded
 
 
 class Cache:
-    """Keys and values of both sides in each layer of the decoder; made by `Transformer.start`, owned by the search.
+    """Keys and values of both sides in each layer of the decoder; `Transformer.init_cache` makes them.
 
     It is also the layout (layout.py) of the newest token of each hypothesis, which `advance` sets.
     """
@@ -38,11 +38,12 @@ class Cache:
         self._past: list[KeysValues | None] = [None] * len(memories)  # (hypotheses, heads, length, depth)
         # Which rows of a layer's past go on, in which order, if that is not done yet. It is done together with the
         # next `append`: one copy instead of two.
-        self._order: list[Tensor | None] = [None] * len(memories)
+        self._pending_order: list[Tensor | None] = [None] * len(memories)
         device = source.ids.device
-        self._sentence = torch.arange(len(source.ids), device=device)  # (hypotheses,): its encoder side
-        self._beam = 1
-        self._column: Tensor | None = None  # (hypotheses,): which of its sentence's it is; None: all have equally many
+        self._sentence_of_row = torch.arange(len(source.ids), device=device)  # (hypotheses,): its encoder side
+        self._beam_size = 1
+        # (hypotheses,): which of its sentence's hypotheses a row is; None: all sentences have equally many
+        self._column_of_row: Tensor | None = None
 
     def advance(self, tokens: Tensor) -> None:
         """Let these be the newest tokens, int64 (hypotheses,), of which the decoder is to compute one layer after
@@ -50,7 +51,9 @@ class Cache:
         self.ids, self.positions = tokens[:, None], torch.full_like(tokens[:, None], self.length)
         self.length += 1
 
-    def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
+    def self_attention_fn(
+        self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
+    ) -> AttentionFn:
         """How the newest position attends to itself and to those before it. Each call is the next layer's.
 
         No mask is needed: nothing comes later, and none of them is <pad>, which a search never writes. Not recorded.
@@ -62,7 +65,7 @@ class Cache:
 
         return attend
 
-    def to_source(self, source: Layout, record: list[RecordedAttention] | None = None) -> Attend:
+    def cross_attention_fn(self, source: Layout, record: list[RecordedAttention] | None = None) -> AttentionFn:
         """How the newest position attends to the source. Each call is the next layer's.
 
         record: as in `attention`, of the last layer alone, (sentences, heads, beam, source).
@@ -72,9 +75,9 @@ class Cache:
         may_attend = self.source.is_token[:, None, None, :]
 
         def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
-            queries = self.by_sentence(queries)
+            queries = self.group_by_sentence(queries)
             heads = attention(queries, keys, values, dropout, may_attend=may_attend, record=next(records))
-            return self.by_hypothesis(heads)
+            return self.ungroup_by_sentence(heads)
 
         return attend
 
@@ -83,11 +86,11 @@ class Cache:
 
         Returns the keys and values of all positions so far, (hypotheses, heads, length, depth).
         """
-        past, order = self._past[layer], self._order[layer]
+        past, order = self._past[layer], self._pending_order[layer]
         if past is not None:
-            keys, values = _joined(past.keys, order, keys), _joined(past.values, order, values)
+            keys, values = _append_position(past.keys, order, keys), _append_position(past.values, order, values)
         so_far = self._past[layer] = KeysValues(keys, values)
-        self._order[layer] = None
+        self._pending_order[layer] = None
         return so_far
 
     def select(self, hypotheses: Tensor) -> None:
@@ -97,38 +100,38 @@ class Cache:
         first step, [0, 0, 0, 1, 1] makes the rows of the example above. Later, in [2, 0, 0, 4], the first sentence
         continues its third hypothesis once and its first one twice; [3, 4] drops the first sentence.
         """
-        sentences, self._sentence, counts = self._sentence[hypotheses].unique_consecutive(
+        sentences, self._sentence_of_row, counts = self._sentence_of_row[hypotheses].unique_consecutive(
             return_inverse=True, return_counts=True
         )
         if len(sentences) < len(self.source.ids):
             self.source = self.source.select(sentences)
             self.memories = [KeysValues(*(side.index_select(0, sentences) for side in each)) for each in self.memories]
-        self._beam = int(counts.max())
+        self._beam_size = int(counts.max())
         first = counts.cumsum(0) - counts
-        column = torch.arange(len(hypotheses), device=hypotheses.device) - first[self._sentence]
-        self._column = column if len(hypotheses) < len(sentences) * self._beam else None
-        self._order = [hypotheses if order is None else order[hypotheses] for order in self._order]
+        column = torch.arange(len(hypotheses), device=hypotheses.device) - first[self._sentence_of_row]
+        self._column_of_row = column if len(hypotheses) < len(sentences) * self._beam_size else None
+        self._pending_order = [hypotheses if order is None else order[hypotheses] for order in self._pending_order]
 
-    def by_sentence(self, queries: Tensor) -> Tensor:
+    def group_by_sentence(self, queries: Tensor) -> Tensor:
         """The queries of a sentence's hypotheses as positions of one target.
 
         (hypotheses, heads, 1, depth) → (sentences, heads, beam, depth), with zeros where there is no hypothesis.
         """
-        if self._column is None:
+        if self._column_of_row is None:
             return queries.unflatten(0, (len(self.source.ids), -1)).squeeze(3).transpose(1, 2)
         _, n_heads, _, depth = queries.shape
-        spread = queries.new_zeros(len(self.source.ids), self._beam, n_heads, depth)
-        spread[self._sentence, self._column] = queries[:, :, 0]
+        spread = queries.new_zeros(len(self.source.ids), self._beam_size, n_heads, depth)
+        spread[self._sentence_of_row, self._column_of_row] = queries[:, :, 0]
         return spread.transpose(1, 2)
 
-    def by_hypothesis(self, found: Tensor) -> Tensor:
-        """The way back from `by_sentence`: (sentences, heads, beam, n) → (hypotheses, heads, 1, n)."""
+    def ungroup_by_sentence(self, found: Tensor) -> Tensor:
+        """The way back from `group_by_sentence`: (sentences, heads, beam, n) → (hypotheses, heads, 1, n)."""
         found = found.transpose(1, 2)
-        rows = found.flatten(0, 1) if self._column is None else found[self._sentence, self._column]
+        rows = found.flatten(0, 1) if self._column_of_row is None else found[self._sentence_of_row, self._column_of_row]
         return rows[:, :, None]
 
 
-def _joined(past: Tensor, order: Tensor | None, new: Tensor) -> Tensor:
+def _append_position(past: Tensor, order: Tensor | None, new: Tensor) -> Tensor:
     """Returns the past (…, heads, length, depth) of the rows that go on (None: all), and the newest position."""
     if order is None or past.device.type != "cpu":
         kept = past if order is None else past.index_select(0, order)

@@ -2,7 +2,7 @@
 
 With `torch.nn.functional.dropout`, drawing masks takes a fifth of a CPU training step. The share that is dropped is
 rounded to a 65,536th. Masks are drawn from torch's global generator, so `torch.manual_seed` decides them; or in a
-`drawing_from` block from another one, so that several threads can draw side by side.
+`use_generator` block from another one, so that several threads can draw side by side.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 LEVELS = 1 << 16
-INT64_LOWEST = -(1 << 63)
+INT64_MIN = -(1 << 63)
 
 _generator: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
 
 
 @contextmanager
-def drawing_from(generator: torch.Generator) -> Iterator[None]:
+def use_generator(generator: torch.Generator) -> Iterator[None]:
     """Draw this thread's masks from this generator of the CPU during the block."""
     before = _generator.set(generator)
     try:
@@ -28,10 +28,10 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
         _generator.reset(before)
 
 
-def same_draws() -> Callable[[], AbstractContextManager[None]]:
+def replay_rng() -> Callable[[], AbstractContextManager[None]]:
     """Returns a function that makes blocks in which this thread's masks are drawn once more as they are from now on."""
     state = (_generator.get() or torch.default_generator).get_state()
-    return lambda: drawing_from(torch.Generator().set_state(state))
+    return lambda: use_generator(torch.Generator().set_state(state))
 
 
 class Dropout(nn.Dropout):
@@ -54,7 +54,7 @@ def keep_mask(x: Tensor, p: float) -> Tensor:
     """
     dropped = min(round(p * LEVELS), LEVELS - 1)  # even p = 0.999999 keeps a little
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
-    words.random_(INT64_LOWEST, None, generator=_generator.get())
+    words.random_(INT64_MIN, None, generator=_generator.get())
     noise = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform on [-32768, 32768)
     lowest, scale = dropped - LEVELS // 2, torch.tensor(LEVELS / (LEVELS - dropped), dtype=x.dtype)
     if x.dtype == torch.bfloat16:  # 0 or 1, times the bits of the scale: the same numbers in half the time

@@ -1,7 +1,7 @@
 """The layers of both stacks: attention and feed-forward, each in a residual connection with LayerNorm (3.1, 3.3).
 
-Knows vectors. Knows neither tokens nor masks nor how many layers there are: the `Attend` that a layer is given says
-who may attend to what.
+Knows vectors. Knows neither tokens nor masks nor how many layers there are: the `AttentionFn` that a layer is given
+says who may attend to what.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import Attend, KeysValues, MultiHeadAttention
+from transformer_cli.model.attention import AttentionFn, KeysValues, MultiHeadAttention
 from transformer_cli.model.dropout import Dropout
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
@@ -37,8 +37,8 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """What surrounds a sublayer: LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4).
 
-    With norm: pre it is x + Dropout(Sublayer(LayerNorm(x))) instead. It is used twice for each sublayer: `before` gives
-    what that reads, and the call adds what it returned.
+    With norm: pre it is x + Dropout(Sublayer(LayerNorm(x))) instead. It is used twice for each sublayer: `pre_norm`
+    gives what that reads, and the call adds what it returned.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -47,7 +47,7 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.norm_first = config.norm == "pre"
 
-    def before(self, x: Tensor) -> Tensor:
+    def pre_norm(self, x: Tensor) -> Tensor:
         """Returns what the sublayer reads of x (…, d_model)."""
         return self.norm(x) if self.norm_first else x
 
@@ -66,11 +66,11 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = _residuals(config, 2)
 
-    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+    def forward(self, x: Tensor, attend: AttentionFn) -> Tensor:
         """x (…, source, d_model). Returns a tensor shaped like x."""
         first, second = self.residuals
-        x = first(x, self.self_attention(first.before(x), memory=None, attend=attend))
-        return second(x, self.feed_forward(second.before(x)))
+        x = first(x, self.self_attention(first.pre_norm(x), memory=None, attend=attend))
+        return second(x, self.feed_forward(second.pre_norm(x)))
 
 
 class DecoderLayer(nn.Module):
@@ -83,15 +83,17 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = _residuals(config, 3)
 
-    def forward(self, x: Tensor, memory: KeysValues, attend_to_target: Attend, attend_to_source: Attend) -> Tensor:
+    def forward(
+        self, x: Tensor, memory: KeysValues, attend_to_target: AttentionFn, attend_to_source: AttentionFn
+    ) -> Tensor:
         """x (…, target, d_model). Returns a tensor shaped like x.
 
         memory: `cross_attention.keys_values` of the encoder's output, each (…, heads, source, depth).
         """
         first, second, third = self.residuals
-        x = first(x, self.self_attention(first.before(x), memory=None, attend=attend_to_target))
-        x = second(x, self.cross_attention(second.before(x), memory, attend_to_source))
-        return third(x, self.feed_forward(third.before(x)))
+        x = first(x, self.self_attention(first.pre_norm(x), memory=None, attend=attend_to_target))
+        x = second(x, self.cross_attention(second.pre_norm(x), memory, attend_to_source))
+        return third(x, self.feed_forward(third.pre_norm(x)))
 
 
 def _attention(config: ModelConfig) -> MultiHeadAttention:

@@ -7,7 +7,7 @@ caller has sorted the batch, and removes the padding again. What says where a to
 then moved, so that no other device is waited for. Knows nothing of layers. Without dropout, values and gradients of
 both are the same but for rounding (tests/parity/test_layouts.py); with it, the two draw other numbers.
 
-An example with GROUP = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
+An example with GROUP_SIZE = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
 
     tokens   0 1 2 3 4 5 6 7 8 9          10 rows of x, in place of the 15 of a padded batch
              a a a b b c c c c c
@@ -24,11 +24,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.attention import Attend, RecordedAttention, attention, masked
+from transformer_cli.model.attention import AttentionFn, RecordedAttention, attention, masked_attention
 
-GROUP = 16  # sentences padded together: smaller groups waste less on padding, but make smaller products
-LARGE_GROUP, MOST_GROUPS = 64, 16  # other devices than the CPU want few large products
-FILLED, FILLED_LENGTH = 64, 8  # in bfloat16 on the CPU: the numbers of tokens, and groups' lengths, are multiples
+GROUP_SIZE = 16  # sentences padded together: smaller groups waste less on padding, but make smaller products
+GPU_GROUP_SIZE, MAX_GROUPS = 64, 16  # other devices than the CPU want few large products
+PAD_MULTIPLE, PAD_LENGTH_MULTIPLE = 64, 8  # of tokens and of a group's length, in bfloat16 on the CPU
 
 
 class Layout(Protocol):
@@ -39,13 +39,15 @@ class Layout(Protocol):
     positions: Tensor
     """int64, shaped like ids: each token's position in its sentence, from 0"""
 
-    def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
+    def self_attention_fn(
+        self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
+    ) -> AttentionFn:
         """Returns how the tokens attend to those of their own sentence.
 
-        look_ahead: later ones are masked (3.2.3). record: as in `attention`.
+        is_causal: later ones are masked (3.2.3). record: as in `attention`.
         """
 
-    def to_source(self, source: "Layout", record: list[RecordedAttention] | None = None) -> Attend:
+    def cross_attention_fn(self, source: "Layout", record: list[RecordedAttention] | None = None) -> AttentionFn:
         """Returns how the tokens attend to those of the source, which lie alike. Sentence i of both is one pair."""
 
 
@@ -58,19 +60,21 @@ class Padded:
         self.is_token = is_token
         self.positions = (is_token.cumsum(dim=1) - 1).clamp_(min=0)  # padding has any
 
-    def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
+    def self_attention_fn(
+        self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
+    ) -> AttentionFn:
         """As in `Layout`."""
         may_attend = self.is_token[:, None, None, :]  # (batch, 1, 1, length)
-        if look_ahead:
+        if is_causal:
             # Padding is at the end, so this alone hides it from all tokens. The padding mask changes only the rows of
             # padding itself, which no loss reads, but a record shows.
-            may_attend = may_attend & look_ahead_mask(may_attend.shape[-1], may_attend.device)
-        return masked(may_attend, record)
+            may_attend = may_attend & causal_mask(may_attend.shape[-1], may_attend.device)
+        return masked_attention(may_attend, record)
 
-    def to_source(self, source: Layout, record: list[RecordedAttention] | None = None) -> Attend:
+    def cross_attention_fn(self, source: Layout, record: list[RecordedAttention] | None = None) -> AttentionFn:
         """As in `Layout`."""
         assert isinstance(source, Padded)
-        return masked(source.is_token[:, None, None, :], record)
+        return masked_attention(source.is_token[:, None, None, :], record)
 
     def select(self, rows: Tensor) -> "Padded":
         """Returns the layout of these rows alone, int64 (rows,)."""
@@ -80,15 +84,15 @@ class Padded:
 class Packed:
     """The tokens of all sentences one after another, and their places in padded groups.
 
-    The example above, with GROUP = 2, is `Packed(ids, is_token)` of ids and is_token (3, 5). It has
+    The example above, with GROUP_SIZE = 2, is `Packed(ids, is_token)` of ids and is_token (3, 5). It has
     ids         (10,): the ids of a a a b b c c c c c
     positions   (10,): 0 1 2 0 1 0 1 2 3 4
     masks       one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
 
     In bfloat16 on the CPU, oneDNN compiles a product for each new shape, and keeps it: each batch had new ones, and
     memory grew by 40 MB a step. So there the tokens are filled to a multiple of 64, with tokens that nobody reads and
-    that have no gradient, and groups are padded to multiples of 8. With FILLED = 4 and FILLED_LENGTH = 4 the example
-    has 12 tokens, and groups of (2, 4) and (1, 8).
+    that have no gradient, and groups are padded to multiples of 8. With PAD_MULTIPLE = 4 and PAD_LENGTH_MULTIPLE = 4
+    the example has 12 tokens, and groups of (2, 4) and (1, 8).
     """
 
     def __init__(self, ids: Tensor, is_token: Tensor, device: torch.device) -> None:
@@ -96,13 +100,13 @@ class Packed:
 
         device: where all of it is wanted. ids and is_token may stay on the CPU.
         """
-        size = GROUP if device.type == "cpu" else max(LARGE_GROUP, math.ceil(len(ids) / MOST_GROUPS))
-        is_filled = device.type == "cpu" and torch.is_autocast_enabled("cpu")
-        n_tokens, unit = int(is_token.sum()), FILLED_LENGTH if is_filled else 1
-        self.n_filled = math.ceil(n_tokens / FILLED) * FILLED if is_filled else n_tokens
-        filler = (0, self.n_filled - n_tokens)
-        self.ids = moved(nn.functional.pad(ids[is_token], filler), device)
-        self.positions = moved(nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], filler), device)
+        size = GROUP_SIZE if device.type == "cpu" else max(GPU_GROUP_SIZE, math.ceil(len(ids) / MAX_GROUPS))
+        pads_to_multiples = device.type == "cpu" and torch.is_autocast_enabled("cpu")
+        n_tokens, unit = int(is_token.sum()), PAD_LENGTH_MULTIPLE if pads_to_multiples else 1
+        self.n_rows = math.ceil(n_tokens / PAD_MULTIPLE) * PAD_MULTIPLE if pads_to_multiples else n_tokens
+        filler = (0, self.n_rows - n_tokens)
+        self.ids = to_device(nn.functional.pad(ids[is_token], filler), device)
+        self.positions = to_device(nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], filler), device)
         lengths = is_token.sum(dim=1)  # 3 2 5
         first = lengths.cumsum(0) - lengths  # the first token of each sentence: 0 3 5
         masks, tokens = [], []
@@ -111,17 +115,17 @@ class Packed:
             columns = torch.arange(math.ceil(int(lengths[group].max()) / unit) * unit, device=ids.device)
             masks.append(columns < lengths[group, None])
             tokens.append((first[group, None] + columns).flatten())  # 0 1 2 3 4 5, and 5 6 7 8 9
-        self.masks = [moved(group, device) for group in masks]
+        self.masks = [to_device(group, device) for group in masks]
         slot_mask = torch.cat([group.flatten() for group in masks])
         # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds any token (here 0): as a key it is masked,
         # and what it computes as a query is dropped by `unpad`.
-        self._token_of_slot = moved(torch.cat(tokens).masked_fill_(~slot_mask, 0), device)
-        self._slot_of_token = moved(slot_mask.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
+        self._token_of_slot = to_device(torch.cat(tokens).masked_fill_(~slot_mask, 0), device)
+        self._slot_of_token = to_device(slot_mask.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
         slots = _Pad.apply(
-            x.transpose(0, 1), self._token_of_slot, self._slot_of_token, self.n_filled
+            x.transpose(0, 1), self._token_of_slot, self._slot_of_token, self.n_rows
         )  # (slots, heads, depth)
         groups = slots.split([mask.numel() for mask in self.masks])
         return [group.unflatten(0, mask.shape).transpose(1, 2) for group, mask in zip(groups, self.masks, strict=True)]
@@ -129,21 +133,23 @@ class Packed:
     def unpad(self, groups: Sequence[Tensor]) -> Tensor:
         """The inverse of `pad`, (heads, tokens, depth); the contents of padding slots are dropped."""
         slots = torch.cat([group.transpose(1, 2).flatten(0, 1) for group in groups])  # (slots, heads, depth)
-        return _Unpad.apply(slots, self._slot_of_token, self.n_filled).transpose(0, 1)
+        return _Unpad.apply(slots, self._slot_of_token, self.n_rows).transpose(0, 1)
 
-    def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
+    def self_attention_fn(
+        self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
+    ) -> AttentionFn:
         """As in `Layout`, group by group: queries, keys, values and the result are (heads, tokens, depth)."""
         masks = [mask[:, None, None, :] for mask in self.masks]
-        if look_ahead:
-            masks = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in masks]
+        if is_causal:
+            masks = [mask & causal_mask(mask.shape[-1], mask.device) for mask in masks]
         return self._to(self, masks, record)
 
-    def to_source(self, source: Layout, record: list[RecordedAttention] | None = None) -> Attend:
+    def cross_attention_fn(self, source: Layout, record: list[RecordedAttention] | None = None) -> AttentionFn:
         """As in `Layout`, group by group: queries and the result are (heads, target tokens, depth)."""
         assert isinstance(source, Packed)
         return self._to(source, [mask[:, None, None, :] for mask in source.masks], record)
 
-    def _to(self, source: "Packed", masks: list[Tensor], record: list[RecordedAttention] | None) -> Attend:
+    def _to(self, source: "Packed", masks: list[Tensor], record: list[RecordedAttention] | None) -> AttentionFn:
         def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
             found = []
             for q, k, v, mask in zip(self.pad(queries), source.pad(keys), source.pad(values), masks, strict=True):
@@ -153,12 +159,12 @@ class Packed:
         return attend
 
 
-def look_ahead_mask(length: int, device: torch.device) -> Tensor:
+def causal_mask(length: int, device: torch.device) -> Tensor:
     """Returns a mask (length, length), True at [i, j] if j ≤ i: a position may not attend to later ones (3.2.3)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Returns a tensor on a device, without waiting for what a CUDA device has yet to compute."""
     return tensor.to(device, non_blocking=device.type == "cuda")
 
@@ -171,25 +177,25 @@ class _Pad(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token_of_slot: Tensor, slot_of_token: Tensor, n_filled: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, token_of_slot: Tensor, slot_of_token: Tensor, n_rows: int) -> Tensor:
         ctx.save_for_backward(slot_of_token)
-        ctx.n_filled = n_filled
+        ctx.n_rows = n_rows
         return x.index_select(0, token_of_slot)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (slot_of_token,) = ctx.saved_tensors
-        return _taken(gradients[0], slot_of_token, ctx.n_filled), None, None, None
+        return _gather_rows(gradients[0], slot_of_token, ctx.n_rows), None, None, None
 
 
 class _Unpad(torch.autograd.Function):
     """Slots → tokens. Backwards, padding slots get zero."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, slot_of_token: Tensor, n_filled: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, slot_of_token: Tensor, n_rows: int) -> Tensor:
         ctx.save_for_backward(slot_of_token)
         ctx.shape = x.shape
-        return _taken(x, slot_of_token, n_filled)
+        return _gather_rows(x, slot_of_token, n_rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -198,7 +204,7 @@ class _Unpad(torch.autograd.Function):
         return gradients[0].new_zeros(ctx.shape).index_copy_(0, slot_of_token, of_tokens), None, None
 
 
-def _taken(x: Tensor, rows: Tensor, n_filled: int) -> Tensor:
-    """Returns these rows of x, int64 (rows,), and then zeros: (n_filled, …)."""
+def _gather_rows(x: Tensor, rows: Tensor, n_rows: int) -> Tensor:
+    """Returns these rows of x, int64 (rows,), and then zeros: (n_rows, …)."""
     found = x.index_select(0, rows)
-    return found if len(rows) == n_filled else torch.cat((found, x.new_zeros(n_filled - len(rows), *x.shape[1:])))
+    return found if len(rows) == n_rows else torch.cat((found, x.new_zeros(n_rows - len(rows), *x.shape[1:])))

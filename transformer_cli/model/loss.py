@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_cli.model.layout import Packed, moved
+from transformer_cli.model.layout import Packed, to_device
 from transformer_cli.model.transformer import Output, Transformer
 
-CHUNK = 256  # tokens
-LARGE_CHUNK = 4096  # on other devices than the CPU, which want few large products
+CHUNK_TOKENS = 256  # tokens
+GPU_CHUNK_TOKENS = 4096  # on other devices than the CPU, which want few large products
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
     read, written = Packed(source, model.source_mask(source), device), Packed(given, is_label, device)
     # (tokens, d_model); in bfloat16 on the CPU followed by a few rows that have no label (see `Packed`)
     hidden = model.decode(written, model.decoder.keys_values(model.encode(read)), read)
-    labels = moved(labels[is_label], device)  # (tokens,)
+    labels = to_device(labels[is_label], device)  # (tokens,)
     objective, nll = losses_in_chunks(hidden, model.output, labels, label_smoothing=label_smoothing)
     return TokenLosses(objective, nll)
 
@@ -87,10 +87,10 @@ def losses_in_chunks(
     loss, and the gradient 0. Under autocast, products are computed in its type; sums, losses and the gradients of the
     weights are float32.
     """
-    return _InChunks.apply(hidden, labels, output, label_smoothing, torch.is_grad_enabled(), *output.parameters())
+    return _ChunkedLosses.apply(hidden, labels, output, label_smoothing, torch.is_grad_enabled(), *output.parameters())
 
 
-class _InChunks(torch.autograd.Function):
+class _ChunkedLosses(torch.autograd.Function):
     """Computes the gradients in the forward pass, chunk by chunk, while the logits of a chunk are in memory."""
 
     @staticmethod
@@ -103,7 +103,7 @@ class _InChunks(torch.autograd.Function):
         needs_gradient: bool,
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        size = CHUNK if hidden.device.type == "cpu" else LARGE_CHUNK
+        size = CHUNK_TOKENS if hidden.device.type == "cpu" else GPU_CHUNK_TOKENS
         of_hidden = torch.empty_like(hidden)
         of_weights = [torch.zeros_like(weight) for weight in weights if needs_gradient]
         objectives, nlls = [], []

@@ -10,10 +10,10 @@ from transformer_cli.errors import MemoryShortage
 if TYPE_CHECKING:
     import torch
 
-BYTES = 4  # of a float32
+BYTES_PER_WEIGHT = 4  # of a float32
 
 
-def count_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> dict[str, int]:
+def count_parameters_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> dict[str, int]:
     """Returns how many parameters each part of the Transformer has; a tied matrix is the target embedding's.
 
     The parts are those of `training.freeze`, and `positions`, the learned tables of both embeddings.
@@ -34,26 +34,26 @@ def count_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary
     }
 
 
-def refuse_without_room(
+def check_model_memory(
     config: ModelConfig,
     vocabularies: tuple[int, int],
     *,
-    whose: str = "",
+    prefix: str = "",
     device: "torch.device | None" = None,
     frozen: Collection[str] | None = None,
 ) -> None:
     """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
 
-    vocabularies: the sizes of the source's and the target's. whose: what the error begins with. frozen: the parts that
+    vocabularies: the sizes of the source's and the target's. prefix: what the error begins with. frozen: the parts that
     will not be trained (None: the model is only loaded). Training needs at least a gradient and two moments of each
     weight; what lanes, Muon and other processes on this machine need is not counted.
     """
-    parts = count_by_part(config, *vocabularies)
+    parts = count_parameters_by_part(config, *vocabularies)
     total = sum(parts.values())
     kept = total  # numbers in all: weights, gradients and moments
     if frozen is not None:
         kept += 3 * sum(count for part, count in parts.items() if part not in frozen)
-    need, free = kept * BYTES, free_memory(device)
+    need, free = kept * BYTES_PER_WEIGHT, free_memory(device)
     if free is None or need <= free:
         return
     largest = max(parts, key=lambda part: parts[part])
@@ -66,6 +66,6 @@ def refuse_without_room(
     where = f"on {device}" if device is not None and device.type == "cuda" else "of memory"
     remedy = f"lower {lower}, or free some" if frozen is not None else "free some, or use a machine with more"
     raise MemoryShortage(
-        f"{whose}the model's {total:,} parameters need {in_words(need)} {purpose}, but only {in_words(free)} {where} "
+        f"{prefix}the model's {total:,} parameters need {in_words(need)} {purpose}, but only {in_words(free)} {where} "
         f"is free; {remedy}"
     )

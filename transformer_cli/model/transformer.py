@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import Attend, AttentionRecord, KeysValues, MultiHeadAttention
+from transformer_cli.model.attention import AttentionFn, AttentionRecord, KeysValues, MultiHeadAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
@@ -50,9 +50,9 @@ class Transformer(nn.Module):
             self.output.weight = self.target_embedding.tokens.weight  # section 3.4
         self.apply(initialize)
         if config.embedding_init == "normal":
-            draw_embedding(self.target_embedding.tokens.weight, pad_id)
+            init_embedding(self.target_embedding.tokens.weight, pad_id)
             if config.tie_embeddings != "all":
-                draw_embedding(self.source_embedding.tokens.weight, pad_id)
+                init_embedding(self.source_embedding.tokens.weight, pad_id)
 
     def forward(self, source: Tensor, target: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """Returns logits for the token after each target position, all at once (teacher forcing).
@@ -68,7 +68,7 @@ class Transformer(nn.Module):
     def encode(self, source: Layout, record: AttentionRecord | None = None) -> Tensor:
         """Returns the encoder's output, (…, source, d_model). source: its ids are (…, source)."""
         x = self.source_embedding(source.ids, source.positions)
-        return self.encoder(x, source.to_itself(record.encoder_self if record else None))
+        return self.encoder(x, source.self_attention_fn(record.encoder_self if record else None))
 
     def decode(
         self,
@@ -82,11 +82,11 @@ class Transformer(nn.Module):
         memories: what `decoder.keys_values` made of the encoder's output. source: as `encode` was given it.
         """
         x = self.target_embedding(target.ids, target.positions)
-        to_target = target.to_itself(record.decoder_self if record else None, look_ahead=True)
-        to_source = target.to_source(source, record.cross if record else None)
-        return self.decoder(x, memories, to_target, to_source)
+        to_target = target.self_attention_fn(record.decoder_self if record else None, is_causal=True)
+        cross_attention_fn = target.cross_attention_fn(source, record.cross if record else None)
+        return self.decoder(x, memories, to_target, cross_attention_fn)
 
-    def start(self, source: Tensor) -> Cache:
+    def init_cache(self, source: Tensor) -> Cache:
         """Encode once, and return the cache for decoding. source int64 (sentences, source), padded at the end."""
         read = Padded(source, self.source_mask(source))
         return Cache(self.decoder.keys_values(self.encode(read)), read)
@@ -97,7 +97,7 @@ class Transformer(nn.Module):
         tokens int64 (hypotheses,): the newest token of each; the cache remembers those before. The result equals the
         last position of `forward` over all tokens so far, if none of them is <pad>: searches never write it.
         record: gets the last layer's attention to the source, (sentences, heads, beam, source), as its only entry;
-        `cache.by_hypothesis` turns that into (hypotheses, heads, 1, source).
+        `cache.ungroup_by_sentence` turns that into (hypotheses, heads, 1, source).
         """
         cache.advance(tokens)  # then it is the layout of the newest tokens
         return self.output(self.decode(cache, cache.memories, cache.source, record)[:, 0])
@@ -208,7 +208,7 @@ class Encoder(nn.Module):
         self.layers = cast(Sequence[EncoderLayer], layers)  # a ModuleList's type does not say what it holds
         self.norm = _final_norm(config)
 
-    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+    def forward(self, x: Tensor, attend: AttentionFn) -> Tensor:
         """x (…, source, d_model). Returns a tensor shaped like x."""
         for layer in self.layers:
             x = layer(x, attend)
@@ -225,7 +225,7 @@ class Decoder(nn.Module):
         self.norm = _final_norm(config)
 
     def forward(
-        self, x: Tensor, memories: Sequence[KeysValues], attend_to_target: Attend, attend_to_source: Attend
+        self, x: Tensor, memories: Sequence[KeysValues], attend_to_target: AttentionFn, attend_to_source: AttentionFn
     ) -> Tensor:
         """x (…, target, d_model). Returns a tensor shaped like x.
 
@@ -259,14 +259,14 @@ def initialize(module: nn.Module) -> None:
     initialised one by one.
     """
     if isinstance(module, MultiHeadAttention):
-        for part in module.qkv.weight.detach().split(module.inner):
+        for part in module.qkv.weight.detach().split(module.inner_dim):
             nn.init.xavier_uniform_(part)
         nn.init.xavier_uniform_(module.output.weight)
     elif isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
         nn.init.xavier_uniform_(module.weight)
 
 
-def draw_embedding(weight: Tensor, pad_id: int) -> None:
+def init_embedding(weight: Tensor, pad_id: int) -> None:
     """Draw token vectors (vocabulary, d_model) from N(0, 1/d_model), as the paper's own code does; <pad>'s is zero.
 
     After × √d_model (3.4) their numbers are about as large as the sines and cosines of the positions (3.5). Drawn

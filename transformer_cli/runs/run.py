@@ -46,7 +46,7 @@ from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConf
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, FileError, MissingFile
-from transformer_cli.model.size import refuse_without_room
+from transformer_cli.model.size import check_model_memory
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.files import (
     CHECKSUMS,
@@ -230,7 +230,7 @@ class Run:
 
     def _make_model(self) -> "Transformer":
         sizes = (len(self.codecs.source), len(self.codecs.target))
-        refuse_without_room(self.config.model, sizes, whose=f"{self.folder}: ")
+        check_model_memory(self.config.model, sizes, prefix=f"{self.folder}: ")
         from transformer_cli.model.transformer import Transformer
 
         model = Transformer(

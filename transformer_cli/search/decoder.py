@@ -178,7 +178,7 @@ class TransformerDecoder:
         """
         self._models = models
         self._before_step = before_step
-        self._caches = [model.start(source) for model in models]
+        self._caches = [model.init_cache(source) for model in models]
         self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
 
     def decode_step(self, tokens: Tensor) -> Step:
@@ -198,7 +198,7 @@ def _read(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Ten
     """Returns a model's logits, (rows, vocabulary), and its last layer's attention, (rows, heads, source)."""
     record = AttentionRecord()
     logits = model.next_logits(tokens, cache, record)
-    return logits, cache.by_hypothesis(record.cross[0].weights)[:, :, 0]
+    return logits, cache.ungroup_by_sentence(record.cross[0].weights)[:, :, 0]
 
 
 def mean_log_probs(logits: Sequence[Tensor]) -> Tensor:

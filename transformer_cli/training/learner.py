@@ -32,7 +32,7 @@ from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.batching import PaddedBatch, collate, split_into_micro_batches, target_token_counts
 from transformer_cli.data.dataset import EncodedSplit, Rows
-from transformer_cli.model.dropout import drawing_from
+from transformer_cli.model.dropout import use_generator
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optimisers import make_optimizer
@@ -162,7 +162,7 @@ class Learner:
         """A block in which dropout draws the numbers of a lane of a step."""
         seed = mixed_seed(self.training.seed, number, self.world.rank, lane)
         if self.device.type == "cpu":
-            return drawing_from(torch.Generator().manual_seed(seed))
+            return use_generator(torch.Generator().manual_seed(seed))
         torch.manual_seed(seed)
         return nullcontext()
 

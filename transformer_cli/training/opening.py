@@ -15,7 +15,7 @@ from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, keys_that_decide
 from transformer_cli.data.dataset import Dataset, find_dataset, is_made_from
 from transformer_cli.errors import ConfigError
-from transformer_cli.model.size import refuse_without_room
+from transformer_cli.model.size import check_model_memory
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.provenance import changes, provenance
 from transformer_cli.runs.run import (
@@ -131,7 +131,7 @@ def open_dataset(config: Config, where: Environment, runs_dir: Path) -> Dataset:
     codec_dir = find_tokenizer_run(config.data, runs_dir) if config.data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(config.data, where.data_dir, codec_dir))
     sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
-    refuse_without_room(config.model, sizes, device=where.device, frozen=config.training.freeze)
+    check_model_memory(config.model, sizes, device=where.device, frozen=config.training.freeze)
     return dataset
 
 

@@ -9,7 +9,7 @@ from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model import size
-from transformer_cli.model.size import count_by_part, refuse_without_room
+from transformer_cli.model.size import check_model_memory, count_parameters_by_part
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import PAD
 
@@ -19,12 +19,12 @@ SHAPE = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_lay
 
 @pytest.mark.parametrize("ties", ["none", "target+output", "all"])
 @pytest.mark.parametrize("variant", [*VARIANTS.values(), {"head_dim": 6}, {"head_dim": 6, "qkv_bias": False}], ids=str)
-def test_count_by_part_equals_the_model_that_is_built(variant: dict[str, Any], ties: str) -> None:
+def test_count_parameters_by_part_equals_the_built_model(variant: dict[str, Any], ties: str) -> None:
     config = ModelConfig.model_validate({**SHAPE, **variant, "tie_embeddings": ties})
     source, target = (11, 11) if ties == "all" else (13, 11)
     with torch.device("meta"):
         model = Transformer(config, source_vocabulary=source, target_vocabulary=target, pad_id=PAD)
-    parts = count_by_part(config, source, target)
+    parts = count_parameters_by_part(config, source, target)
     assert sum(parts.values()) == sum(each.numel() for each in model.parameters())
     for part in ("encoder", "decoder"):
         assert parts[part] == sum(each.numel() for each in model.get_submodule(part).parameters())
@@ -46,20 +46,18 @@ def test_count_by_part_equals_the_model_that_is_built(variant: dict[str, Any], t
     ],
     ids=["layers", "frozen", "positions", "loaded", "gpu"],
 )
-def test_refuse_without_room_says_both_numbers(
+def test_check_model_memory_shortage_names_need_and_free(
     monkeypatch: pytest.MonkeyPatch, shape: dict[str, int], arguments: dict[str, Any], message: str
 ) -> None:
     monkeypatch.setattr(size, "free_memory", lambda device: 10**9)
     with pytest.raises(MemoryShortage) as refused:
-        refuse_without_room(ModelConfig.model_validate(shape), (13, 13), **arguments)
+        check_model_memory(ModelConfig.model_validate(shape), (13, 13), **arguments)
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("spare", [0, None])
-def test_refuse_without_room_lets_pass_what_fits_or_cannot_be_known(
-    monkeypatch: pytest.MonkeyPatch, spare: int | None
-) -> None:
+def test_check_model_memory_passes_if_it_fits_or_is_unknown(monkeypatch: pytest.MonkeyPatch, spare: int | None) -> None:
     config = ModelConfig.model_validate(SHAPE)
-    need = sum(count_by_part(config, 13, 11).values()) * 16
+    need = sum(count_parameters_by_part(config, 13, 11).values()) * 16
     monkeypatch.setattr(size, "free_memory", lambda device: None if spare is None else need + spare)
-    refuse_without_room(config, (13, 11), frozen=())
+    check_model_memory(config, (13, 11), frozen=())

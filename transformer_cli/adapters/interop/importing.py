@@ -21,7 +21,7 @@ from transformer_cli.config.load import validated
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, ModelConfig
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.model.size import refuse_without_room
+from transformer_cli.model.size import check_model_memory
 from transformer_cli.model.transformer import Transformer, UninitializedWeights, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
 from transformer_cli.runs.run import Run, is_new
@@ -169,7 +169,7 @@ def _config(
 
 def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int]]) -> Transformer:
     """Returns our model with the weights that were found, all of them."""
-    refuse_without_room(config, (len(rows[0]), len(rows[1])), whose=f"{found.path}: ")
+    check_model_memory(config, (len(rows[0]), len(rows[1])), prefix=f"{found.path}: ")
     with UninitializedWeights():
         model = Transformer(config, source_vocabulary=len(rows[0]), target_vocabulary=len(rows[1]), pad_id=PAD)
     width = their_width(config)

@@ -202,7 +202,7 @@ def write_model(
     decoder.projection.bias[model.output.unwritable_ids] = NEVER
     for index, layer in enumerate(decoder.layer):
         ours = f"decoder.layers.{index}"
-        inner = model.decoder.layers[index].cross_attention.inner  # W_Q has so many rows, W_K and W_V follow
+        inner = model.decoder.layers[index].cross_attention.inner_dim  # W_Q has so many rows, W_K and W_V follow
         linear(layer.attention.linear[0], f"{ours}.cross_attention.qkv", slice(inner))
         linear(layer.attention.linear[1], f"{ours}.cross_attention.qkv", slice(inner, None))
         linear(layer.attention.linear[2], f"{ours}.cross_attention.output")
