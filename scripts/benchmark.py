@@ -29,7 +29,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.provenance import processor
 from transformer_cli.runs.run import find_run
-from transformer_cli.system.terminal import table
+from transformer_cli.system.terminal import format_table
 
 DATA = Path("data")
 SECTIONS = ("train", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "memory", "start")
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps({"machine": about, "figures": rows, "not_measured": missing}, ensure_ascii=False))
         return
     print("\n".join(f"{key}: {value}" for key, value in about.items()))
-    print(table([HEAD, *map(_row, figures)]))
+    print(format_table([HEAD, *map(_row, figures)]))
     for section, reason in missing.items():
         print(f"{section}: not measured: {reason}")
 

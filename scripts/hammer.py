@@ -35,7 +35,7 @@ from measure.serving import Server, serving
 from transformer_cli import Translator, prepare
 from transformer_cli.api import train
 from transformer_cli.config.load import load_config
-from transformer_cli.system.terminal import table
+from transformer_cli.system.terminal import format_table
 from transformer_cli.text.sentences import sentences
 from transformer_cli.text.vocabulary import SPECIALS
 
@@ -502,7 +502,7 @@ def _of_the_end(server: Server, log: str, found: Found) -> list[str]:
 def _report(quiet: Found, found: Found) -> str:
     rows = [("request", "outcome", "count")]
     rows += [(kind, outcome, f"{count:,}") for (kind, outcome), count in sorted(found.answers.items())]
-    lines = [table(rows)]
+    lines = [format_table(rows)]
     for name, which in (("honest clients alone", quiet), ("with hostile ones", found)):
         p50, p99, most = (1000 * float(np.percentile(which.seconds["one"], share)) for share in (50, 99, 100))
         lines.append(f"one sentence, {name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms, longest {most:.0f} ms")

@@ -36,7 +36,7 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.scoring import metrics
-from transformer_cli.system.terminal import on_one_line, width
+from transformer_cli.system.terminal import display_width, escape_controls
 from transformer_cli.text import alignment, line_encoder, lines, normalization, sentences
 from transformer_cli.text.codec import SubwordCodec, WordCodec
 from transformer_cli.text.subwords import learn_pieces
@@ -315,8 +315,8 @@ READERS: dict[str, tuple[Reader, str]] = {
     ),
     "metrics.warn_of_form": (lambda text: metrics.warn_of_form(lines_of(text), lines_of(text), "a text"), "a|\u0301|é"),
     "languages.Directions.detect": (lambda text: _shares(text[:LOOKED_AT], ("de", "en")), "a|\u0301"),
-    "terminal.on_one_line": (on_one_line, "\x1b|\x9b|\u202e"),
-    "terminal.width": (width, "犬|\u0301|a"),
+    "terminal.escape_controls": (escape_controls, "\x1b|\x9b|\u202e"),
+    "terminal.display_width": (display_width, "犬|\u0301|a"),
     "codec.SubwordCodec.encode": (
         by_lines(lambda line: subwords().encode(line)),
         f"{UNREAD}|{TOKENS}|▁|\ue000",

@@ -33,7 +33,7 @@ from disturb import is_of_time
 from forked import Forks
 from isolation import isolate
 from transformer_cli.adapters.corpora.corpora import read_captions
-from transformer_cli.system.terminal import table
+from transformer_cli.system.terminal import format_table
 
 CONFIG = """\
 name: run
@@ -283,7 +283,7 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
         )
         failures += [*found.failures, *sorted(found.different)]
         print(f"{name}: {found.kills} kills", file=sys.stderr, flush=True)
-    print(table(rows), flush=True)
+    print(format_table(rows), flush=True)
     victim.forks.close()
     return failures
 

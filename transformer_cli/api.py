@@ -34,7 +34,7 @@ from transformer_cli.scoring.evaluate import Judged, LineScore
 from transformer_cli.scoring.losses import say_other_losses
 from transformer_cli.scoring.metrics import further_metrics
 from transformer_cli.search.interface import Engine
-from transformer_cli.system.arguments import as_list, refuse_text
+from transformer_cli.system.arguments import as_list, refuse_str
 from transformer_cli.translate import AnyRun, open_models, refuse_not_finite
 
 if TYPE_CHECKING:  # they import torch
@@ -244,10 +244,10 @@ def evaluate(
     is_kept: append each result to the run's evaluations.jsonl, if that can be written.
     Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
     """
-    refuse_text("files", files)
-    refuse_text("lists", lists)
+    refuse_str("files", files)
+    refuse_str("lists", lists)
     for number, each in enumerate(lists or ()):
-        refuse_text(f"lists, item {number}", each)
+        refuse_str(f"lists, item {number}", each)
     metrics = further_metrics(metrics)
     if isinstance(run, translate.Translator) and others:
         raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")

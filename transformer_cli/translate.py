@@ -25,7 +25,7 @@ from transformer_cli.search.interface import (
     no_check,
 )
 from transformer_cli.system import progress
-from transformer_cli.system.arguments import refuse_text
+from transformer_cli.system.arguments import refuse_str
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.line_encoder import Line
 from transformer_cli.text.vocabulary import UNK
@@ -115,7 +115,7 @@ class Translator:
         name: what errors call the text. Raises DataError for a line that is too long, or a prefix that the model cannot
         write.
         """
-        refuse_text("sentences", sentences)
+        refuse_str("sentences", sentences)
         self._check()
         lines = list(self._read(sentences, 1, name))
         with progress.bar("translate", len(lines), " sentences") as bar:
@@ -159,7 +159,7 @@ class Translator:
         translated, before they are yielded. must_wait: whether the next line is not there yet; then those before it are
         translated first. An error is raised when all lines before it have been translated.
         """
-        refuse_text("lines", lines)
+        refuse_str("lines", lines)
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()

@@ -26,7 +26,7 @@ import numpy as np
 
 from measure.figures import Figure, Unavailable, alternate, say
 from transformer_cli import Translator
-from transformer_cli.system.terminal import table
+from transformer_cli.system.terminal import format_table
 
 CLIENTS = (1, 8, 64)
 REQUESTS = {1: 200, 8: 1000, 64: 2000}  # for each number of clients
@@ -204,7 +204,7 @@ def main() -> None:
     for each in beside_plain(options.export, sentences, options.through):
         beside = ("", "") if each.ratio is None else (f"{each.reference:.4g}", f"{each.ratio:.2f}")
         rows.append((each.name, each.unit, f"{each.ours:.4g}", *beside))
-    print(f"load {os.getloadavg()[0]:.1f}\n{table(rows)}")
+    print(f"load {os.getloadavg()[0]:.1f}\n{format_table(rows)}")
 
 
 if __name__ == "__main__":

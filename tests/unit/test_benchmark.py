@@ -6,12 +6,12 @@ import pytest
 
 import benchmark
 from measure.figures import Figure
-from transformer_cli.system.terminal import table
+from transformer_cli.system.terminal import format_table
 
 
 def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark() -> None:
     train = Figure("train", "float32", "target tokens/s", 3000.0, 1500.0)
-    lines = table([benchmark.HEAD, *map(benchmark._row, (train, Figure("greedy", "other", "s", 0.123)))])
+    lines = format_table([benchmark.HEAD, *map(benchmark._row, (train, Figure("greedy", "other", "s", 0.123)))])
     assert lines.split("\n") == [
         "figure                     unit   ours  reference  ratio  mark",
         "train: float32  target tokens/s  3,000      1,500      2   ≥ 2",

@@ -155,17 +155,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         terminal.set_up_streams()
         try:
-            with signals.watched() as watch:
-                said, code = _outcome(arguments, watch)
+            with signals.handle_stop_signals() as handler:
+                said, code = _outcome(arguments, handler)
         except signals.Stopped as stopped:
-            said, code = "" if terminal.is_second() else f"tfm: {stopped}", 128 + stopped.number
+            said, code = "" if terminal.is_secondary_process() else f"tfm: {stopped}", 128 + stopped.number
     if said:
-        sys.stderr.write(f"{terminal.on_one_line(said)}\n")  # in one call: no other process's line comes in between
-    terminal.forget_note()
+        sys.stderr.write(f"{terminal.escape_controls(said)}\n")  # in one call: no other process's line comes in between
+    terminal.clear_status()
     sys.exit(code)
 
 
-def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str, int]:
+def _outcome(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple[str, int]:
     """Run a command. Returns the line that says why it has ended, or "", and the exit code.
 
     Of several processes each says its own error, with its rank.
@@ -185,12 +185,12 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
             sys.stderr.write(f"{context.get_usage()}\nTry '{context.command_path} -h' for help.\n\n")
         return f"tfm: error: {error.format_message()}", error.exit_code
     except Interrupted as interruption:
-        return "" if terminal.is_second() else f"tfm: {interruption}", 128 + interruption.signal_number
-    except terminal.ReaderGone:
+        return "" if terminal.is_secondary_process() else f"tfm: {interruption}", 128 + interruption.signal_number
+    except terminal.OutputClosed:
         return "", 128 + 13  # as if SIGPIPE had ended it, as it ends other programs
     except Exception as error:
-        if watch.number is not None:  # a library has made something else of Stopped
-            raise signals.Stopped(watch.number) from None
+        if handler.number is not None:  # a library has made something else of Stopped
+            raise signals.Stopped(handler.number) from None
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("transformer_cli"):
             why = f"this command needs {error.name}, which is not installed"
             return f"tfm: error: {rank}{why}; install tfm with all that it needs, as README.md says", 1
@@ -222,4 +222,4 @@ def root(
         package.propagate = False
         if context.invoked_subcommand not in WITHOUT_TORCH:
             # PyTorch takes seconds, and half a minute when the computer has just been started
-            terminal.note("loading libraries")
+            terminal.show_status("loading libraries")

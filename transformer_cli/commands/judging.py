@@ -13,7 +13,7 @@ import typer
 from transformer_cli.commands import options, spelling
 from transformer_cli.commands.tables import Column, Form, spread, write_table
 from transformer_cli.system.files import STDIO
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 
 if TYPE_CHECKING:
     from transformer_cli.adapters.study.compare import Comparison, Example
@@ -264,7 +264,7 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = 
         tables = {called[by]: _columns(comparison, by) for by in called}
         differs = len({*searches} - {None}) > 1
         search = [Column("search", searches)] if differs else []
-        title = f"{comparison.split}: {counted(comparison.sentences, 'sentence')}"
+        title = f"{comparison.split}: {pluralize(comparison.sentences, 'sentence')}"
         title += "" if differs else "".join(f", {each}" for each in dict.fromkeys(filter(None, searches)))
         signed = "\n".join(f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found)
         verdicts = [each.verdict for each in systems if each.verdict]

@@ -19,7 +19,7 @@ from transformer_cli.commands import options, spelling
 from transformer_cli.commands.tables import Column, Form, write_table
 from transformer_cli.compute import devices
 from transformer_cli.config.yamltext import as_line
-from transformer_cli.system.terminal import on_one_line
+from transformer_cli.system.terminal import escape_controls
 
 if TYPE_CHECKING:
     from transformer_cli.runs.listing import ListedRun
@@ -123,7 +123,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text") -> str:
         notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
     if newest:
         notes.append("* the newest, which commands use that are given no run")
-    remarks = [on_one_line(line) for line in (*(line for run in runs for line in _remarks(run)), *_twins(runs))]
+    remarks = [escape_controls(line) for line in (*(line for run in runs for line in _remarks(run)), *_twins(runs))]
     columns = [replace(column, unknown=UNKNOWN) for column in columns]
     return write_table(columns, form, "\n".join(["", *notes, *([""] if remarks else []), *remarks]))
 

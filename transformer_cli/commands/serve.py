@@ -48,7 +48,7 @@ def serve(
     from transformer_cli.adapters.serve.gate import is_local_address
     from transformer_cli.adapters.serve.server import Server, bind, log_that_never_waits, tell_systemd, url_of
 
-    with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
+    with bind(host, port) as bound, signals.collect_hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.adapters.serve.app import create_app
         from transformer_cli.api import Translator, read_glossary
         from transformer_cli.compute.threads import count_threads

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from transformer_cli.system.terminal import on_one_line, table
+from transformer_cli.system.terminal import escape_controls, format_table
 
 Form = Literal["text", "markdown", "latex", "csv"]
 IN_LATEX = {
@@ -71,8 +71,8 @@ def write_table(columns: Sequence[Column], form: Form = "text", notes: str = "")
         content = io.StringIO()
         csv.writer(content, lineterminator="\n").writerows([heads, *zip(*values, strict=True)])
         return content.getvalue().removesuffix("\n")
-    rows = [[on_one_line(column.head) for column in columns]]
-    rows += [[*map(on_one_line, row)] for row in zip(*(column.cells for column in columns), strict=True)]
+    rows = [[escape_controls(column.head) for column in columns]]
+    rows += [[*map(escape_controls, row)] for row in zip(*(column.cells for column in columns), strict=True)]
     sides = ["l", *(column.side for column in columns[1:])]
     if form == "markdown":
         lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
@@ -83,7 +83,7 @@ def write_table(columns: Sequence[Column], form: Form = "text", notes: str = "")
         frame = [f"\\begin{{tabular}}{{{''.join(sides)}}}", r"\toprule", head, r"\midrule", *body]
         said = [f"% {line}" for line in notes.split("\n") if line]
         return "\n".join([*frame, r"\bottomrule", r"\end{tabular}", *said])
-    return "\n".join([table(rows), *([notes] if notes else [])])
+    return "\n".join([format_table(rows), *([notes] if notes else [])])
 
 
 def _in_latex(cell: str) -> str:

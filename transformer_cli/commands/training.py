@@ -12,7 +12,7 @@ import typer
 from transformer_cli.adapters.study.picture_files import picture_format
 from transformer_cli.commands import options, spelling
 from transformer_cli.errors import DataError
-from transformer_cli.system.terminal import shortened, table
+from transformer_cli.system.terminal import format_table, shorten
 
 if TYPE_CHECKING:
     from transformer_cli.data.make_dataset import PreparedDataset
@@ -100,7 +100,7 @@ def cleaning_as_table(facts: Mapping[str, Any]) -> str:
     for rule, found in facts["left_out"].items():
         lines.append(f"{-found['pairs']:>11,}  {rule}")
         for where, source, target in found["examples"]:
-            lines.append(f"{'':13}{where}: {shortened(source, MOST_SHOWN)} | {shortened(target, MOST_SHOWN)}")
+            lines.append(f"{'':13}{where}: {shorten(source, MOST_SHOWN)} | {shorten(target, MOST_SHOWN)}")
     if n_mended := facts.get("mended"):
         lines.append(f"{n_mended:>11,}  with entities, such as &amp;, which are mended")
     return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])
@@ -128,7 +128,7 @@ def prepared_as_table(prepared: "PreparedDataset") -> str:
             f"validation references that come back exactly from their tokens: {restored:.1%}",
         ]
     cleaning = [cleaning_as_table(manifest["cleaning"])] if "cleaning" in manifest else []
-    return "\n".join([str(prepared.folder), *cleaning, table(rows), *notes])
+    return "\n".join([str(prepared.folder), *cleaning, format_table(rows), *notes])
 
 
 def train(
@@ -162,7 +162,7 @@ def train(
         if run.config.data.tokens == "subwords":
             log.info("for single sentences, `tfm export %s` saves seconds: it starts without PyTorch", run.folder)
         if run.config.training.watch:
-            print(table(api.finetuning_table(run)))
+            print(format_table(api.finetuning_table(run)))
 
 
 def curves(

@@ -18,7 +18,7 @@ from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, is_stream, write_bytes
-from transformer_cli.system.terminal import counted, first_few
+from transformer_cli.system.terminal import first_few, pluralize
 
 if TYPE_CHECKING:
     from transformer_cli.api import Translator
@@ -204,7 +204,7 @@ def _translate(
 
     is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
     if is_watched or text.n_lines == 1:  # for which there is no bar either
-        terminal.note("translating")
+        terminal.show_status("translating")
     try:
         with progress.bar("translate", text.n_lines, " sentences", is_silent=is_watched) as bar:
             stream = translator.stream(
@@ -229,7 +229,8 @@ def _translate(
             log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _named(too_long))
         if lacking:
             said = [
-                f"{what} is missing in {counted(len(of), 'translation')}: {_named(of)}" for what, of in lacking.items()
+                f"{what} is missing in {pluralize(len(of), 'translation')}: {_named(of)}"
+                for what, of in lacking.items()
             ]
             log.warning("%s%s", where, "; ".join(said))
 
@@ -263,10 +264,10 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
             text = _Text("", [options.as_text(line, f"line {number}")], n_lines=1)
             _translate(translator, text, render, sys.stdout, first_line=number)
         except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
-            print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
+            print(terminal.escape_controls(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
 
-    terminal.converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
+    terminal.prompt_loop(answer, prompt=f"{terminal.escape_controls(data.source)}> ")
 
 
 def as_lines(number: int, translation: "Translation", is_numbered: bool) -> str:
@@ -429,9 +430,9 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
             bar.update()
     copied = f", {len(others):,} copied as they are ({first_few(others, NAMED)})" if others else ""
     there = f", {n_there:,} there already" if n_there else ""
-    log.info("%s: %s translated%s%s; %s", output, counted(n_done, "file"), copied, there, said(counts))
+    log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, said(counts))
     if n_failed:
-        raise DataError(f"{folder}: {counted(n_failed, 'file')} of {len(paths):,} not translated, as said above")
+        raise DataError(f"{folder}: {pluralize(n_failed, 'file')} of {len(paths):,} not translated, as said above")
 
 
 def _translated(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:

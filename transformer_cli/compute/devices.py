@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from transformer_cli.compute.threads import available_cores
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.errors import DeviceError, MemoryShortage
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 
 if TYPE_CHECKING:
     import torch
@@ -53,8 +53,8 @@ def choose_device(name: str, world: World = ALONE) -> "torch.device":
         return torch.device(kind, index) if kind == "cuda" else torch.device(kind)
     if kind != "cuda" or ":" in name or world.local_size > count:
         raise DeviceError(
-            f"device {name}: {world.local_size} processes here, and torch sees {counted(count, 'CUDA device')}; choose "
-            "cuda with one process for each device, so that each takes its own, or cpu"
+            f"device {name}: {world.local_size} processes here, and torch sees {pluralize(count, 'CUDA device')}; "
+            "choose cuda with one process for each device, so that each takes its own, or cpu"
         )
     return torch.device("cuda", world.local_rank)
 
@@ -100,7 +100,7 @@ def describe(device: "torch.device") -> str:
 
     if device.type == "cuda":
         return f"{device} ({device_name(device)})"
-    return f"cpu, {counted(torch.get_num_threads(), 'thread')}"
+    return f"cpu, {pluralize(torch.get_num_threads(), 'thread')}"
 
 
 def fast_at_bfloat16(device: "torch.device") -> str:

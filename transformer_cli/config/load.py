@@ -34,7 +34,7 @@ from transformer_cli.config.yamltext import as_line, as_text, compose, line_of, 
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.files import decode_utf8, is_stream, open_input
-from transformer_cli.system.terminal import shortened
+from transformer_cli.system.terminal import shorten
 
 Record = TypeVar("Record")
 
@@ -328,7 +328,7 @@ def _each_path(value: Any, change: Callable[[str], str]) -> Any:
 
 def _apply(tree: dict[str, Any], override: str) -> Given:
     """Set a key of the tree, as in `training.epochs=3`. Returns the key, and what an error about it begins with."""
-    option = shortened(override, 100)
+    option = shorten(override, 100)
     dotted, equals, text = override.partition("=")
     if not equals or not all(dotted.strip().split(".")):
         raise ConfigError(f"{option}: write KEY=VALUE, such as training.learning_rate=3e-4")

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from transformer_cli.config.yamltext import as_line, compose, line_of
-from transformer_cli.system.terminal import shortened
+from transformer_cli.system.terminal import shorten
 
 SIDES = ("source", "target")  # the keys below a split of data.files, which the user names
 FORMS = ("[list]", "[text]", "[file]", "[pair]")  # which of its forms data.files.train has, not a key
@@ -103,7 +103,7 @@ def sentence(mistake: Mapping[str, Any], keys: Mapping[str, Any], location: Loca
 
 def _shown(value: Any) -> str:
     """Returns a value as YAML, or the beginning of a long one; without the characters that would steer a terminal."""
-    return shortened(as_line(value), MOST_SHOWN)
+    return shorten(as_line(value), MOST_SHOWN)
 
 
 def _dotted(location: Location) -> str:

@@ -23,7 +23,7 @@ from transformer_cli.data.corpus import read_pairs
 from transformer_cli.data.dataset import Pair, id_blocks, split_writer
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system import progress
-from transformer_cli.system.workers import workers_of
+from transformer_cli.system.workers import worker_processes
 from transformer_cli.text.codec import SIDES, Codecs, SubwordCodec, WordCodec
 from transformer_cli.text.lines import Pairs
 from transformer_cli.text.normalization import lower, nfc_stripped
@@ -192,7 +192,7 @@ def tokenizing(settings: CutSettings, processes: int) -> Iterator[Callable[[Iter
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
     cutter: AbstractContextManager[Callable[[Any], Any]] = (
-        nullcontext(open_cutter(settings)) if processes == 1 else workers_of(open_cutter, settings, processes)
+        nullcontext(open_cutter(settings)) if processes == 1 else worker_processes(open_cutter, settings, processes)
     )
     with cutter as cut, SideBySide(processes) as threads:
         yield lambda pairs: threads.run(lambda texts: (texts, _tokenize_chunk(cut, texts)), _text_chunks(pairs))

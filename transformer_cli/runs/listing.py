@@ -32,7 +32,7 @@ from transformer_cli.runs.run import (
 from transformer_cli.runs.state import TrainingState, best_of, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.files import folder_bytes, verify_files
 from transformer_cli.system.locks import is_locked
-from transformer_cli.system.terminal import shortened
+from transformer_cli.system.terminal import shorten
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ def in_short(runs: Sequence[Mapping[str, Any]], *, without: Collection[str] = ()
     ends = [key.rpartition(".")[2] for key in keys]
     names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
     return [
-        {name: shortened(as_line(run[key]), LONGEST_VALUE) for key, name in names.items() if run.get(key) is not None}
+        {name: shorten(as_line(run[key]), LONGEST_VALUE) for key, name in names.items() if run.get(key) is not None}
         for run in runs
     ]
 

@@ -38,7 +38,7 @@ from transformer_cli.scoring.metrics import (
     warn_of_form,
 )
 from transformer_cli.search.interface import FindsLogProbs
-from transformer_cli.system.terminal import counted, note
+from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.lines import aligned, out_of_step, read_lines, refuse_halves
 from transformer_cli.text.vocabulary import MARKERS, UNK
 from transformer_cli.text.words import nearest_tokenizer
@@ -200,7 +200,7 @@ def score_pairs(
     if n_unknown:
         log.warning("%s: %d of %d tokens are unknown: scored as <unk>", names[1], n_unknown, n_words)
     if n_tokens:
-        counts = f"{counted(n_lines, 'line')}, {counted(n_tokens, 'token')}"
+        counts = f"{pluralize(n_lines, 'line')}, {pluralize(n_tokens, 'token')}"
         log.info("%s: %s, perplexity %s", names[1], counts, perplexity_text(perplexity(-total / n_tokens)))
 
 
@@ -236,7 +236,7 @@ def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path)
     seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
     if n_seen := sum(line in seen for line in lines):
         what = "stood in the training text; a model can learn them by heart, so scores here say less about new text"
-        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", counted(len(lines), "line"), what)
+        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", pluralize(len(lines), "line"), what)
 
 
 def judge(
@@ -299,12 +299,12 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     """Returns the losses of the sentences that fit and are not blank; a warning counts those that do not fit."""
     rows = split.rows_within(translator.max_length)
     if len(rows) < len(split):
-        long = counted(len(split) - len(rows), "sentence")
+        long = pluralize(len(split) - len(rows), "sentence")
         log.warning("%s: %s too long: left out of the loss; of a long source, the beginning is translated", name, long)
     rows = rows[is_judged(split)[rows]]
     if not len(rows):
         raise DataError(f"{name}: every line is blank, or too long for the model; name files with sentences")
-    note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
+    show_status(f"{name}: the loss of {pluralize(len(rows), 'sentence')}")
     return corpus_losses_of(losses_by(translator, split, rows), split, rows)
 
 

@@ -22,7 +22,7 @@ from transformer_cli.runs.run import told_as_damage
 from transformer_cli.runs.state import WITNESSES
 from transformer_cli.search.interface import groups_by_length
 from transformer_cli.system.files import read_verified_json
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
@@ -138,7 +138,7 @@ def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
             "%s: the model computes something else than when it was saved: the loss of %s was %.3f, and is %.3f; "
             "use the code that it was trained with"
         )
-        log.warning(what, checkpoint, counted(len(split), "pair"), before, now)
+        log.warning(what, checkpoint, pluralize(len(split), "pair"), before, now)
 
 
 def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:

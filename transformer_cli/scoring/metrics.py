@@ -11,7 +11,7 @@ from typing import Any
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.system.arguments import as_list
-from transformer_cli.system.terminal import note
+from transformer_cli.system.terminal import show_status
 from transformer_cli.text.normalization import primary_subtag
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def score_text(
     references: one or several, each with a line for each text. language: that of the text, for sacreBLEU's tokeniser.
     lowercase: whether scores ignore case. further: names of FURTHER_METRICS, whose scores follow.
     """
-    note("scoring")
+    show_status("scoring")
     metrics = text_metrics(language=language, lowercase=lowercase, further=further)
     n_bootstrap = RESAMPLES
     if len(texts) > MOST_FOR_INTERVALS:

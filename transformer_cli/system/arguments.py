@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from transformer_cli.errors import ArgumentError
-from transformer_cli.system.terminal import shortened
+from transformer_cli.system.terminal import shorten
 
-MOST_SHOWN = 60  # characters of a value
+MAX_VALUE_CHARS = 60  # characters of a value
 
 
-def refuse_text(name: str, value: object) -> None:
+def refuse_str(name: str, value: object) -> None:
     """Raises ArgumentError for one str where a list of str is wanted: Python would take it letter by letter."""
     if isinstance(value, str | bytes):
-        raise ArgumentError(f"{name}: {shortened(repr(value), MOST_SHOWN)}, where a list of str is wanted")
+        raise ArgumentError(f"{name}: {shorten(repr(value), MAX_VALUE_CHARS)}, where a list of str is wanted")
 
 
 def as_list(value: Any) -> list[Any]:

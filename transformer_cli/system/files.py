@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from transformer_cli.errors import FileError, MissingFile
-from transformer_cli.system.terminal import shortened
+from transformer_cli.system.terminal import shorten
 
 STDIO = Path("-")
 """standard input or output, where a command takes it for a file of lines"""
@@ -236,7 +236,7 @@ def read_json(path: Path) -> Any:
 def preview(value: Any) -> str:
     """Returns a value from a file on one line, cut off where it is long."""
     text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return shortened(text, 60)
+    return shorten(text, 60)
 
 
 def sha256_of_bytes(content: bytes) -> str:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Bar: TypeAlias = "tqdm[Any]"  # only type checkers see tqdm as generic
-SECONDS_A_LINE = 60.0
-BAR = "{l_bar}{bar}| {remaining} left, {rate_fmt}{postfix}"  # tqdm's own has no room for a bar at 80 columns
+LOG_INTERVAL_S = 60.0
+BAR_FORMAT = "{l_bar}{bar}| {remaining} left, {rate_fmt}{postfix}"  # tqdm's own has no room for a bar at 80 columns
 
 
-class _Log:
+class _LogFile:
     """A file for a bar that becomes lines of the log."""
 
     def write(self, text: str) -> None:
@@ -35,10 +35,10 @@ class _Log:
         pass
 
 
-AS_LINES: "dict[str, Any]" = {
-    "file": _Log(),
-    "mininterval": SECONDS_A_LINE,
-    "delay": SECONDS_A_LINE,  # the first line
+LOG_OPTIONS: "dict[str, Any]" = {
+    "file": _LogFile(),
+    "mininterval": LOG_INTERVAL_S,
+    "delay": LOG_INTERVAL_S,  # the first line
     "miniters": 1,
     "smoothing": 0,  # the mean rate since the beginning
     "ncols": 0,  # the numbers without the bar
@@ -65,7 +65,7 @@ def bar(
     is_notebook = ipython is not None and hasattr(ipython.get_ipython(), "kernel")
     is_widget = is_notebook and find_spec("ipywidgets") is not None
     make = import_module("tqdm.notebook" if is_widget else "tqdm").tqdm
-    is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain())
+    is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_dumb_terminal())
     return make(
         desc=description,
         total=total,
@@ -73,9 +73,9 @@ def bar(
         unit_scale=unit_scale,
         initial=initial,
         leave=False,
-        bar_format=BAR if total and is_bar else None,
+        bar_format=BAR_FORMAT if total and is_bar else None,
         disable=is_silent or total == 1,
-        **{"dynamic_ncols": True, "mininterval": 1.0 if is_notebook else 0.1} if is_bar else AS_LINES,
+        **{"dynamic_ncols": True, "mininterval": 1.0 if is_notebook else 0.1} if is_bar else LOG_OPTIONS,
     )
 
 
@@ -87,7 +87,7 @@ class LineHandler(logging.Handler):
         from tqdm import tqdm
 
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        line = terminal.on_one_line(f"{prefix}{record.getMessage()}")
+        line = terminal.escape_controls(f"{prefix}{record.getMessage()}")
         found = "".join(traceback.format_exception(record.exc_info[1])) if record.exc_info else ""
         tqdm.write(f"{found}{line}\n", file=sys.stderr, end="")  # in one call: nobody can tear it
         sys.stderr.flush()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
-NUMBERS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 
 
 class Stopped(BaseException):
@@ -25,21 +25,21 @@ class Stopped(BaseException):
         self.number = number
 
 
-class Watch:
+class StopHandler:
     """Waits for signals on behalf of one command."""
 
     number: int | None = None
     """the first signal"""
-    _tell: Callable[[int], object] | None = None
+    _listener: Callable[[int], object] | None = None
 
     @contextmanager
-    def telling(self, listener: Callable[[int], object]) -> Iterator[None]:
+    def with_listener(self, listener: Callable[[int], object]) -> Iterator[None]:
         """Call the listener with the first signal's number during the block, instead of raising Stopped."""
-        self._tell = listener
+        self._listener = listener
         try:
             yield
         finally:
-            self._tell = None
+            self._listener = None
 
     def handle(self, number: int, _frame: object) -> None:
         """Python calls this in the main thread, between two operations."""
@@ -48,55 +48,55 @@ class Watch:
         self.number = number
         if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-        if self._tell is None:
+        if self._listener is None:
             raise Stopped(number)
-        self._tell(number)
+        self._listener(number)
 
 
-_watches: list[Watch] = []
+_stop_handlers: list[StopHandler] = []
 
 
 @contextmanager
-def hangups() -> Iterator["SimpleQueue[bool]"]:
+def collect_hangups() -> Iterator["SimpleQueue[bool]"]:
     """Collect SIGHUP during the block, where it does not end the command: True for each signal.
 
     If it says that the command's terminal was closed, it ends the command as ever.
     """
     asked: SimpleQueue[bool] = SimpleQueue()  # whose put() another signal may interrupt
-    watch, had_terminal = current_watch(), os.isatty(2)
+    handler, had_terminal = current_stop_handler(), os.isatty(2)
 
     def handle(number: int, frame: object) -> None:
-        if watch is not None and had_terminal and not os.isatty(2):
-            watch.handle(number, frame)
+        if handler is not None and had_terminal and not os.isatty(2):
+            handler.handle(number, frame)
         else:
             asked.put(True)
 
-    with handling([signal.SIGHUP], handle):
+    with temporary_handler([signal.SIGHUP], handle):
         yield asked
 
 
 @contextmanager
-def watched() -> Iterator[Watch]:
+def handle_stop_signals() -> Iterator[StopHandler]:
     """Watch for signals during the block. Beside the main thread, which alone gets them, nothing is watched."""
-    watch = Watch()
+    handler = StopHandler()
     if threading.current_thread() is not threading.main_thread():
-        yield watch
+        yield handler
         return
-    _watches.append(watch)
+    _stop_handlers.append(handler)
     try:
-        with handling(NUMBERS, watch.handle):
-            yield watch
+        with temporary_handler(STOP_SIGNALS, handler.handle):
+            yield handler
     finally:
-        _watches.remove(watch)
+        _stop_handlers.remove(handler)
 
 
-def current_watch() -> Watch | None:
-    """Returns the watch of the command that is running; None if the caller is no command of ours."""
-    return _watches[-1] if _watches else None
+def current_stop_handler() -> StopHandler | None:
+    """Returns the handler of the command that is running; None if the caller is no command of ours."""
+    return _stop_handlers[-1] if _stop_handlers else None
 
 
 @contextmanager
-def handling(numbers: list[int], handler: Callable[[int, Any], object]) -> Iterator[None]:
+def temporary_handler(numbers: list[int], handler: Callable[[int, Any], object]) -> Iterator[None]:
     """Set a handler of signals during the block. One that is ignored, as in a shell's background jobs, stays so."""
     before = {number: signal.getsignal(number) for number in numbers}
     changed = [number for number in numbers if before[number] != signal.SIG_IGN]

@@ -21,26 +21,26 @@ from transformer_cli.errors import TfmError
 from transformer_cli.system import signals
 
 # DEL; C1, of which \x9b and \x9d begin escape codes too; marks of direction; surrogates
-HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-CONTROLS = re.compile(f"[\x00-\x1f{HIDDEN}]")
-NOT_IN_LINES = f"\x00-\x08\x0b-\x1f{HIDDEN}"  # all but tab and line feed
+UNSAFE_CHARS = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+CONTROL_CHARS = re.compile(f"[\x00-\x1f{UNSAFE_CHARS}]")
+CONTROLS_IN_TEXT = f"\x00-\x08\x0b-\x1f{UNSAFE_CHARS}"  # all but tab and line feed
 ERASE_LINE = "\r\x1b[K"
-WITHOUT_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories: marks that stand on a letter, and joiners
+ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # Unicode's categories: marks that stand on a letter, and joiners
 
 
 class Terminal(io.TextIOWrapper):
     """A text stream to a terminal on which control characters are visible."""
 
-    made_visible = re.compile(f"[{NOT_IN_LINES}]")
+    to_escape = re.compile(f"[{CONTROLS_IN_TEXT}]")
 
     def write(self, text: str, /) -> int:
         """Write text. Returns its length, as the caller knows it."""
         if text:
-            forget_note()
-        self.put(self.made_visible.sub(lambda found: _escape(found[0]), text))
+            clear_status()
+        self.write_raw(self.to_escape.sub(lambda found: _escape_char(found[0]), text))
         return len(text)
 
-    def put(self, text: str) -> None:
+    def write_raw(self, text: str) -> None:
         """Write text of our own as it is, with codes that the terminal obeys."""
         super().write(text)
 
@@ -48,14 +48,14 @@ class Terminal(io.TextIOWrapper):
 class TerminalWithBars(Terminal):
     """The same for standard error, where tqdm draws progress bars: it writes return, and up one line."""
 
-    made_visible = re.compile(f"(?!\r|\x1b\\[A)[{NOT_IN_LINES}]")
+    to_escape = re.compile(f"(?!\r|\x1b\\[A)[{CONTROLS_IN_TEXT}]")
 
 
-class ReaderGone(BaseException):
+class OutputClosed(BaseException):
     """Nobody reads standard output any more, as in `tfm … | head -1`. No error: there is nothing left to do."""
 
 
-class _Results(io.FileIO):
+class _Stdout(io.FileIO):
     """Standard output: what cannot be written ends the command. Only the first failure is told."""
 
     _has_failed = False
@@ -65,7 +65,7 @@ class _Results(io.FileIO):
         view = memoryview(content)
         if self._has_failed:  # what is left in a buffer is written once more when the process ends
             return view.nbytes
-        forget_note()  # whoever reads a pipe may write to the same terminal
+        clear_status()  # whoever reads a pipe may write to the same terminal
         try:
             while (written := super().write(view)) is None:  # somebody has made it non-blocking
                 select.select([], [self], [])
@@ -73,12 +73,12 @@ class _Results(io.FileIO):
         except OSError as error:
             self._has_failed = True
             if isinstance(error, BrokenPipeError):
-                raise ReaderGone from None
+                raise OutputClosed from None
             why = f"{error.strerror}; redirect it to a file with room, or a pipe"
             raise TfmError(f"standard output: cannot be written: {why}") from None
 
 
-class _Messages(io.FileIO):
+class _Stderr(io.FileIO):
     """Standard error: a command does its work even if nobody reads what it says about it, or the disk is full."""
 
     def write(self, content: Any) -> int:
@@ -104,12 +104,16 @@ def set_up_streams() -> None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)
     if sys.stdout in (None, sys.__stdout__):
         by_line = getattr(sys.stdout, "write_through", False)  # PYTHONUNBUFFERED
-        sys.stdout = _text(_Results(1, "w", closefd=False), Terminal, errors="surrogateescape", line_buffering=by_line)
+        sys.stdout = _text_stream(
+            _Stdout(1, "w", closefd=False), Terminal, errors="surrogateescape", line_buffering=by_line
+        )
     if sys.stderr in (None, sys.__stderr__):
-        sys.stderr = _text(_Messages(2, "w", closefd=False), TerminalWithBars, errors="replace", line_buffering=True)
+        sys.stderr = _text_stream(
+            _Stderr(2, "w", closefd=False), TerminalWithBars, errors="replace", line_buffering=True
+        )
 
 
-def _text(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, line_buffering: bool) -> TextIO:
+def _text_stream(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, line_buffering: bool) -> TextIO:
     """Returns a stream of text: on a terminal, one that shows escape codes."""
     buffer = io.BufferedWriter(raw)
     if raw.isatty():
@@ -117,90 +121,92 @@ def _text(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, line_buf
     return io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=line_buffering)
 
 
-_noted: Terminal | None = None
+_status_terminal: Terminal | None = None
 """the terminal whose last line is a note"""
 
 
-def note(text: str) -> None:
+def show_status(text: str) -> None:
     """Say on standard error what takes a while, until something else is written. Says nothing but on a terminal."""
-    global _noted
-    if isinstance(sys.stderr, Terminal) and not is_plain() and not is_second():
-        forget_note()
-        sys.stderr.put(f"{text} …")
+    global _status_terminal
+    if isinstance(sys.stderr, Terminal) and not is_dumb_terminal() and not is_secondary_process():
+        clear_status()
+        sys.stderr.write_raw(f"{text} …")
         sys.stderr.flush()
-        _noted = sys.stderr
+        _status_terminal = sys.stderr
 
 
-def forget_note() -> None:
+def clear_status() -> None:
     """Erase the note, if there is one."""
-    global _noted
-    stream, _noted = _noted, None
+    global _status_terminal
+    stream, _status_terminal = _status_terminal, None
     if stream is not None:
-        stream.put(ERASE_LINE)
+        stream.write_raw(ERASE_LINE)
         stream.flush()
 
 
-def is_second() -> bool:
+def is_secondary_process() -> bool:
     """Whether another process of the same job speaks on this machine: torchrun's process of local rank 0."""
     return "WORLD_SIZE" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
-def is_plain() -> bool:
+def is_dumb_terminal() -> bool:
     """Whether the terminals of this process do no more than print, such as Emacs's shell."""
     return os.environ.get("TERM", "dumb") == "dumb"
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     """Returns how many columns a line of text takes: two for a Chinese character, none for a mark on a letter."""
     return sum(
-        0 if unicodedata.category(character) in WITHOUT_WIDTH else 1 + (unicodedata.east_asian_width(character) in "WF")
+        0
+        if unicodedata.category(character) in ZERO_WIDTH_CATEGORIES
+        else 1 + (unicodedata.east_asian_width(character) in "WF")
         for character in text
     )
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     """Returns a number with its noun: "1 thread", "12,000 pairs". plural: None adds an s to the noun."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def shortened(text: str, most: int) -> str:
-    """Returns a text, or of one with more than `most` characters the beginning, and "…" as the last of so many."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def shorten(text: str, max_chars: int) -> str:
+    """Returns a text of at most `max_chars` characters; a longer one is cut off and ends in "…"."""
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
-def first_few(names: Sequence[str], most: int = 8) -> str:
-    """Returns the first of some names, "a, b, c", and "…" for the others, if there are more than `most`."""
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+def first_few(names: Sequence[str], max_shown: int = 8) -> str:
+    """Returns the first names as "a, b, c", with ", …" if there are more than `max_shown`."""
+    return ", ".join(names[:max_shown]) + (", …" if len(names) > max_shown else "")
 
 
-def on_one_line(message: str) -> str:
+def escape_controls(message: str) -> str:
     """Returns text whose control characters are visible: a file's name may hold line feeds."""
-    return CONTROLS.sub(lambda found: _escape(found[0]), message)
+    return CONTROL_CHARS.sub(lambda found: _escape_char(found[0]), message)
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def format_table(rows: Sequence[Sequence[str]]) -> str:
     """Join rows with columns as wide as their widest cell; the first is flush left, the others are flush right.
 
     Control characters are visible: names may hold line feeds.
     """
-    rows = [[on_one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    rows = [[escape_controls(cell) for cell in row] for row in rows]
+    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
 
     def line(first: str, *others: str) -> str:
-        cells = [f"{first}{' ' * (widths[0] - width(first))}"]
-        cells += [f"{' ' * (wide - width(cell))}{cell}" for cell, wide in zip(others, widths[1:], strict=True)]
+        cells = [f"{first}{' ' * (widths[0] - display_width(first))}"]
+        cells += [f"{' ' * (wide - display_width(cell))}{cell}" for cell, wide in zip(others, widths[1:], strict=True)]
         return "  ".join(cells).rstrip()
 
     return "\n".join(line(*row) for row in rows)
 
 
-def _escape(character: str) -> str:
+def _escape_char(character: str) -> str:
     if "\udc80" <= character <= "\udcff":  # Python's stand-in for a byte
         return f"\\x{ord(character) - 0xDC00:02x}"
     return repr(character)[1:-1]
 
 
-def converse(answer: Callable[[int, str], None], prompt: str) -> None:
+def prompt_loop(answer: Callable[[int, str], None], prompt: str) -> None:
     """Ask for lines that somebody types until Ctrl-D, and call `answer` with the number of each, from 1, and its text.
 
     Ctrl-C drops what is being typed, or what is being answered. A text that was pasted is answered line by line.
@@ -210,7 +216,7 @@ def converse(answer: Callable[[int, str], None], prompt: str) -> None:
         import readline  # noqa: F401  # which `input` uses then
     number = 0
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
-    with signals.handling([signal.SIGINT], signal.default_int_handler):
+    with signals.temporary_handler([signal.SIGINT], signal.default_int_handler):
         while True:
             try:
                 for line in input(prompt).split("\n"):

@@ -17,12 +17,12 @@ from typing import IO, Any
 
 from transformer_cli.errors import ConfigError
 
-START = (
+WORKER_CODE = (
     "import sys; sys.path[:] = sys.argv[3:]; from transformer_cli.system.workers import serve; serve(*sys.argv[1:3])"
 )
 
 
-def serve(module: str, name: str) -> None:
+def run_worker(module: str, name: str) -> None:
     """Run a worker: read the settings of a function, then one request after another, until the input ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps whatever a library prints out of the answers
@@ -37,7 +37,7 @@ def serve(module: str, name: str) -> None:
 
 
 @contextmanager
-def workers_of(
+def worker_processes(
     open_: Callable[[Any], Callable[[Any], Any]], settings: Any, n_workers: int = 1
 ) -> Iterator[Callable[[Any], Any]]:
     """Have workers during the block.
@@ -52,7 +52,7 @@ def workers_of(
     """
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", START, open_.__module__, open_.__name__, *sys.path],
+            [sys.executable, "-c", WORKER_CODE, open_.__module__, open_.__name__, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start one per core

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import STDIO, is_stream, open_input
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import refuse_no_text
 
 LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
@@ -220,7 +220,9 @@ def out_of_step(source: Path, target: Path) -> DataError:
     if any(each == STDIO or is_stream(each) for each in (source, target)):  # it cannot be read once more
         return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
     n_source, n_target = count_lines(source), count_lines(target)
-    return DataError(f"{source} has {counted(n_source, 'line')}, {target} has {n_target}; line n must translate line n")
+    return DataError(
+        f"{source} has {pluralize(n_source, 'line')}, {target} has {n_target}; line n must translate line n"
+    )
 
 
 def _bounded(file: BinaryIO, name: str, most: int = MOST_BYTES) -> Iterator[bytes]:

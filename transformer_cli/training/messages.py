@@ -12,7 +12,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, best_of, load_average
 from transformer_cli.scoring.losses import perplexity, perplexity_text
 from transformer_cli.system import progress
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.training.callbacks import TrainerView
 
 MIN_VALID_PAIRS = 20  # the loss of fewer is by some tenths a matter of chance
@@ -33,20 +33,20 @@ def say_start(trainer: TrainerView) -> None:
         parameters += f", {n_held * config.model.d_model:,} of them in frozen vectors"
     if n_frozen := sum(each.numel() for each in learner.model.parameters() if not each.requires_grad):
         parameters += f" and {n_frozen:,} frozen ones ({', '.join(training.freeze)})"
-    text = f"{config.data.source}→{config.data.target}, {counted(pairs, 'pair')} of {trainer.dataset.folder}"
+    text = f"{config.data.source}→{config.data.target}, {pluralize(pairs, 'pair')} of {trainer.dataset.folder}"
     where = describe(learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
-    facts = (parameters, text, counted(number, unit[:-1]), where, learner.precision)
+    facts = (parameters, text, pluralize(number, unit[:-1]), where, learner.precision)
     log.info("%s: %s", config.run_name, "; ".join(facts))
     for name, sentences in (("valid", trainer.texts.valid), ("training.watch", trainer.texts.extra_valid)):
         if sentences and len(sentences.rows) < MIN_VALID_PAIRS:
             what = "%s: %s can hardly tell which weights are the best; give it a few hundred"
-            log.warning(what, name, counted(len(sentences.rows), "pair"))
+            log.warning(what, name, pluralize(len(sentences.rows), "pair"))
     if state.has_ended(training) and not state.patience_is_spent(training):
         done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
         more = "" if training.is_planned_to_the_end else f"; raise training.{unit} to go on"
         log.info("%s trained%s", done, more)
     elif state.step:
-        where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
+        where = f"epoch {state.epoch}, {pluralize(state.batch, 'batch', 'batches')} into it"
         log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
     else:
         rate = training.muon_learning_rate
@@ -56,7 +56,7 @@ def say_start(trainer: TrainerView) -> None:
         n_steps = number * training.steps_of(n_batches) if unit == "epochs" else number
         if n_steps <= training.warmup_steps:
             what = "training.warmup_steps %s: training has about %s, so its rate never reaches training.learning_rate"
-            log.warning(what, f"{training.warmup_steps:,}", counted(n_steps, "step"))
+            log.warning(what, f"{training.warmup_steps:,}", pluralize(n_steps, "step"))
         elif n_batches == 1 and training.batch_size > pairs:
             what = "training.batch_size %s takes all pairs at once: an epoch is one step"
             log.warning(what, training.batch_size)
@@ -74,7 +74,7 @@ def how_long(trainer: TrainerView, found: Validation) -> str:
     minutes = found.valid_seconds * (STEP_COST * trained / validated + validations) / 60
     if minutes < 1:
         return "less than a minute"
-    return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {counted(math.ceil(minutes), 'minute')}"
+    return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {pluralize(math.ceil(minutes), 'minute')}"
 
 
 class StepBar:
@@ -130,7 +130,7 @@ def as_line(found: Validation, training: TrainingConfig) -> str:
         f"{_progress(found, training)}"
         f"{_loss('train', found.train_loss)}{_loss('valid', found.valid_loss)}{_loss('watched', found.watch_loss)}"
         f"  {found.train_seconds + found.valid_seconds:.1f} s"
-        + (f"  {counted(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
+        + (f"  {pluralize(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
         + _score(found.valid_score, training)
         + ("  best" if found.best else "")
     )

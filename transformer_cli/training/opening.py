@@ -29,7 +29,7 @@ from transformer_cli.runs.run import (
 )
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import delete_unfinished
-from transformer_cli.system.locks import exclusive
+from transformer_cli.system.locks import exclusive_lock
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Callback
 from transformer_cli.training.texts import fitting_rows
@@ -170,7 +170,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             # of a link both names: --fresh moves the link aside, and makes a folder of that name
             paths = sorted({training_lock(folder), folder.with_name(f".{folder.name}.lock")})
-            are_held = [locks.enter_context(exclusive(path)) for path in paths]
+            are_held = [locks.enter_context(exclusive_lock(path)) for path in paths]
         except BlockingIOError:
             raise ConfigError(
                 f"{folder} is being trained by another process; wait for it, or give --set name={free_name(folder)} to "

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from transformer_cli.errors import DistributedError, Interrupted
-from transformer_cli.system.signals import NUMBERS, Stopped, current_watch, handling
+from transformer_cli.system.signals import STOP_SIGNALS, Stopped, current_stop_handler, temporary_handler
 
 
 class Stop:
@@ -50,10 +50,10 @@ def stop_signals(stop: Stop) -> Iterator[None]:
             stop.note(number)
             handled.close()
 
-        if watch := current_watch():
-            handled.enter_context(watch.telling(stop.note))
+        if handler := current_stop_handler():
+            handled.enter_context(handler.with_listener(stop.note))
         elif threading.current_thread() is threading.main_thread():  # it alone may set handlers
-            handled.enter_context(handling(NUMBERS, note))
+            handled.enter_context(temporary_handler(STOP_SIGNALS, note))
         yield
 
 

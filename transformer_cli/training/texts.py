@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from transformer_cli.data.batching import target_token_counts
 from transformer_cli.data.dataset import EncodedSplit, Rows
 from transformer_cli.errors import DataError
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def usable_sentences(split: EncodedSplit, name: str, max_length: int | None) -> 
     """
     rows = fitting_rows(split, name, max_length)
     if n_long := len(split) - len(rows):
-        log.warning("%s: left out %s longer than max_length %s", name, counted(n_long, "pair"), max_length)
+        log.warning("%s: left out %s longer than max_length %s", name, pluralize(n_long, "pair"), max_length)
     return Sentences(split, rows)
 
 

@@ -34,7 +34,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, error_of, is_averaged
 from transformer_cli.scoring.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.scoring.validation import greedy_score
-from transformer_cli.system.terminal import counted, note
+from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights, refuse_without_callback
 from transformer_cli.training.learner import Learner
@@ -160,7 +160,7 @@ class Trainer:
                 how = f"the same command goes on from the save at step {state.step:,} where more memory is free"
                 raise MemoryShortage(f"{shortage}; {how}") from None
             if state.patience_is_spent(training):
-                n_worse = counted(state.validations_since_best, "validation")
+                n_worse = pluralize(state.validations_since_best, "validation")
                 log.info("no better %s in %s (patience): stopping", SCORES[training.validate_by], n_worse)
             if self._needed_validations():
                 if self._agreed()[0]:  # asked to stop; everything has been saved
@@ -271,7 +271,7 @@ class Trainer:
         Raises ConfigError if training has diverged.
         """
         started, state, running = time.monotonic(), self.state, self.state.running
-        note(f"epoch {state.epoch}, step {state.step:,}: validating")
+        show_status(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid, extra = self.losses_of(self.learner.model)
         with self.world.all_or_none():  # all processes find the same
             if state.step and not running.steps:

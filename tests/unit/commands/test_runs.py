@@ -22,7 +22,7 @@ from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.listing import ListedRun, list_runs
 from transformer_cli.runs.run import Run, write_config
 from transformer_cli.runs.state import load_state
-from transformer_cli.system.locks import exclusive
+from transformer_cli.system.locks import exclusive_lock
 
 
 def only(runs_dir: Path) -> ListedRun:
@@ -94,7 +94,7 @@ def test_list_runs_whose_patience_is_spent_is_finished(runs_dir: Path, patience:
 
 
 def test_list_runs_whose_lock_is_held_is_in_training(runs_dir: Path) -> None:
-    with exclusive(runs_dir / ".tiny.lock"):
+    with exclusive_lock(runs_dir / ".tiny.lock"):
         assert only(runs_dir).state == "training"
     assert only(runs_dir).state == "finished"
 

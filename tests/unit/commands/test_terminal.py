@@ -19,7 +19,7 @@ import pytest
 from forked import Forks
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.progress import LineHandler
-from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_line, table
+from transformer_cli.system.terminal import Terminal, TerminalWithBars, escape_controls, format_table
 
 OBEYED = {  # what terminals do when they read it
     "colour": "\x1b[31m",
@@ -105,7 +105,7 @@ def test_a_message_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixt
         record = logging.LogRecord("tfm", logging.WARNING, "", 0, "%s: line 1\nis\tgone", (text,), None)
         LineHandler().emit(record)
         err = capsys.readouterr().err
-        assert err == f"warning: {on_one_line(text)}: line 1\\nis\\tgone\n"
+        assert err == f"warning: {escape_controls(text)}: line 1\\nis\\tgone\n"
         assert err.removesuffix("\n").isprintable()
 
 
@@ -174,19 +174,19 @@ def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
 def test_note_stands_on_a_terminal_until_something_else_is_said(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    terminal.note("loading")
+    terminal.show_status("loading")
     assert capsys.readouterr() == ("", "")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
-    terminal.note("loading")
+    terminal.show_status("loading")
     assert screen.seen() == "loading …"
-    terminal.note("translating")
+    terminal.show_status("translating")
     sys.stderr.write("done\n")
-    terminal.forget_note()
+    terminal.clear_status()
     assert screen.seen() == "\r\x1b[Ktranslating …\r\x1b[Kdone\n"
 
 
 def test_table_columns_are_as_wide_as_they_look() -> None:
     rows = [["run", "loss"], ["größe", "1.0"], ["狗 狗", "2.0"], ["e\u0301", "3.0"], ["\u200bא", "4.0"], ["", "5.0"]]
     lines = ["run    loss", "größe   1.0", "狗 狗   2.0", "e\u0301       3.0", "\u200bא       4.0", "        5.0"]
-    assert table(rows).split("\n") == lines
+    assert format_table(rows).split("\n") == lines

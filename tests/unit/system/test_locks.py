@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.system.locks import exclusive, is_locked
+from transformer_cli.system.locks import exclusive_lock, is_locked
 
 
 def test_exclusive_keeps_others_out_until_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "runs" / ".mine.lock"
     assert not is_locked(path)
     assert not path.exists()
-    with exclusive(path) as is_held:
+    with exclusive_lock(path) as is_held:
         assert is_held
         assert is_locked(path)
-        with pytest.raises(BlockingIOError), exclusive(path):
+        with pytest.raises(BlockingIOError), exclusive_lock(path):
             pass
     assert not is_locked(path)
-    with exclusive(path):
+    with exclusive_lock(path):
         pass
 
 
@@ -29,7 +29,7 @@ def test_is_locked_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with path.open("w") as asking:
         fcntl.flock(asking, fcntl.LOCK_EX)
         monkeypatch.setattr("time.sleep", lambda _: asking.close())  # it has asked
-        with exclusive(path):
+        with exclusive_lock(path):
             assert is_locked(path)
 
 
@@ -41,7 +41,7 @@ def test_exclusive_without_locks_in_the_file_system_warns(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with exclusive(tmp_path / "lock") as is_held:
+    with exclusive_lock(tmp_path / "lock") as is_held:
         assert not is_held
         assert not is_locked(tmp_path / "lock")
     message = "this file system has no locks; make sure that nobody else does the same meanwhile"

@@ -13,7 +13,7 @@ from kinds import TrainTiny
 from outcomes import outcome
 from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
-from transformer_cli.system.signals import NUMBERS
+from transformer_cli.system.signals import STOP_SIGNALS
 from transformer_cli.training import trainer
 from transformer_cli.training.learner import Learner
 
@@ -49,8 +49,8 @@ def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
     train_tiny: TrainTiny, tmp_path: Path, uncut: Callable[..., dict[str, Any]], moment: str, is_command: bool
 ) -> None:
     *_, step = MOMENTS[moment]
-    handlers = [signal.getsignal(number) for number in NUMBERS]
-    with pytest.MonkeyPatch.context() as patch, signals.watched() if is_command else nullcontext():
+    handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
+    with pytest.MonkeyPatch.context() as patch, signals.handle_stop_signals() if is_command else nullcontext():
         at(patch, moment, lambda: signal.raise_signal(signal.SIGHUP))
         if step is None:
             train_tiny(tmp_path, *FOUR_STEPS)
@@ -59,7 +59,7 @@ def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
                 train_tiny(tmp_path, *FOUR_STEPS)
             assert str(ended.value) == f"stopped and saved at step {step}; the same command goes on"
             assert ended.value.signal_number == signal.SIGHUP
-    assert [signal.getsignal(number) for number in NUMBERS] == handlers
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == handlers
     assert outcome(train_tiny(tmp_path, *FOUR_STEPS)) == uncut(*FOUR_STEPS)
 
 

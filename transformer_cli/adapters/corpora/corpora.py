@@ -26,7 +26,7 @@ from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
 from transformer_cli.system.files import sha256_of_file
-from transformer_cli.system.terminal import counted, shortened
+from transformer_cli.system.terminal import pluralize, shorten
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import JSON
 from transformer_cli.text.lines import TOO_LONG, Place, Placed, is_too_long
@@ -182,7 +182,7 @@ def gather(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
                     data.corpus == "files" and pair[2].source not in shown
                 ):  # so whoever reads it sees what the sides are
                     shown.add(pair[2].source)
-                    log.info("%s: %s | %s", pair[2], *(shortened(side, MOST_SHOWN) for side in pair[:2]))
+                    log.info("%s: %s | %s", pair[2], *(shorten(side, MOST_SHOWN) for side in pair[:2]))
     if folder and not counts:
         (folder / LEFT_OUT).unlink()
     reasons = ", ".join(
@@ -191,7 +191,7 @@ def gather(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
     for split in [split for split, size in splits.items() if not size]:
         where, remedy = f"data.files.{split}", "a split needs at least one"
         if share := dict(data.held_out).get(split):
-            where = f"data.held_out.{split}: {share:g} of {counted(sum(splits.values()), 'pair')}"
+            where = f"data.held_out.{split}: {share:g} of {pluralize(sum(splits.values()), 'pair')}"
             remedy = f"give at least {math.ceil(SURELY / share):,} pairs, a larger share, or files for {split}"
         elif any(share for _, share in data.held_out):
             remedy = f"all were held out; give at least {SURELY} pairs"

@@ -23,7 +23,7 @@ from transformer_cli.adapters.corpora.po import encoding_of, meant, messages
 from transformer_cli.adapters.corpora.xliff_state import is_confirmed, is_only_copy
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
-from transformer_cli.system.terminal import counted, first_few
+from transformer_cli.system.terminal import first_few, pluralize
 from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, form_of
 from transformer_cli.text.languages import NAMES, language_named
 from transformer_cli.text.lines import (
@@ -94,7 +94,7 @@ def read_texts(
                 n_pairs += 1
                 yield pair
         except DataError as error:
-            raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
+            raise DataError(f"{error} ({pluralize(n_pairs, 'pair')} before that)") from None
 
 
 def format_of(path: Path, data: DataConfig) -> str:
@@ -210,7 +210,7 @@ def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Ite
             if quote and any(cells[width:]):
                 remedy = f"put double quotes around text with {delimiter!r}"
                 raise DataError(
-                    f"{place} has {counted(len(cells), 'column')}, but the first line has {width}; {remedy}"
+                    f"{place} has {pluralize(len(cells), 'column')}, but the first line has {width}; {remedy}"
                 )
             yield cells if any(cells) else [], place
     except csv.Error as error:
@@ -241,7 +241,7 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
             if named:
                 continue
         if len(cells) <= max(columns):
-            found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
+            found = f"{pluralize(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
             raise DataError(f"{place} has {found}; mend the line, or name other columns")
         yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
 

@@ -18,7 +18,7 @@ from transformer_cli.adapters.documents.subtitles import open_subtitles
 from transformer_cli.adapters.documents.word import open_word
 from transformer_cli.adapters.documents.xliff import open_xliff
 from transformer_cli.errors import DataError
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import HTML, MAY_BE_PLAIN, NAMES, NO_TEXT, PO, XLIFF, refuse_no_text
 from transformer_cli.text.lines import unpacked, unpacked_name
 
@@ -72,7 +72,7 @@ def said(counts: Counter[str]) -> str:
     reasons = ", ".join(f"{what} {n:,}" for what, n in kept.items())
     missing = "".join(f", {what} is missing in {counts[what]:,}" for what in MISSING if counts[what])
     of_kept = f", {sum(kept.values()):,} kept ({reasons})" if kept else ""
-    return f"{counted(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
+    return f"{pluralize(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
 
 
 def _html(content: bytes, languages: Languages) -> Opened:

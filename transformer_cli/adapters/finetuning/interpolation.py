@@ -17,7 +17,7 @@ from transformer_cli.runs.checkpoints import load_validated
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation, best_of, load_average, validations_so_far
 from transformer_cli.scoring.evaluate import ParallelText, judge
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import FinalWeights, TrainerView
 from transformer_cli.translate import Translator
@@ -100,7 +100,7 @@ def as_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path
     start, end = ([f"{judge(each, text).result.bleu:.2f}" for text in texts] for each in (initial, final))
     valid, watched = (len(text.sources) for text in texts)
     rows: list[tuple[str, ...]] = [
-        ("after", "loss of valid", "of what is watched", f"BLEU of {counted(valid, 'line')}", f"of {watched} watched")
+        ("after", "loss of valid", "of what is watched", f"BLEU of {pluralize(valid, 'line')}", f"of {watched} watched")
     ]
     for number, each in enumerate(validations_so_far(run)):
         found = start if not number else ["", ""]

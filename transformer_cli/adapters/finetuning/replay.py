@@ -12,7 +12,7 @@ from transformer_cli.adapters.corpora.formats import ONE_SIDE, format_of
 from transformer_cli.adapters.finetuning.kept_text import KeptText
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import EncodedSplit, Pair, Rows, Side
-from transformer_cli.system.terminal import counted, note
+from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import TrainerView
 from transformer_cli.training.texts import Sentences
@@ -32,7 +32,7 @@ class Replay(KeptText):
         if len(paths) > 1 or format_of(paths[0], config.data) != ONE_SIDE:
             return super().read(paths, config)
         lines = list(read_lines(paths[0]))
-        note(f"{paths[0]}: {counted(len(lines), 'line')} are translated by {config.training.initialize_from}")
+        show_status(f"{paths[0]}: {pluralize(len(lines), 'line')} are translated by {config.training.initialize_from}")
         return zip(lines, self.translate(lines), strict=True)
 
     def on_begin(self, trainer: TrainerView) -> None:

@@ -25,7 +25,7 @@ from transformer_cli.model.size import check_model_memory
 from transformer_cli.model.transformer import Transformer, UninitializedWeights, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
 from transformer_cli.runs.run import Run, is_new
-from transformer_cli.system.terminal import counted
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
 from transformer_cli.text.languages import MANY, TARGET_TOKEN, language_named, short_code, targets_among
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
@@ -103,7 +103,7 @@ def import_run(
     data = config.data
     log.info("%s: %s→%s, %s parameters", place, data.source, data.target, f"{count_parameters(weighed):,}")
     if targets:
-        log.info("%s: it writes %s; name one of them with --to", place, counted(len(targets), "language"))
+        log.info("%s: it writes %s; name one of them with --to", place, pluralize(len(targets), "language"))
     return run
 
 

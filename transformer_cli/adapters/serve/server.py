@@ -129,8 +129,8 @@ class Server(uvicorn.Server):
     def run_until_signal(self) -> int | None:
         """Serve. Returns the signal that ended it, once what was asked before has been answered, or is lost."""
         _quiet()
-        watch = signals.current_watch()
-        with nullcontext() if watch is None else watch.telling(self._end):
+        handler = signals.current_stop_handler()
+        with nullcontext() if handler is None else handler.with_listener(self._end):
             self.run(sockets=[self._bound])
         return self._signal_number
 
@@ -202,9 +202,9 @@ def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
         ending = threading.Thread(target=listener.stop, daemon=True)  # waits until all is written
         ending.start()
         ending.join(seconds)
-        watch = signals.current_watch()
-        if ending.is_alive() and watch is not None and watch.number is not None:
-            os._exit(128 + watch.number)  # the thread holds the log's lock: whoever writes now would wait for ever
+        handler = signals.current_stop_handler()
+        if ending.is_alive() and handler is not None and handler.number is not None:
+            os._exit(128 + handler.number)  # the thread holds the log's lock: whoever writes now would wait for ever
         package.handlers = before
 
 

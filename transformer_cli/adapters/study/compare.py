@@ -32,7 +32,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import Keeper, ParallelText, keeper, read_splits, read_text
 from transformer_cli.scoring.metrics import METRICS, further_metrics, rows_with_text, sentence_chrf, warn_of_form
 from transformer_cli.system.arguments import as_list
-from transformer_cli.system.terminal import counted, first_few, note, shortened
+from transformer_cli.system.terminal import first_few, pluralize, shorten, show_status
 from transformer_cli.text.lines import read_lines
 from transformer_cli.translate import AnyRun, Translator
 
@@ -198,7 +198,7 @@ def _comparisons(
         if not rows:
             raise DataError(f"{text.name}: every line is blank; name text with sentences")
         n_sentences = len(rows)
-        note(f"{text.name}: testing whether chance explains the differences")
+        show_status(f"{text.name}: testing whether chance explains the differences")
         of_systems, of_references = ([[one[row] for row in rows] for one in each] for each in (lines, references))
         found = tests(of_systems, *of_references, language=language, lowercase=lowercase, further=further)
         for row, of_run in enumerate(written):
@@ -211,7 +211,7 @@ def _comparisons(
         differences: list[list[Difference | RecipeDifference]] = [
             [each.difference for each in found[metric].scores if each.difference] for metric in METRICS
         ]
-        sentences = None if examples is None else counted(n_sentences, "sentence")
+        sentences = None if examples is None else pluralize(n_sentences, "sentence")
         judges: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
         # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
         # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
@@ -346,7 +346,7 @@ def _place(name: str | Path, runs_dir: Path) -> Path:
         return (runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve()
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{shortened(str(name), 40)!r}: not a run or a file: {error.args[-1]}; name what is there"
+            f"{shorten(str(name), 40)!r}: not a run or a file: {error.args[-1]}; name what is there"
         ) from None
 
 
@@ -391,7 +391,7 @@ def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions
         lines, n_references = list(read_lines(system)), len(texts[0].references[0])
         if len(lines) != n_references:
             where = next(iter(conditions.reference_files), texts[0].name)
-            found = f"{system} has {counted(len(lines), 'line')}, {where} has {n_references}"
+            found = f"{system} has {pluralize(len(lines), 'line')}, {where} has {n_references}"
             raise DataError(f"{found}; line n must translate line n")
         return Written([lines])
     opened = system if isinstance(system, Translator) else open_run(system, conditions.device)
@@ -400,7 +400,7 @@ def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions
     for text in texts:
         translations = translator.translations(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
-            log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, counted(n_long, "sentence"))
+            log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, pluralize(n_long, "sentence"))
         written.append([each.text for each in translations])
     given = [conditions.sources, *conditions.reference_files] if conditions.sources else []
     return Written(written, translator.settings.in_words, keeper(translator, given))

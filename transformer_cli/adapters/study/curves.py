@@ -12,7 +12,7 @@ from datetime import datetime
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation
-from transformer_cli.system.terminal import note
+from transformer_cli.system.terminal import show_status
 from transformer_cli.training.callbacks import Callback, TrainerView
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Curves(Callback):
         """Draw all validations so far."""
         from transformer_cli.adapters.study import plots  # matplotlib takes half a second: not before the first steps
 
-        note("drawing curves.png")
+        show_status("drawing curves.png")
         try:
             figure = plots.draw_curves({trainer.run.config.run_name: [asdict(each) for each in trainer.validations]})
             plots.save(figure, trainer.run.folder / "curves.png")

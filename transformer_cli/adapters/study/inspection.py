@@ -29,7 +29,7 @@ from transformer_cli.pipeline import Translation
 from transformer_cli.search.decoder import mean_log_probs
 from transformer_cli.search.interface import longest_translation
 from transformer_cli.system.arguments import as_list
-from transformer_cli.system.terminal import table
+from transformer_cli.system.terminal import format_table
 from transformer_cli.text.vectors import read_vectors
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.translate import Translator
@@ -130,7 +130,7 @@ class Inspection:
 
     def __repr__(self) -> str:
         rows = [(name, " × ".join(map(str, found.shape))) for name, found in self.stages.items()]
-        return f"{self.sentence} → {self.translation}\n{table([('stage', 'shape'), *rows])}"
+        return f"{self.sentence} → {self.translation}\n{format_table([('stage', 'shape'), *rows])}"
 
     def maps(
         self, kinds: Kind | Iterable[Kind] = tuple(KINDS), *, layer: int | None = None, heads: int | Sequence[int] = ()
@@ -222,7 +222,7 @@ class WordAttention:
 
     def __repr__(self) -> str:
         rows = zip(self.queries, self.weights.tolist(), strict=True)
-        return table([["", *self.words], *([word, *(f"{weight:.2f}" for weight in row)] for word, row in rows)])
+        return format_table([["", *self.words], *([word, *(f"{weight:.2f}" for weight in row)] for word, row in rows)])
 
 
 @dataclass(frozen=True)
@@ -419,4 +419,4 @@ def rounded(numbers: Tensor, digits: int) -> list[list[float]]:
 def shaded(corner: str, targets: Sequence[str], sources: Sequence[str], weights: Tensor) -> str:
     """Returns a table with a shade for each weight, (target, source). corner: what stands over the targets."""
     shades = ([next(shade for least, shade in SHADES if each >= least) for each in row] for row in weights.tolist())
-    return table([[corner, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])
+    return format_table([[corner, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.adapters.study.picture_files import picture_format
 from transformer_cli.system.files import write_bytes
-from transformer_cli.system.terminal import on_one_line, shortened, width
+from transformer_cli.system.terminal import display_width, escape_controls, shorten
 
 if TYPE_CHECKING:
     from transformer_cli.adapters.study.inspection import AttentionMap, Inspection, WordAttention
@@ -153,7 +153,9 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             best = min(history, key=lambda entry: float(entry["valid_loss"]))
             loss.plot(best[by], best["valid_loss"], color=look["color"], **RING)
             perplexity.plot(best[by], best["valid_ppl"], color=look["color"], **RING)
-            label = f"{on_one_line(run)}: {best['valid_loss']:.3g} {'in' if by == 'epoch' else 'at'} {by} {best[by]:,}"
+            label = (
+                f"{escape_controls(run)}: {best['valid_loss']:.3g} {'in' if by == 'epoch' else 'at'} {by} {best[by]:,}"
+            )
             legend.append(Line2D([], [], label=label, **look))
         legend += [Line2D([], [], linestyle=":", label="training", color="0.4")]
         legend += [Line2D([], [], label="validation", color="0.4")]
@@ -174,7 +176,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             perplexity.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e4 else (1,), numticks=9))
         perplexity.yaxis.set_minor_locator(NullLocator())
         perplexity.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.4g}")
-        beside = LETTER * max(width(str(line.get_label())) for line in legend) + 0.7
+        beside = LETTER * max(display_width(str(line.get_label())) for line in legend) + 0.7
         figure.set_size_inches(PLOTS_WIDTH + beside, max(CURVES_HEIGHT, LINE * (len(legend) + 2)))
         figure.legend(handles=legend, loc="outside right upper", frameon=False)
     return figure
@@ -259,7 +261,7 @@ def _draw_block(part: SubFigure, block: Block, rows: int, columns: int, is_uprig
 
 def _longest(tokens: Sequence[str]) -> float:
     """Returns about the width of the widest token, with a little space, in inches."""
-    return LETTER * max(map(width, tokens)) + 0.1
+    return LETTER * max(map(display_width, tokens)) + 0.1
 
 
 HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on an arrow
@@ -398,4 +400,4 @@ def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:
 
 def _labels(tokens: Sequence[str]) -> list[str]:
     """Returns how tokens are written in a picture: long ones are cut, and control characters are visible."""
-    return [on_one_line(shortened(token, LONGEST_LABEL)) for token in tokens]
+    return [escape_controls(shorten(token, LONGEST_LABEL)) for token in tokens]
