@@ -59,7 +59,7 @@ READ_IN = names(
     "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.documents.blocks "
     "adapters.documents.po adapters.documents.markup adapters.documents.parsed_file adapters.documents.subtitles "
     "adapters.documents.word adapters.documents.xliff adapters.documents.xmltext adapters.interop.foreign "
-    "adapters.serve.questions adapters.terminology.annotations adapters.terminology.glossary "
+    "adapters.serve.request_bodies adapters.terminology.annotations adapters.terminology.glossary "
     "adapters.terminology.placeholders system.terminal text.alignment text.codec text.file_formats text.languages "
     "text.lines text.normalization text.sentences"
 )

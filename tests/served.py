@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 from transformer_cli import Translator
 from transformer_cli.adapters.serve.app import create_app
+from transformer_cli.adapters.serve.job_queue import Workers
 from transformer_cli.adapters.serve.server import Server, bind, url_of
-from transformer_cli.adapters.serve.waiting import Workers
 
 JSON = {"Content-Type": "application/json"}
 

@@ -52,7 +52,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "fastapi": "adapters.serve",
     "matplotlib": "adapters.study",
     "platformdirs": "adapters.corpora.multi30k",
-    "prometheus_client": "adapters.serve.gate",
+    "prometheus_client": "adapters.serve.middleware",
     "py3langid": ("adapters.corpora.cleaning", "adapters.serve.languages"),
     "pydantic": ("config", "adapters.serve"),
     "readline": "system.terminal",

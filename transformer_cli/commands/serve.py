@@ -45,7 +45,7 @@ def serve(
     SIGHUP opens the runs anew, without losing a request.
     """
     _check(api_key, allow_host or (), cors_origin or ())
-    from transformer_cli.adapters.serve.gate import is_local_address
+    from transformer_cli.adapters.serve.middleware import is_local_address
     from transformer_cli.adapters.serve.server import Server, bind, log_that_never_waits, tell_systemd, url_of
 
     with bind(host, port) as bound, signals.collect_hangups() as asked:  # before models are loaded, which takes longer

@@ -27,9 +27,11 @@ from pydantic import ValidationError
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
-from transformer_cli.adapters.serve.gate import Gate, Metrics
+from transformer_cli.adapters.serve.job_queue import SHORT, Busy, Call, Workers
 from transformer_cli.adapters.serve.languages import Directions
-from transformer_cli.adapters.serve.questions import (
+from transformer_cli.adapters.serve.middleware import Gate, Metrics
+from transformer_cli.adapters.serve.parsed_request import parse, schedule
+from transformer_cli.adapters.serve.request_bodies import (
     GONE,
     AttentionQuestion,
     Limits,
@@ -41,8 +43,6 @@ from transformer_cli.adapters.serve.questions import (
     refuse_beyond,
     words_for,
 )
-from transformer_cli.adapters.serve.texts import parse, schedule
-from transformer_cli.adapters.serve.waiting import SHORT, Busy, Call, Workers
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.pipeline import Translation
 from transformer_cli.search.interface import BeforeStep

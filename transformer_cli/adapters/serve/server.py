@@ -26,7 +26,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from transformer_cli.adapters.serve.gate import seldom
+from transformer_cli.adapters.serve.middleware import seldom
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler

@@ -25,11 +25,11 @@ import pytest
 
 from served import JSON, Running, running
 from transformer_cli import Translator
-from transformer_cli.adapters.serve import app, gate, questions, server
+from transformer_cli.adapters.serve import app, middleware, request_bodies, server
 from transformer_cli.adapters.serve.app import create_app
-from transformer_cli.adapters.serve.questions import Limits
+from transformer_cli.adapters.serve.job_queue import Call
+from transformer_cli.adapters.serve.request_bodies import Limits
 from transformer_cli.adapters.serve.server import bind, url_of
-from transformer_cli.adapters.serve.waiting import Call
 from transformer_cli.adapters.study import inspection as numbers
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
@@ -182,7 +182,7 @@ def test_silent_connections_keep_nobody_out(translator: Translator, monkeypatch:
 def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "MOST_REQUESTS", 1)
+    monkeypatch.setattr(middleware, "MOST_REQUESTS", 1)
     with running(translator) as small:
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as asking:
@@ -292,8 +292,8 @@ def test_without_a_key_nothing_is_parsed(translator: Translator, monkeypatch: py
         parsed.append(parse.__name__)
         return parse(*arguments)
 
-    for parse in (questions._of_json, questions._of_form):
-        monkeypatch.setattr(questions, parse.__name__, partial(noted, parse))
+    for parse in (request_bodies._of_json, request_bodies._of_form):
+        monkeypatch.setattr(request_bodies, parse.__name__, partial(noted, parse))
     part = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
 
     def body(**fields: object) -> bytes:
@@ -322,7 +322,7 @@ def test_without_a_key_nothing_is_parsed(translator: Translator, monkeypatch: py
 def test_bodies_that_are_arriving_have_so_many_bytes_together(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(questions, "SMALL_BODY", 1000)
+    monkeypatch.setattr(request_bodies, "SMALL_BODY", 1000)
     most = 0
 
     class Counted(app.Service):
@@ -466,7 +466,7 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
         assert first.getMessage().startswith("ZeroDivisionError; this is a defect of tfm: ")
         assert first.exc_info
         assert second.getMessage().startswith("KeyError;")
-        monkeypatch.setattr(gate, "SELDOM_SECONDS", 0.0)
+        monkeypatch.setattr(middleware, "SELDOM_SECONDS", 0.0)
         broken.post("/translate", **ASKED)
         assert broken.ask("/health").status == 200
     assert reports()[2:] != []

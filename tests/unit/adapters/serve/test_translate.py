@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from served import Running, running
 from transformer_cli import Translator
-from transformer_cli.adapters.serve import app, questions
-from transformer_cli.adapters.serve.questions import FORM, Limits
+from transformer_cli.adapters.serve import app, request_bodies
+from transformer_cli.adapters.serve.request_bodies import FORM, Limits
 from transformer_cli.runs.run import Run
 
 LINES = ["Der kleine Hund läuft im Park.", "", "Die alte Frau singt zu Hause."]
@@ -341,7 +341,7 @@ def test_a_glossary_has_one_error_however_many_entries_are_wrong(
 ) -> None:
     """Its size comes before its entries."""
     errors: list[int] = []
-    words = questions.words_for
+    words = request_bodies.words_for
 
     def noted(wrong: ValidationError) -> str:
         errors.append(len(wrong.errors()))
@@ -359,7 +359,7 @@ def test_percent_signs_are_read_as_by_urllib() -> None:
     chance = random.Random(0)
     for _ in range(2000):
         text = bytes(chance.choices(b"%%%=+ab4F\r\n \t_.\x00\xff", k=chance.randint(0, 12)))
-        assert questions._unquoted(text) == unquote_to_bytes(text.replace(b"+", b" "))
+        assert request_bodies._unquoted(text) == unquote_to_bytes(text.replace(b"+", b" "))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from transformer_cli import Translation, Translator
-from transformer_cli.adapters.serve import waiting
-from transformer_cli.adapters.serve.questions import Limits
-from transformer_cli.adapters.serve.waiting import Busy, Call, Lines, Workers
+from transformer_cli.adapters.serve import job_queue
+from transformer_cli.adapters.serve.job_queue import Busy, Call, Lines, Workers
+from transformer_cli.adapters.serve.request_bodies import Limits
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.line_encoder import Line, LongLines
@@ -88,8 +88,8 @@ def test_a_worker_waits_for_nobody_where_one_client_asks(translator: Translator,
 def test_workers_let_others_pass_a_long_job(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BATCH_LINES", 4)
-    monkeypatch.setattr(waiting, "SHORT", 100)
+    monkeypatch.setattr(job_queue, "BATCH_LINES", 4)
+    monkeypatch.setattr(job_queue, "SHORT", 100)
     long = [f"Satz {n}" for n in range(20)]
     with started() as them, held(them):
         first = translating(them, translator, long)
@@ -101,9 +101,9 @@ def test_workers_let_others_pass_a_long_job(
 def test_a_short_job_passes_long_ones_however_long_these_have_waited(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BATCH_LINES", 2)
-    monkeypatch.setattr(waiting, "SHORT", 40)
-    monkeypatch.setattr(waiting, "TURN_SECONDS", 60.0)  # whose call holds the worker is long
+    monkeypatch.setattr(job_queue, "BATCH_LINES", 2)
+    monkeypatch.setattr(job_queue, "SHORT", 40)
+    monkeypatch.setattr(job_queue, "TURN_SECONDS", 60.0)  # whose call holds the worker is long
     long = [[f"Satz {job} {n}" for n in range(8)] for job in range(3)]
     with started() as them, held(them):
         jobs = [Lines(translator, lines, range(8)) for lines in long]
@@ -118,9 +118,9 @@ def test_a_short_job_passes_long_ones_however_long_these_have_waited(
 def test_a_long_job_has_its_turn_though_short_ones_wait(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BATCH_LINES", 1)
-    monkeypatch.setattr(waiting, "SHORT", 10)
-    monkeypatch.setattr(waiting, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(job_queue, "BATCH_LINES", 1)
+    monkeypatch.setattr(job_queue, "SHORT", 10)
+    monkeypatch.setattr(job_queue, "TURN_SECONDS", 0.0)
     with started() as them, held(them):
         futures = [translating(them, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
     wait(futures)
@@ -130,10 +130,10 @@ def test_a_long_job_has_its_turn_though_short_ones_wait(
 def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_turns(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BATCH_LINES", 1)
-    monkeypatch.setattr(waiting, "SHORT", 10)
-    monkeypatch.setattr(waiting, "TURN_SECONDS", 500.0)
-    monkeypatch.setattr(waiting, "monotonic", lambda: time.monotonic() + 1000.0 * len(batches))
+    monkeypatch.setattr(job_queue, "BATCH_LINES", 1)
+    monkeypatch.setattr(job_queue, "SHORT", 10)
+    monkeypatch.setattr(job_queue, "TURN_SECONDS", 500.0)
+    monkeypatch.setattr(job_queue, "monotonic", lambda: time.monotonic() + 1000.0 * len(batches))
     long = ["Der kleine Hund."] * 4
     with started(limits=Limits(window_seconds=0.0)) as them, held(them):
         futures = [translating(them, translator, lines) for lines in (long, ["Ja"], ["Nein"], ["Hund 1"])]
@@ -144,9 +144,9 @@ def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_tur
 def test_short_jobs_come_in_order_long_ones_by_wait_for_cost_squared(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BATCH_LINES", 1)
-    monkeypatch.setattr(waiting, "SHORT", 10)
-    monkeypatch.setattr(waiting, "TURN_SECONDS", 500.0)
+    monkeypatch.setattr(job_queue, "BATCH_LINES", 1)
+    monkeypatch.setattr(job_queue, "SHORT", 10)
+    monkeypatch.setattr(job_queue, "TURN_SECONDS", 500.0)
     with started() as them, held(them):
         jobs = [Lines(translator, [text], [0]) for text in ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)]
         for job, waited in zip(
@@ -161,7 +161,7 @@ def test_short_jobs_come_in_order_long_ones_by_wait_for_cost_squared(
 def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BATCH_COST", 40)
+    monkeypatch.setattr(job_queue, "BATCH_COST", 40)
     line = ", ".join(["a b c d e"] * 5)
     with started(limits=Limits(tokens=6)) as them, held(them):
         future = them.add(Lines(translator, [line], [0], are_sentences=True))
@@ -174,7 +174,7 @@ def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
 def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BATCH_COST", 8)
+    monkeypatch.setattr(job_queue, "BATCH_COST", 8)
     wide = translator.with_options(beam_size=4)
     with started() as them, held(them):
         futures = [translating(them, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
@@ -183,7 +183,7 @@ def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
 
 
 def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(translator: Translator) -> None:
-    limits = Limits(waiting_cost=40 + waiting.SHORT)  # which a call costs
+    limits = Limits(waiting_cost=40 + job_queue.SHORT)  # which a call costs
     wide = translator.with_options(beam_size=4)
     with started(limits=limits) as them:
         with held(them):
@@ -258,7 +258,7 @@ def test_an_error_in_reading_a_line_ends_its_job_alone(translator: Translator, m
 def test_workers_do_not_count_what_is_cancelled_or_has_failed(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "BATCH_LINES", 2)
+    monkeypatch.setattr(job_queue, "BATCH_LINES", 2)
     with started(limits=Limits(waiting=5)) as them:
         with held(them):
             for _ in range(3):

@@ -9,9 +9,9 @@ from typing import Any
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.translate import whole
+from transformer_cli.adapters.serve.job_queue import SPLIT, Lines, Workers
 from transformer_cli.adapters.serve.languages import AUTO, Directions
-from transformer_cli.adapters.serve.questions import Limits, TranslateQuestion, refuse_beyond
-from transformer_cli.adapters.serve.waiting import SPLIT, Lines, Workers
+from transformer_cli.adapters.serve.request_bodies import Limits, TranslateQuestion, refuse_beyond
 from transformer_cli.adapters.terminology.annotations import annotations
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation

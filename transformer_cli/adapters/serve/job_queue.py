@@ -18,7 +18,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
-from transformer_cli.adapters.serve.questions import Limits
+from transformer_cli.adapters.serve.request_bodies import Limits
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.pipeline import Translation, joined
