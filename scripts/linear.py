@@ -23,11 +23,11 @@ from typing import Any
 from transformer_cli.adapters.corpora import cleaning, formats
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.markup import parse_html
-from transformer_cli.adapters.documents.po import open_catalogue
-from transformer_cli.adapters.documents.subtitles import open_subtitles
+from transformer_cli.adapters.documents.po import parse_po
+from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.adapters.documents.translate import whole
 from transformer_cli.adapters.documents.word import parse_part
-from transformer_cli.adapters.documents.xliff import open_xliff
+from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.serve.languages import LOOKED_AT, _shares
 from transformer_cli.adapters.terminology import glossary
 from transformer_cli.adapters.terminology.annotations import missing_numbers
@@ -281,7 +281,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
     "formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
     "annotations.missing_numbers": (lambda text: missing_numbers(text, text[::-1]), "1|1.|1 |1 000 |12/|1.234,5 |٣"),
-    "po.open_catalogue": (lambda text: open_catalogue(message(text), CODES[:2]), PO),
+    "po.parse_po": (lambda text: parse_po(message(text), CODES[:2]), PO),
     "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
     "glossary.replaced": (
         lambda text: glossary.replaced(text, TERMS.find(text), links_of(text), [(0, 5)]),
@@ -299,9 +299,9 @@ READERS: dict[str, tuple[Reader, str]] = {
     "markup.parse_html": (parse_html, HTML),
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
-    "subtitles.open_subtitles": (lambda text: open_subtitles(cues(text), CODES[:2]), CUES),
+    "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
     "word.parse_part": (lambda text: parse_part(docx(text)), DOCX),
-    "xliff.open_xliff": (lambda text: open_xliff(xliff(text), CODES[:2]), XLIFF),
+    "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), CODES[:2]), XLIFF),
     "sentences.join": (lambda text: sentences.join(text, spots(text), tokens(text)), "a |。|a. |”。"),
     "sentences.pieces": (
         lambda text: [*sentences.pieces(text, (0, len(text)), lambda start, end: end - start < 100)],
@@ -350,7 +350,8 @@ READERS: dict[str, tuple[Reader, str]] = {
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "adapters.corpora.po._COMMENT adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
-    "adapters.documents.markup.ENCODING adapters.documents.xmltext.ENCODING adapters.documents.subtitles._SPEAKER "
+    "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
+    "adapters.documents.subtitles._SPEAKER "
     "adapters.documents.subtitles._TIMES text.file_formats._FORMS text.file_formats._NO_TEXT text.lines.PACKED"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'

@@ -163,17 +163,16 @@ def check_text(*paths: Path | None, refuses: bool = False) -> None:
 
 def warn_of_form(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
     """Warn if text that begins so is not plain. name: what the warning calls it. refuses: as `check_text` has it."""
-    from transformer_cli.adapters.documents.files import FORMATS, TEXT, other_form_of
+    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, other_kind_by_name
     from transformer_cli.text.file_formats import MAY_BE_PLAIN, form_of
 
-    named = other_form_of(name) if refuses and isinstance(name, Path) else None
+    named = other_kind_by_name(name) if refuses and isinstance(name, Path) else None
     if form := named or form_of(beginning):
-        known = next((each for each, one in FORMATS.items() if form in one.what), None)
+        known = next((each for each, one in FORMATS.items() if form in one.names), None)
         seems = "" if named else ", as it seems"
         if refuses and form not in MAY_BE_PLAIN:
-            others = (
-                f"its texts can be translated as {', '.join(each for each in FORMATS if each != TEXT)}; export them"
-            )
+            documents = ", ".join(each for each in FORMATS if each != PLAIN_TEXT)
+            others = f"its texts can be translated as {documents}; export them"
             remedy = f"`--format {known}` translates it as what it is" if known else others
             raise DataError(f"{name}: {form}{seems}; {remedy}, or `--format text` translates its lines, marks and all")
         remedy = f"; `tfm translate --format {known}` translates it as what it is" if known else ""

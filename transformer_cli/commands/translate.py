@@ -81,7 +81,7 @@ def translate(
     A line is one sentence; with --split-sentences it may be a paragraph. Of documents, such as HTML, all that is not
     text stays as it is.
     """
-    from transformer_cli.adapters.documents.files import FORMATS, TEXT, format_of, is_misnamed
+    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, format_by_name, is_misnamed
 
     of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {
@@ -92,11 +92,11 @@ def translate(
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
     for each in sentences or ():
-        if (known := format_of(Path(each))) and os.path.isfile(each):
-            raise typer.BadParameter(f"{each} is {FORMATS[known].what[0]}; `--input {each}` translates it")
+        if (known := format_by_name(Path(each))) and os.path.isfile(each):
+            raise typer.BadParameter(f"{each} is {FORMATS[known].names[0]}; `--input {each}` translates it")
     folder = input_file if input_file and os.path.isdir(input_file) else None
-    form = text_format or (input_file and format_of(input_file)) or TEXT
-    if folder or form != TEXT:
+    form = text_format or (input_file and format_by_name(input_file)) or PLAIN_TEXT
+    if folder or form != PLAIN_TEXT:
         what = "a folder is translated as documents" if folder else f"--format {form} translates one document"
         if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
             why = "" if text_format or folder else ", as the name of the file says"
@@ -105,7 +105,7 @@ def translate(
         raise typer.BadParameter(f"{what}, each as its name says; leave out --format")
     if folder and output in (None, STDIO):
         raise typer.BadParameter("a folder is translated into another one; name it with --output")
-    if not folder and form != TEXT:
+    if not folder and form != PLAIN_TEXT:
         if not input_file and sys.stdin.isatty():
             raise typer.BadParameter(f"--format {form} needs --input FILE, or a pipe")
         input_file = input_file or STDIO
@@ -115,10 +115,10 @@ def translate(
         options.refuse_folder_below(output, folder)
     else:
         options.refuse_unwritable(output, read=[input_file, glossary])
-        if form == TEXT:
+        if form == PLAIN_TEXT:
             options.check_text(input_file, refuses=text_format is None)
-        if output and is_misnamed(output, form, as_any=text_format == TEXT or as_json):
-            what, suffix = FORMATS[form].what[0], FORMATS[form].suffixes[0]
+        if output and is_misnamed(output, form, any_text=text_format == PLAIN_TEXT or as_json):
+            what, suffix = FORMATS[form].names[0], FORMATS[form].suffixes[0]
             raise typer.BadParameter(f"--output {output}: {what} is written, whatever its name; name it {suffix}")
     converses = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
@@ -154,7 +154,7 @@ def translate(
         _converse(translator, render)
     elif folder and output:
         _translate_folder(translator, folder, output)
-    elif form != TEXT and input_file:
+    elif form != PLAIN_TEXT and input_file:
         _translate_file(translator, input_file, form, output)
     else:
         _say_if_misread(sentences or (), translator.run.config.data.source)
@@ -228,11 +228,11 @@ def _translate(
             became = BECAME[translator.settings.on_error]
             log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _named(too_long))
         if lacking:
-            said = [
+            notes = [
                 f"{what} is missing in {pluralize(len(of), 'translation')}: {_named(of)}"
                 for what, of in lacking.items()
             ]
-            log.warning("%s%s", where, "; ".join(said))
+            log.warning("%s%s", where, "; ".join(notes))
 
 
 def _named(lines: Sequence[int]) -> str:
@@ -382,7 +382,7 @@ class _Pipe(io.RawIOBase):
 
 def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:
     """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
-    from transformer_cli.adapters.documents.files import said
+    from transformer_cli.adapters.documents.files import describe_counts
 
     content, counts = _translated(translator, path, form)
     if output is None or output == STDIO:
@@ -390,7 +390,7 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
     else:
         with options.writing(output):
             write_bytes(output, content)
-    log.info("%s: %s", "standard input" if path == STDIO else path, said(counts))
+    log.info("%s: %s", "standard input" if path == STDIO else path, describe_counts(counts))
 
 
 def _translate_folder(translator: "Translator", folder: Path, output: Path) -> None:
@@ -398,15 +398,15 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
 
     What is there already stays. Raises DataError at the end if a file could not be translated, which is a line before.
     """
-    from transformer_cli.adapters.documents.files import files_below, format_of, said
+    from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files
 
-    paths, others, n_done, n_there, n_failed = files_below(folder), list[str](), 0, 0, 0
+    paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
     counts = Counter[str]()
     for each in {(output / path.relative_to(folder)).parent for path in paths}:
         delete_unfinished(each)  # once, and not for each file
     with progress.bar("translate", len(paths), " files") as bar:
         for path in paths:
-            name, form = path.relative_to(folder), format_of(path)
+            name, form = path.relative_to(folder), format_by_name(path)
             try:
                 if not os.path.isfile(path):  # also of one in a folder that is half closed
                     raise DataError(f"{path}: not a file, but a device, a link or a closed folder; put a copy there")
@@ -430,17 +430,17 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
             bar.update()
     copied = f", {len(others):,} copied as they are ({first_few(others, NAMED)})" if others else ""
     there = f", {n_there:,} there already" if n_there else ""
-    log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, said(counts))
+    log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, describe_counts(counts))
     if n_failed:
         raise DataError(f"{folder}: {pluralize(n_failed, 'file')} of {len(paths):,} not translated, as said above")
 
 
 def _translated(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:
     """Returns a document with its text translated, and what was translated of it. Raises TfmError, which names it."""
-    from transformer_cli.adapters.documents.files import FORMATS, TEXT, content_of
+    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, read_content
 
-    content, name = content_of(path, FORMATS[form]), "standard input" if path == STDIO else path
-    if form == TEXT:
+    content, name = read_content(path, FORMATS[form]), "standard input" if path == STDIO else path
+    if form == PLAIN_TEXT:
         options.warn_of_form(content[:LOOKED_AT_BYTES], name, refuses=True)
     try:
         return translator.translate_file(content, form)

@@ -10,8 +10,8 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_no_text
 
-MOST_MEMBERS = 10_000
-LARGEST = 1 << 26  # bytes of all members that are read
+MAX_MEMBERS = 10_000
+MAX_UNPACKED_BYTES = 1 << 26  # bytes of all members that are read
 
 
 class Archive:
@@ -29,10 +29,10 @@ class Archive:
             raise DataError(f"not a whole ZIP archive ({what}); copy it again") from None
         self._content = content
         self._sizes: dict[str, int] = {}  # of the members that have been read
-        self._left = LARGEST  # bytes that may still be read
+        self._bytes_left = MAX_UNPACKED_BYTES  # bytes that may still be read
         self._infos = sorted(self._file.infolist(), key=lambda info: info.header_offset)
-        if len(self._infos) > MOST_MEMBERS:
-            raise DataError(f"an archive of more than {MOST_MEMBERS:,} files")
+        if len(self._infos) > MAX_MEMBERS:
+            raise DataError(f"an archive of more than {MAX_MEMBERS:,} files")
         if len({info.filename for info in self._infos}) < len(self._infos):
             raise DataError("an archive with two files of one name; save it again")
 
@@ -45,19 +45,21 @@ class Archive:
             return None
         if self._file.NameToInfo[name].flag_bits & 1:
             raise DataError(f"{name[:80]}: encrypted; save the document without a password")
-        left = self._left + self._sizes.get(name, 0)
+        left = self._bytes_left + self._sizes.get(name, 0)
         try:
             with self._file.open(name) as member:
                 content = member.read(left + 1)
         except (BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, OSError) as error:
             raise DataError(f"{name[:80]}: cannot be unpacked ({error}); copy the file again") from None
         if len(content) > left:
-            what = f"more than {LARGEST >> 20} MiB" + " with the parts before it" * (left < LARGEST)
+            what = f"more than {MAX_UNPACKED_BYTES >> 20} MiB" + " with the parts before it" * (
+                left < MAX_UNPACKED_BYTES
+            )
             raise DataError(f"{name[:80]}: {what}; translate the document in parts")
-        self._left, self._sizes[name] = left - len(content), len(content)
+        self._bytes_left, self._sizes[name] = left - len(content), len(content)
         return content
 
-    def with_members(self, changed: Mapping[str, bytes]) -> bytes:
+    def replace_members(self, changed: Mapping[str, bytes]) -> bytes:
         """Returns the archive with other contents of some members."""
         out = io.BytesIO()
         ends = [*(info.header_offset for info in self._infos[1:]), self._file.start_dir]
@@ -65,7 +67,7 @@ class Archive:
             for info, end in zip(self._infos, ends, strict=True):
                 start = out.tell()
                 if info.filename in changed:
-                    new.writestr(_like(info), changed[info.filename])
+                    new.writestr(_header_like(info), changed[info.filename])
                     continue
                 out.write(self._content[info.header_offset : end])
                 same = copy.copy(info)
@@ -77,7 +79,7 @@ class Archive:
         return out.getvalue()
 
 
-def _like(info: ZipInfo) -> ZipInfo:
+def _header_like(info: ZipInfo) -> ZipInfo:
     """Returns how a member is called and kept, without what is known of its content."""
     like = ZipInfo(info.filename, info.date_time)
     for kept in ("compress_type", "external_attr", "create_system"):

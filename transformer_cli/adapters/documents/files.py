@@ -12,19 +12,19 @@ from pathlib import Path
 
 from transformer_cli.adapters.documents.blocks import Builder, escaping
 from transformer_cli.adapters.documents.markup import encoding_of, parse_html
-from transformer_cli.adapters.documents.parsed_file import LINES, Languages, Opened, decoded
-from transformer_cli.adapters.documents.po import open_catalogue
-from transformer_cli.adapters.documents.subtitles import open_subtitles
-from transformer_cli.adapters.documents.word import open_word
-from transformer_cli.adapters.documents.xliff import open_xliff
+from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
+from transformer_cli.adapters.documents.po import parse_po
+from transformer_cli.adapters.documents.subtitles import parse_subtitles
+from transformer_cli.adapters.documents.word import parse_word
+from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import HTML, MAY_BE_PLAIN, NAMES, NO_TEXT, PO, XLIFF, refuse_no_text
 from transformer_cli.text.lines import unpacked, unpacked_name
 
 TRANSLATED, MISSING = "translated", ("a number", "a term", "the place of a tag")
-LARGEST = 1 << 28  # bytes of a file that is read, when it is unpacked
-TEXT = "text"
+MAX_FILE_BYTES = 1 << 28  # bytes of a file that is read, when it is unpacked
+PLAIN_TEXT = "text"
 """the format of what has none"""
 
 
@@ -32,27 +32,27 @@ TEXT = "text"
 class FileFormat:
     """A format of files."""
 
-    what: tuple[str, ...]
+    names: tuple[str, ...]
     """what a file is called, and what `form_of` calls it"""
     suffixes: tuple[str, ...]
-    open: Callable[[bytes, Languages], Opened]
+    parse: Callable[[bytes, LanguagePair], ParsedFile]
     """raises DataError for what is no such file, without its name"""
     is_text: bool = True
     """whether it can be printed"""
 
 
-def content_of(path: Path, form: FileFormat) -> bytes:
+def read_content(path: Path, form: FileFormat) -> bytes:
     """Returns the content of a file, unpacked. Raises DataError if it cannot be read, or is of another kind."""
     with unpacked(path, as_it_is=True) as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise DataError(f"{path}: more than {LARGEST >> 20} MiB; translate its parts")
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise DataError(f"{path}: more than {MAX_FILE_BYTES >> 20} MiB; translate its parts")
     if form.is_text:
         refuse_no_text(content[: 1 << 16], path)
     return content
 
 
-def files_below(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """Returns what is in a folder and in the folders below it, in the order of their names, but for hidden files.
 
     Links to folders, and folders that cannot be read, are what they are.
@@ -66,7 +66,7 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(filter(is_seen, folder.rglob("*")))
 
 
-def said(counts: Counter[str]) -> str:
+def describe_counts(counts: Counter[str]) -> str:
     """Returns how many texts were translated and kept, and in how many something is missing, as one line says it."""
     kept = {what: n for what, n in counts.items() if what not in (TRANSLATED, *MISSING)}
     reasons = ", ".join(f"{what} {n:,}" for what, n in kept.items())
@@ -75,52 +75,52 @@ def said(counts: Counter[str]) -> str:
     return f"{pluralize(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
 
 
-def _html(content: bytes, languages: Languages) -> Opened:
-    text, encode = decoded(content, encoding_of(content), "xmlcharrefreplace")
-    return Opened([parse_html(text, languages)], encode)
+def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:
+    text, encode = decode_text(content, encoding_of(content), "xmlcharrefreplace")
+    return ParsedFile([parse_html(text, languages)], encode)
 
 
-def _lines(content: bytes, languages: Languages) -> Opened:
-    text, encode = decoded(content)
+def _parse_text(content: bytes, languages: LanguagePair) -> ParsedFile:
+    text, encode = decode_text(content)
     build = Builder(escaping(str))
-    for line in LINES.findall(text):
+    for line in LINE.findall(text):
         inside = line.strip()
         start = line.index(inside)
         build.boundary(line[:start])
         build.text(inside)
         build.boundary(line[start + len(inside) :])
-    return Opened([build.document], encode)
+    return ParsedFile([build.document], encode)
 
 
 FORMATS = {
-    TEXT: FileFormat(("plain text",), (".txt",), _lines),
-    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _html),
-    "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), open_word, is_text=False),
-    "xliff": FileFormat((XLIFF,), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), open_xliff),
-    "po": FileFormat((PO,), (".po", ".pot"), open_catalogue),
-    "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), open_subtitles),
+    PLAIN_TEXT: FileFormat(("plain text",), (".txt",), _parse_text),
+    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _parse_html_file),
+    "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), parse_word, is_text=False),
+    "xliff": FileFormat((XLIFF,), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), parse_xliff),
+    "po": FileFormat((PO,), (".po", ".pot"), parse_po),
+    "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), parse_subtitles),
 }
 
 
-def is_misnamed(path: Path, form: str, *, as_any: bool = False) -> bool:
+def is_misnamed(path: Path, form: str, *, any_text: bool = False) -> bool:
     """Whether a file to be written has the name of another kind.
 
     form: which of FORMATS it is. as_any: whether it may have the name of any kind of text.
     """
-    known, other = format_of(path), other_form_of(path)
-    if as_any:
+    known, other = format_by_name(path), other_kind_by_name(path)
+    if any_text:
         return other in NO_TEXT or (known is not None and not FORMATS[known].is_text)
-    if known == TEXT:
+    if known == PLAIN_TEXT:
         return not FORMATS[form].is_text
-    return known != form if known else other not in (None, *MAY_BE_PLAIN * (form == TEXT))
+    return known != form if known else other not in (None, *MAY_BE_PLAIN * (form == PLAIN_TEXT))
 
 
-def format_of(path: Path) -> str | None:
+def format_by_name(path: Path) -> str | None:
     """Returns which of FORMATS a file has, as its name says, packed or not."""
     return next((each for each, form in FORMATS.items() if _suffix(path) in form.suffixes), None)
 
 
-def other_form_of(path: Path) -> str | None:
+def other_kind_by_name(path: Path) -> str | None:
     """Returns which of `forms.NAMES` a file has that is neither lines of text nor of a format; None if it has none."""
     return next((name for name, suffixes in NAMES.items() if _suffix(path) in suffixes.split()), None)
 

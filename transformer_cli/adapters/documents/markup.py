@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from transformer_cli.adapters.documents.blocks import DEEPEST, Block, Builder, Document, Element, Mark, escaping
-from transformer_cli.adapters.documents.xmltext import ENCODING
+from transformer_cli.adapters.documents.xmltext import XML_ENCODING
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import primary_subtag
@@ -85,7 +85,7 @@ _ATTRIBUTE_TEXT = escaping(html.escape)
 def encoding_of(content: bytes) -> str:
     """Returns the encoding that a page says it is in, at its beginning; UTF-8 if it says none that Python knows."""
     head = _COMMENT.sub(b"", content[:LOOKED_AT])
-    of_xml = ENCODING.match(head)
+    of_xml = XML_ENCODING.match(head)
     named = of_xml or _META_CHARSET.search(head)
     try:
         found = codecs.lookup(named[1].decode()).name if named else "utf-8"

@@ -10,7 +10,7 @@ from collections import Counter
 from transformer_cli.adapters.corpora.po import Message, encoding_of, meant, messages
 from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping
 from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
-from transformer_cli.adapters.documents.parsed_file import LINES, NO_LETTER, Languages, Opened, decoded
+from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
 
 _PARTS = re.compile(  # of a message
@@ -22,17 +22,17 @@ _PARTS = re.compile(  # of a message
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
-def open_catalogue(content: bytes, languages: Languages) -> Opened:
+def parse_po(content: bytes, languages: LanguagePair) -> ParsedFile:
     """Cut a catalogue into its messages. Raises DataError if it is none."""
     encoding = encoding_of(content)
-    text, encode = decoded(content, encoding)
+    text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping(lambda words: words.translate(_ESCAPED))), Counter[str]()
-    for message in messages(LINES.findall(text)):
+    for message in messages(LINE.findall(text)):
         build.boundary(*message.before)
         if message.translation:
             _add(build, message, kept, encoding)
     build.boundary()
-    return Opened([build.document], encode, kept)
+    return ParsedFile([build.document], encode, kept)
 
 
 def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:

@@ -12,7 +12,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from transformer_cli.adapters.documents.blocks import Builder, escaping
-from transformer_cli.adapters.documents.parsed_file import LINES, Languages, Opened, decoded
+from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.sentences import sentences
@@ -41,9 +41,9 @@ class _Part(NamedTuple):
     """what text means, or the name of an element"""
 
 
-def open_subtitles(content: bytes, languages: Languages) -> Opened:
+def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
     """Cut subtitles into sentences. Raises DataError if they have no times."""
-    text, encode = decoded(content)
+    text, encode = decode_text(content)
     is_vtt = text.startswith("WEBVTT")
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} if is_vtt else {}
     written = {ord(char): entity for char, entity in entities.items() if char == "<" or entity in text}
@@ -59,13 +59,13 @@ def open_subtitles(content: bytes, languages: Languages) -> Opened:
     _add(build, waiting, languages[0])
     if not is_vtt and "-->" not in text and text.strip():
         raise DataError("no subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
-    return Opened([build.document], encode, kept)
+    return ParsedFile([build.document], encode, kept)
 
 
 def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
     """Yield what subtitles consist of, and count the cues that are kept since their times are none."""
     between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # what stands between two cues
-    lines = LINES.findall(text)
+    lines = LINE.findall(text)
     for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
         is_name = _TIMES.fullmatch(following) and (line.strip().isdecimal() or not before.strip())  # of a cue

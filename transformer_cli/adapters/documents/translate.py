@@ -34,10 +34,10 @@ def translate_file(translator: Translator, content: bytes, form: str) -> tuple[b
         what = f"where one of {', '.join(FORMATS)} is wanted"
         raise ArgumentError(f"Translator.translate_file: form: {form!r}, {what}")
     data = translator.run.config.data
-    opened = FORMATS[form].open(content, (data.source, data.into))
-    found, counts = _translate_blocks(translator, opened.blocks)
-    counts[MISSING[2]] = sum(block.keeps_words(*each) for block, each in zip(opened.blocks, found, strict=True))
-    return opened.render(found), counts + opened.kept
+    parsed = FORMATS[form].parse(content, (data.source, data.into))
+    found, counts = _translate_blocks(translator, parsed.blocks)
+    counts[MISSING[2]] = sum(block.keeps_words(*each) for block, each in zip(parsed.blocks, found, strict=True))
+    return parsed.render(found), counts + parsed.kept
 
 
 def _translate_blocks(

@@ -16,8 +16,8 @@ from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
 from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Words, nested
-from transformer_cli.adapters.documents.parsed_file import Languages, Opened
-from transformer_cli.adapters.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
+from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
+from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import is_word
@@ -83,43 +83,43 @@ class _Item:
         return [self.run, *self.raw, f"</{_prefix(self.run)}r>"] if self.run else self.raw
 
 
-def open_word(content: bytes, languages: Languages) -> Opened:
+def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
     """Cut a document into its parts: text, headers, footers, notes, comments. Raises DataError if it is none."""
     archive = Archive(content)
     types = archive.read("[Content_Types].xml")
     if types is None:
         raise DataError("no Word document (DOCX); name one that Word or another program has saved as such")
     names = [
-        token.attributes.get("PartName", "").removeprefix("/")
-        for token in cut_xml(decoded_xml(types)[0], _PREFIXES)
-        if token.kind == "start" and _PARTS.fullmatch(token.attributes.get("ContentType", ""))
+        event.attributes.get("PartName", "").removeprefix("/")
+        for event in xml_events(decode_xml(types)[0], _PREFIXES)
+        if event.kind == "start" and _PARTS.fullmatch(event.attributes.get("ContentType", ""))
     ]
-    texts = {name: decoded_xml(part) for name in dict.fromkeys(names) if (part := archive.read(name)) is not None}
+    texts = {name: decode_xml(part) for name in dict.fromkeys(names) if (part := archive.read(name)) is not None}
     if not texts:
         raise DataError("an archive without a Word document (DOCX); name one")
 
-    def write(*parts: str) -> bytes:
+    def assemble(*parts: str) -> bytes:
         new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
-        return archive.with_members({name: part for name, part in new.items() if part != archive.read(name)})
+        return archive.replace_members({name: part for name, part in new.items() if part != archive.read(name)})
 
-    return Opened([parse_part(text) for text, _ in texts.values()], write)
+    return ParsedFile([parse_part(text) for text, _ in texts.values()], assemble)
 
 
 def parse_part(source: str) -> Document:
     """Cut a part of a document, which is XML, into paragraphs. Raises DataError if it is not whole."""
-    document, escape = Document([], []), escaping_like(source)
-    open_: list[list[Token | _Parts]] = []  # paragraphs, each of which is in a text box of the one before it
+    document, escape = Document([], []), escape_like(source)
+    open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each of which is in a text box of the one before it
     n_without_text = 0  # of the elements that are open
-    for token in cut_xml(source, _PREFIXES):
-        step = {"start": 1, "end": -1}.get(token.kind, 0)
-        n_without_text += step * (token.name in _WITHOUT_TEXT)
-        is_paragraph = token.name == "w:p" and not n_without_text
+    for event in xml_events(source, _PREFIXES):
+        step = {"start": 1, "end": -1}.get(event.kind, 0)
+        n_without_text += step * (event.name in _WITHOUT_TEXT)
+        is_paragraph = event.name == "w:p" and not n_without_text
         if is_paragraph and step > 0:
             open_.append([])
         if open_:
-            open_[-1].append(token)
+            open_[-1].append(event)
         else:
-            document.parts.append(token.raw)
+            document.parts.append(event.raw)
         if is_paragraph and step < 0:
             parts = _cut(open_.pop(), escape, document)
             if open_:
@@ -129,7 +129,7 @@ def parse_part(source: str) -> Document:
     return document
 
 
-def _items(inside: Sequence[Token | _Parts]) -> tuple[_Parts, list[_Item]]:
+def _items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
     """Returns the properties of a paragraph, and what stands behind them.
 
     inside: its tokens without its own tags, and what became of paragraphs in it.
@@ -184,7 +184,7 @@ def _items(inside: Sequence[Token | _Parts]) -> tuple[_Parts, list[_Item]]:
     return head, items
 
 
-def _cut(paragraph: Sequence[Token | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
+def _cut(paragraph: Sequence[XmlEvent | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
     """Returns a paragraph, as it is or with blocks, which are added to the document's."""
     raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in paragraph))
     head, found = _items(paragraph[1:-1])
@@ -371,4 +371,4 @@ def _run(row: _Row, look: _Look, words: str) -> str:
 
 def _prefix(run: str) -> str:
     """Returns the prefix of names, with its colon, as the tag of a run has it."""
-    return name_in(run).removesuffix("r")
+    return tag_name(run).removesuffix("r")

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from transformer_cli.adapters.corpora.xliff_state import is_only_copy
 from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping, nested
 from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
-from transformer_cli.adapters.documents.parsed_file import NO_LETTER, Languages, Opened
-from transformer_cli.adapters.documents.xmltext import Token, cut_xml, decoded_xml, escaping_like, name_in
+from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
+from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
 from transformer_cli.text.normalization import primary_subtag
 
@@ -40,46 +40,46 @@ _Span = tuple[int, int]
 """Of an element: the indices of its tags"""
 
 
-def open_xliff(content: bytes, languages: Languages) -> Opened:
+def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
     """Cut a file into its segments. Raises DataError if it is no XLIFF 1.2."""
-    text, encode = decoded_xml(content)
-    build, kept = Builder(escaping(escaping_like(text))), Counter[str]()
-    unit: list[Token] = []
+    text, encode = decode_xml(content)
+    build, kept = Builder(escaping(escape_like(text))), Counter[str]()
+    unit: list[XmlEvent] = []
     translates, spaces = [True], [""]  # of the elements that are open
-    others: list[Languages] = []  # of the file, that are not those of the run
-    for token in cut_xml(text, _PREFIXES):
-        if len(translates) == 1 and token.kind == "start" and token.name != "xliff":
+    others: list[LanguagePair] = []  # of the file, that are not those of the run
+    for event in xml_events(text, _PREFIXES):
+        if len(translates) == 1 and event.kind == "start" and event.name != "xliff":
             raise DataError("no XLIFF 1.2; export it as that")
-        if token.kind == "start":
-            translates.append({"yes": True, "no": False}.get(token.attributes.get("translate", ""), translates[-1]))
-            spaces.append(token.attributes.get("xml:space", spaces[-1]))
-            if token.name == "trans-unit":
-                token = token._replace(attributes={**token.attributes, "xml:space": spaces[-1]})
-        if unit or (token.kind == "start" and token.name == "trans-unit"):
-            unit.append(token)
-            if token.kind == "end" and token.name == "trans-unit":
+        if event.kind == "start":
+            translates.append({"yes": True, "no": False}.get(event.attributes.get("translate", ""), translates[-1]))
+            spaces.append(event.attributes.get("xml:space", spaces[-1]))
+            if event.name == "trans-unit":
+                event = event._replace(attributes={**event.attributes, "xml:space": spaces[-1]})
+        if unit or (event.kind == "start" and event.name == "trans-unit"):
+            unit.append(event)
+            if event.kind == "end" and event.name == "trans-unit":
                 _add_unit(build, unit, kept, is_translated=translates[-1])
                 unit = []
-        elif token.kind == "start" and token.name == "file":
-            named = [token.attributes.get(f"{side}-language") for side in ("source", "target")]
+        elif event.kind == "start" and event.name == "file":
+            named = [event.attributes.get(f"{side}-language") for side in ("source", "target")]
             if any(
                 name and primary_subtag(name) != primary_subtag(own) for name, own in zip(named, languages, strict=True)
             ):
                 others.append((named[0] or languages[0], named[1] or languages[1]))
-            build.boundary(token.raw if named[1] else _with(token.raw, {"target-language": languages[1]}))
+            build.boundary(event.raw if named[1] else _with(event.raw, {"target-language": languages[1]}))
         else:
-            build.boundary(token.raw)
-        if token.kind == "end":
+            build.boundary(event.raw)
+        if event.kind == "end":
             translates.pop()
             spaces.pop()
     build.boundary()
     if others:
         said = "the file says that it is to be translated from %.40r to %.40r; the run translates from %r to %r"
         log.warning(said, *others[0], *languages)
-    return Opened([build.document], encode, kept)
+    return ParsedFile([build.document], encode, kept)
 
 
-def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_translated: bool) -> None:
+def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, is_translated: bool) -> None:
     """Add a unit, with targets for its segments that have none."""
     about, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
     reason = (
@@ -122,7 +122,7 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
     raws, is_whole = [each.raw for each in unit], wanted.keys() | locked == targets.keys()
     for start, end in (*wanted.values(), *[target] * is_whole):
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
-        raws[end] = raws[end] or f"</{name_in(unit[start].raw)}>"
+        raws[end] = raws[end] or f"</{tag_name(unit[start].raw)}>"
     if is_whole:
         raws[target[0]] = _with(raws[target[0]], _BY_MACHINE)
     for index, each in enumerate(unit):
@@ -136,15 +136,19 @@ def _add_unit(build: Builder, unit: Sequence[Token], kept: Counter[str], *, is_t
     build.boundary(*raws[place:])
 
 
-def _empty_target(unit: Sequence[Token], source: int) -> list[Token]:
+def _empty_target(unit: Sequence[XmlEvent], source: int) -> list[XmlEvent]:
     """Returns the white space before the source, and the tags of a target. source: where the tag of the source is."""
     space = unit[source - 1].raw if unit[source - 1].kind == "text" else ""
-    tag, about = name_in(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
+    tag, about = tag_name(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
     keeps = f' xml:space="{about["xml:space"]}"' if "xml:space" in about else ""
-    return [Token("text", "", space), Token("start", "target", f"<{tag}{keeps}>"), Token("end", "target", f"</{tag}>")]
+    return [
+        XmlEvent("text", "", space),
+        XmlEvent("start", "target", f"<{tag}{keeps}>"),
+        XmlEvent("end", "target", f"</{tag}>"),
+    ]
 
 
-def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
+def _add_text(build: Builder, unit: Sequence[XmlEvent], span: _Span) -> bool:
     """Add what is inside an element to the text. Returns whether that has a letter."""
     marks = list[Mark]()
     depth = 0  # in what is kept
@@ -169,12 +173,12 @@ def _add_text(build: Builder, unit: Sequence[Token], span: _Span) -> bool:
     return build.marks(marks, ("g", "mrk"))
 
 
-def _marks_of(token: Token, *, keeps_lines: bool) -> Iterator[Mark]:
+def _marks_of(event: XmlEvent, *, keeps_lines: bool) -> Iterator[Mark]:
     """Yield the tags of HTML that are written in a text, what is between them, and the ends of lines if it keeps them.
 
     Those of a CDATA section become entities, since what stands between them does.
     """
-    raw = html.escape(token.text, quote=False) if "<![" in token.raw else token.raw
+    raw = html.escape(event.text, quote=False) if "<![" in event.raw else event.raw
     for part in _PARTS[keeps_lines].finditer(raw):
         if part["text"]:
             yield Mark(part[0], html.unescape(part[0]).replace("\r\n", "\n"))
@@ -182,7 +186,7 @@ def _marks_of(token: Token, *, keeps_lines: bool) -> Iterator[Mark]:
             yield mark_of(part) if part["name"] else Mark(part[0], kind="line")
 
 
-def _elements(unit: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
+def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:
     """Yield where each element begins and ends, in the order of the ends, and how many elements it is in."""
     open_: list[int] = []
     for index, each in enumerate(unit):
@@ -192,19 +196,19 @@ def _elements(unit: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
             yield open_.pop(), index, len(open_)
 
 
-def _child(unit: Sequence[Token], name: str) -> _Span | None:
+def _child(unit: Sequence[XmlEvent], name: str) -> _Span | None:
     """Returns where a child of a unit stands, the first of its name."""
     return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
 
 
-def _segments(unit: Sequence[Token], span: _Span) -> dict[str, _Span]:
+def _segments(unit: Sequence[XmlEvent], span: _Span) -> dict[str, _Span]:
     """Returns where the segments of an element stand, by their names."""
     inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
     found = [each for each in inside if unit[each[0]].attributes.get("mtype") == "seg"]
     return {unit[start].attributes.get("mid", ""): (start, end) for start, end in found if unit[start].name == "mrk"}
 
 
-def _is_open(unit: Sequence[Token], source: _Span, target: _Span, about: Mapping[str, str]) -> bool:
+def _is_open(unit: Sequence[XmlEvent], source: _Span, target: _Span, about: Mapping[str, str]) -> bool:
     """Whether a target is empty, or a copy of its source that nobody has confirmed. about: what is said of it."""
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)

@@ -200,7 +200,7 @@ HTTP = "<META content='text/html; charset={}' http-equiv=content-type>"
     ],
 )  # fmt: skip
 def test_html_is_written_in_the_encoding_that_it_says(head: str, encoding: str) -> None:
-    opened = FORMATS["html"].open(f"{head}<p>Ärger".encode(encoding), ("de", "en"))
+    opened = FORMATS["html"].parse(f"{head}<p>Ärger".encode(encoding), ("de", "en"))
     assert [block.text for block in opened.blocks] == ["Ärger"]
     assert opened.render([("für ł", [])]) == f"{head}<p>für ł".encode(encoding, "xmlcharrefreplace")
 
@@ -208,4 +208,4 @@ def test_html_is_written_in_the_encoding_that_it_says(head: str, encoding: str) 
 @pytest.mark.parametrize("encoding", ["utf-8", "hex", "euc-jp", "idna"])
 def test_html_that_is_not_in_the_encoding_that_it_says_is_refused(encoding: str) -> None:
     with pytest.raises(DataError, match="save the document in UTF-8"):
-        FORMATS["html"].open(META.format(encoding).encode() + b"<p>\xff", ("de", "en"))
+        FORMATS["html"].parse(META.format(encoding).encode() + b"<p>\xff", ("de", "en"))

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
-from transformer_cli.adapters.documents.po import open_catalogue
+from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.errors import DataError
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 
 
 def translated(text: str, encoding: str = "utf-8") -> str:
-    opened = open_catalogue(text.encode(encoding), ("de", "en"))
+    opened = parse_po(text.encode(encoding), ("de", "en"))
     return opened.render([turned(block) for block in opened.blocks]).decode(encoding)
 
 
@@ -53,13 +53,13 @@ def test_catalogue_messages_without_a_translation_get_one(message: str, expected
     ],
 )
 def test_catalogue_tags_go_with_their_words(source: str, expected: str) -> None:
-    opened = open_catalogue(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
+    opened = parse_po(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
     found = opened.render([backwards(block) for block in opened.blocks]).decode()
     assert found == f'{HEADER}msgid "{source}"\nmsgstr "{expected}"\n'
 
 
 def test_catalogue_a_line_end_in_a_sentence_stays_in_proportion() -> None:
-    opened = open_catalogue(b'msgid "ein kleiner\\nhund singt"\nmsgstr ""\n', ("de", "en"))
+    opened = parse_po(b'msgid "ein kleiner\\nhund singt"\nmsgstr ""\n', ("de", "en"))
     assert [block.text for block in opened.blocks] == ["ein kleiner hund singt"]
     found = opened.render([("a very small dog is singing", [])]).decode()
     assert found.endswith('msgstr ""\n"a very small\\n"\n"dog is singing"\n')
@@ -75,11 +75,11 @@ def test_catalogue_a_line_end_in_a_sentence_stays_in_proportion() -> None:
 )
 def test_catalogue_what_is_there_is_kept_and_counted(message: str, reason: str) -> None:
     assert translated(HEADER + message) == HEADER + message
-    assert +open_catalogue((HEADER + message).encode(), ("de", "en")).kept == {reason: 1}
+    assert +parse_po((HEADER + message).encode(), ("de", "en")).kept == {reason: 1}
 
 
 def test_catalogue_messages_without_a_letter_are_copied_and_counted() -> None:
-    opened = open_catalogue(f'{HEADER}msgid "12"\nmsgstr ""\n'.encode(), ("de", "en"))
+    opened = parse_po(f'{HEADER}msgid "12"\nmsgstr ""\n'.encode(), ("de", "en"))
     assert (opened.render([]).decode(), +opened.kept) == (
         f'{HEADER}msgid "12"\nmsgstr "12"\n', {"without a letter": 1}
     )  # fmt: skip
@@ -88,7 +88,7 @@ def test_catalogue_messages_without_a_letter_are_copied_and_counted() -> None:
 def test_catalogue_keeps_the_encoding_that_it_says() -> None:
     text = HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "Ärger"\nmsgstr '
     assert translated(text + '""\n', "latin-1") == text + '"äRGER"\n'
-    opened = open_catalogue(f'{text}""\n'.encode("latin-1"), ("de", "pl"))
+    opened = parse_po(f'{text}""\n'.encode("latin-1"), ("de", "pl"))
     with pytest.raises(DataError, match="'ł' cannot be written in iso8859-1; save the document in UTF-8"):
         opened.render([("złość", [])])
 
@@ -99,7 +99,7 @@ def test_catalogue_keeps_the_encoding_that_it_says() -> None:
 )  # fmt: skip
 def test_catalogue_in_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
     with pytest.raises(DataError, match=r"is no encoding of text|is not UTF-32"):
-        open_catalogue((HEADER.replace("UTF-8", encoding) + 'msgid "a"\nmsgstr ""\n').encode(), ("de", "en"))
+        parse_po((HEADER.replace("UTF-8", encoding) + 'msgid "a"\nmsgstr ""\n').encode(), ("de", "en"))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_catalogue_in_what_is_no_encoding_of_text_is_refused(encoding: str) -> N
 )
 def test_catalogue_what_is_none_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        open_catalogue(content, ("de", "en"))
+        parse_po(content, ("de", "en"))
 
 
 PARTS = ["# x\n", "\n", 'msgid "ein"\n', '"hund "\n', 'msgid_plural "b"\n', 'msgstr ""\n', 'msgstr[0] ""\n']

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
-from transformer_cli.adapters.documents.subtitles import open_subtitles
+from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.errors import DataError
 
 TIMES = "{0}\n00:00:{0:02},000 --> 00:00:{0:02},900\n"
@@ -18,11 +18,11 @@ def srt(*cues: str) -> str:
 
 
 def texts(text: str) -> list[str]:
-    return [block.text for block in open_subtitles(text.encode(), ("en", "de")).documents[0].blocks]
+    return [block.text for block in parse_subtitles(text.encode(), ("en", "de")).documents[0].blocks]
 
 
 def translated(text: str, translate: object) -> str:
-    opened = open_subtitles(text.encode(), ("en", "de"))
+    opened = parse_subtitles(text.encode(), ("en", "de"))
     return opened.render([translate(block) for block in opened.blocks]).decode()  # type: ignore[operator]
 
 
@@ -55,7 +55,7 @@ def test_subtitles_sentences_are_blocks_and_all_else_stays(text: str, expected: 
 
 def test_subtitles_words_are_divided_in_proportion_at_their_edges() -> None:
     text = srt("A dog is", "running. A <i>cat</i>", "sleeps.")
-    opened = open_subtitles(text.encode(), ("en", "de"))
+    opened = parse_subtitles(text.encode(), ("en", "de"))
     found = opened.render([("Ein Hund rennt gerade.", []), ("Eine sehr kleine Katze schläft.", [])]).decode()
     assert re.sub("</?i>", "", found) == srt("Ein Hund", "rennt gerade. Eine sehr", "kleine Katze schläft.")
     stray = srt("A dog\n</i>, a cat.")
@@ -89,11 +89,11 @@ def test_subtitles_entities_of_webvtt_are_read() -> None:
 
 def test_subtitles_without_times_are_refused() -> None:
     with pytest.raises(DataError, match="no subtitles"):
-        open_subtitles(b"A dog.", ("en", "de"))
+        parse_subtitles(b"A dog.", ("en", "de"))
 
 
 def test_subtitles_a_cue_with_malformed_times_is_kept_and_counted() -> None:
     text = srt("A dog.") + "2\n00:00:04,0 --> xx\nA cat.\n\n3\n0:01 --> 0:02\nA cow.\n\n" + srt("A fox.")
     assert texts(text) == ["A dog.", "A fox."]
-    assert +open_subtitles(text.encode(), ("en", "de")).kept == {"malformed times": 2}
-    assert not +open_subtitles(srt("A dog -->").encode(), ("en", "de")).kept
+    assert +parse_subtitles(text.encode(), ("en", "de")).kept == {"malformed times": 2}
+    assert not +parse_subtitles(srt("A dog -->").encode(), ("en", "de")).kept

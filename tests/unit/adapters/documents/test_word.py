@@ -213,7 +213,7 @@ def test_word_translates_all_parts_and_keeps_other_members_as_they_are_packed() 
     content = archive(
         {"[Content_Types].xml": types(parts), "a.bin": bytes(1000), **dict.fromkeys(parts, body), "z": "x"}
     )
-    opened = FORMATS["docx"].open(content, ("de", "en"))
+    opened = FORMATS["docx"].parse(content, ("de", "en"))
     assert [block.text for block in opened.blocks] == ["ein hund"] * 4
     found = opened.render([turned(block) for block in opened.blocks])
     with zipfile.ZipFile(io.BytesIO(found)) as new, zipfile.ZipFile(io.BytesIO(content)) as old:
@@ -251,15 +251,15 @@ TYPED = types({"d": "document.main"})
 def test_word_what_is_no_document_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
 ) -> None:
-    monkeypatch.setattr("transformer_cli.adapters.documents.archive.LARGEST", 1 << 20)
-    monkeypatch.setattr("transformer_cli.adapters.documents.xmltext.MOST_TAGS", 1_000)
+    monkeypatch.setattr("transformer_cli.adapters.documents.archive.MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr("transformer_cli.adapters.documents.xmltext.MAX_EVENTS", 1_000)
     with pytest.raises(DataError, match=said) as error:
-        FORMATS["docx"].open(content, ("de", "en"))
+        FORMATS["docx"].parse(content, ("de", "en"))
     assert "\n" not in str(error.value)
 
 
 def test_archive_bounds_all_members_that_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformer_cli.adapters.documents.archive.LARGEST", 1 << 20)
+    monkeypatch.setattr("transformer_cli.adapters.documents.archive.MAX_UNPACKED_BYTES", 1 << 20)
     opened = Archive(archive({"a": bytes(600_000), "b": bytes(600_000), "c": bytes(400_000)}))
     for name in ("a", "c", "a", "c"):  # again and again
         assert opened.read(name)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
-from transformer_cli.adapters.documents.parsed_file import Opened
-from transformer_cli.adapters.documents.xliff import open_xliff
-from transformer_cli.adapters.documents.xmltext import cut_xml
+from transformer_cli.adapters.documents.parsed_file import ParsedFile
+from transformer_cli.adapters.documents.xliff import parse_xliff
+from transformer_cli.adapters.documents.xmltext import xml_events
 from transformer_cli.errors import DataError
 
 HEAD = (
@@ -23,14 +23,14 @@ SEG = '<mrk mtype="seg" mid="{}">{}</mrk>'
 BY_MACHINE = ' conf="Draft" origin="mt"'
 
 
-def opened(inner: str) -> Opened:
-    return open_xliff(f"\ufeff{HEAD}{inner}{END}".encode(), ("de", "en"))
+def opened(inner: str) -> ParsedFile:
+    return parse_xliff(f"\ufeff{HEAD}{inner}{END}".encode(), ("de", "en"))
 
 
 def translated(inner: str, translate: object = turned) -> str:
     file = opened(inner)
     found = file.render([translate(block) for block in file.blocks]).decode()  # type: ignore[operator]
-    assert "".join(token.raw for token in cut_xml(found[1:], {})) == found[1:]  # it is whole XML
+    assert "".join(token.raw for token in xml_events(found[1:], {})) == found[1:]  # it is whole XML
     return found.removeprefix(f"\ufeff{HEAD}").removesuffix(END)
 
 
@@ -59,7 +59,7 @@ def translated(inner: str, translate: object = turned) -> str:
 )  # fmt: skip
 def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) -> None:
     old = f"{HEAD.replace('document:1.2', 'document:1.1')}<trans-unit>{unit}</trans-unit>{END}"  # as po2xliff writes it
-    assert len(open_xliff(old.encode(), ("de", "en")).blocks) == len(opened(f"<trans-unit>{unit}</trans-unit>").blocks)
+    assert len(parse_xliff(old.encode(), ("de", "en")).blocks) == len(opened(f"<trans-unit>{unit}</trans-unit>").blocks)
     assert translated(f"<trans-unit id='1'>{unit}</trans-unit>") == f"<trans-unit id='1'>{expected}</trans-unit>"
 
 
@@ -141,7 +141,7 @@ def test_xliff_each_inline_element_comes_back_once_in_a_legal_order(pieces: list
 
 def test_xliff_keeps_the_encoding_that_it_declares() -> None:
     text = HEAD.replace("UTF-8", "windows-1252") + "<trans-unit><source>für</source></trans-unit>" + END
-    file = open_xliff(text.encode("cp1252"), ("de", "en"))
+    file = parse_xliff(text.encode("cp1252"), ("de", "en"))
     found = file.render([("Ärger „ł“", [])]).decode("cp1252")
     assert found == text.replace("</source>", f"</source><target{STATE}>Ärger „&#322;“</target>")
 
@@ -151,7 +151,7 @@ def test_xliff_keeps_the_encoding_that_it_declares() -> None:
 )
 def test_xliff_another_file_is_refused(content: str) -> None:
     with pytest.raises(DataError, match=r"no XLIFF 1\.2|not whole XML"):
-        open_xliff(content.encode(), ("de", "en"))
+        parse_xliff(content.encode(), ("de", "en"))
 
 
 @pytest.mark.parametrize(
@@ -168,5 +168,5 @@ def test_xliff_of_other_languages_is_warned_of_once(
 ) -> None:
     file = f"<file {languages}{{}}><body/></file>" * 2
     text = f"{HEAD.partition('<file')[0]}{file}</xliff>"
-    assert open_xliff(text.format("", "").encode(), ("de", "en")).render([]).decode() == text.format(becomes, becomes)
+    assert parse_xliff(text.format("", "").encode(), ("de", "en")).render([]).decode() == text.format(becomes, becomes)
     assert caplog.messages == [f"the file says that it is to be translated {each}" for each in said]
