@@ -159,7 +159,7 @@ def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[
 
 def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
     """Returns the translations of lines by a run, which are kept in the folder; of a long line, of its beginning."""
-    kept = folder / f"{run.folder.name}-{run.identity.id}.txt"
+    kept = folder / f"{run.folder.name}-{run.metadata.id}.txt"
     if not kept.exists():
         with TemporaryDirectory() as temporary:
             exported = export(run.folder, Path(temporary) / "exported", quantization="int8")

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.runs.run import lasting, write_config
+from transformer_cli.runs.run import fixed_settings, write_config
 from transformer_cli.system.files import read_checksums, write_checksums
 
 
@@ -30,11 +30,11 @@ def reseal(folder: Path) -> None:
     """Let the sums of a dataset, a run or a checkpoint be those of its files as they are now."""
     if (folder / "run.json").exists():
         config = load_config(folder / "config.yaml")
-        edit_sealed(folder / "run.json", lambda value: value.update(settings=lasting(config)))
+        edit_sealed(folder / "run.json", lambda value: value.update(settings=fixed_settings(config)))
     write_checksums(folder, read_checksums(folder))
 
 
 def set_config(folder: Path, config: Config) -> None:
     """Let a run have other settings, as if it had been begun with them."""
-    edit_sealed(folder / "run.json", lambda value: value.update(settings=lasting(config)))
+    edit_sealed(folder / "run.json", lambda value: value.update(settings=fixed_settings(config)))
     write_config(folder, config)

@@ -132,11 +132,13 @@ def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[s
     """
     from transformer_cli.adapters.finetuning.interpolation import START, as_table
     from transformer_cli.compute.devices import choose_device
-    from transformer_cli.runs.checkpoints import load_validated
+    from transformer_cli.runs.checkpoints import load_validation_weights
     from transformer_cli.search.decoder import TransformerEngine
 
     device = run.config.training.device
-    initial = load_validated(run, START).to(choose_device(device)).eval()  # its run may be gone, or trained further
+    initial = (
+        load_validation_weights(run, START).to(choose_device(device)).eval()
+    )  # its run may be gone, or trained further
     start = translate.Translator([run], TransformerEngine([initial]), ["start"], Terminology())
     return as_table(run, start, Translator(run, device), data_dir=data_dir)
 
@@ -170,9 +172,9 @@ class Translator(translate.Translator):
         auto, cpu, cuda or cuda:N. others: runs whose models translate together with the first one's; raises
         ConfigError if their codecs differ, or if one of them is exported.
         """
-        runs = [Run.named(each, runs_dir) for each in (run, *as_list(others))]
+        runs = [Run.load(each, runs_dir) for each in (run, *as_list(others))]
         for each in runs:
-            each.say_other_tokenizer()
+            each.warn_if_tokenizer_changed()
         super().__init__(runs, *_open_engine(runs, device), hook=Terminology())
 
     @staticmethod
@@ -210,7 +212,7 @@ def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     if len(runs) == 1 and runs[0].exported:
         from transformer_cli.adapters.interop.ctranslate2 import open_exported
 
-        engine, names = open_exported(runs[0], device), [runs[0].best_name]
+        engine, names = open_exported(runs[0], device), [runs[0].best_checkpoint_name]
     else:
         engine, names = open_models(runs, device)
         for run, name, model in zip(runs, names, engine.models, strict=True):
@@ -251,7 +253,7 @@ def evaluate(
     metrics = further_metrics(metrics)
     if isinstance(run, translate.Translator) and others:
         raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
-    opened = run.run if isinstance(run, translate.Translator) else Run.named(run, runs_dir)
+    opened = run.run if isinstance(run, translate.Translator) else Run.load(run, runs_dir)
     texts = scoring.texts_of(
         opened.config.data, splits=as_list(splits), files=files, lists=lists, data_dir=Path(data_dir)
     )

@@ -67,7 +67,7 @@ class Translator:
     def into(self: Same, language: str | None) -> Same:
         """Returns a translator with the same models into one of several languages; see `Run.into`."""
         other = copy(self)
-        other.run = self.run.into(language)
+        other.run = self.run.for_target(language)
         other.pipeline = replace(self.pipeline, codecs=other.run.codecs)
         return other
 
@@ -266,7 +266,7 @@ def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     Raises CheckpointError, DeviceError, and ConfigError if codecs differ or if one of several is exported.
     """
     from transformer_cli.compute.devices import choose_device
-    from transformer_cli.runs.checkpoints import load_named_best
+    from transformer_cli.runs.checkpoints import load_best
     from transformer_cli.search.decoder import TransformerEngine  # imports torch, without which an export translates
 
     first = runs[0]
@@ -282,7 +282,7 @@ def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
                 f"({differing}); name runs of one dataset"
             )
     chosen = choose_device(device)
-    names, models = zip(*(load_named_best(each, chosen) for each in runs), strict=True)
+    names, models = zip(*(load_best(each, chosen) for each in runs), strict=True)
     return TransformerEngine(models), [*names]
 
 

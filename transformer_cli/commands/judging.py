@@ -79,7 +79,7 @@ def evaluate(
 
     by_run: dict[str, list[Judged]] = {}
     for group in groups:
-        first, *others = (Run.open(folder).into(to) for folder in group)
+        first, *others = (Run.open(folder).for_target(to) for folder in group)
         chosen = options.chosen(glossary=read_glossary(glossary, first.config.data), beam_size=beam_size)
         by_run[str(group[0])] = evaluate(
             first,

@@ -83,13 +83,13 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text") -> str:
     Columns tell which text BLEU is of, and which is scored without case (lc), where that differs; the last ones are the
     seed, and settings in which the runs differ. CSV has all columns, with all of these settings.
     """
-    from transformer_cli.runs.listing import differing_settings, in_short
+    from transformer_cli.runs.listing import differing_settings, summarize_settings
 
     texts = {run.evaluation.text for run in runs if run.evaluation}
     cases = {_is_lowercase(run) for run in runs if run.evaluation}
     settings, is_csv = [run.settings or {} for run in runs], form == "csv"
     keys = [key for key in differing_settings(settings) if key not in IN_COLUMNS]
-    told = in_short(settings, without=IN_COLUMNS)
+    told = summarize_settings(settings, without=IN_COLUMNS)
     heads = dict.fromkeys(head for cells in told for head in cells)
     evaluations, newest = [run.evaluation for run in runs], [run.name for run in runs if run.newest]
     corpora = [f"{run.corpus} {run.source}→{run.target}" if run.corpus else None for run in runs]
@@ -160,13 +160,13 @@ def _remarks(run: "ListedRun") -> list[str]:
 
 def _twins(runs: Sequence["ListedRun"]) -> Iterator[str]:
     """Yield a line for each run that was trained like one before, but by what may change the bits of its weights."""
-    from transformer_cli.runs.provenance import changes
+    from transformer_cli.runs.provenance import provenance_changes
 
     firsts: dict[str, ListedRun] = {}
     for run in sorted(runs, key=lambda run: run.begun or ""):
         if run.provenance:
             first = firsts.setdefault(repr((run.settings, run.provenance.get("sources"))), run)
-            if other := changes(first.provenance or {}, run.provenance):
+            if other := provenance_changes(first.provenance or {}, run.provenance):
                 yield f"settings and text of {first.name}, perhaps not its bits: {run.name}; {other}"
 
 

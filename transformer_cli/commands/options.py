@@ -102,11 +102,11 @@ def matching(name: str) -> list[str]:
 
     Raises CheckpointError if none does.
     """
-    from transformer_cli.runs.run import known_runs
+    from transformer_cli.runs.run import run_names
 
     if not set("*?[") & set(name) or Path(name).exists():
         return [name]
-    known, there = known_runs(Path("runs")), sorted(glob.glob(name))
+    known, there = run_names(Path("runs")), sorted(glob.glob(name))
     runs = [each for each in there if Path(each, "run.json").is_file()]  # and not the files beside them, such as latest
     if found := fnmatch.filter(known, name) or runs or there:
         return found

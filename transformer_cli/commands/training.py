@@ -71,7 +71,7 @@ def prepare(
 
     below, place = inherited(like) if like else None, None
     if files:
-        held_out = Run.named(like).config.data.held_out if like else HeldOutConfig()
+        held_out = Run.load(like).config.data.held_out if like else HeldOutConfig()
         settings, place = config_for(
             files, options=settings_given, base=config, overrides=overrides or (), inherited=below, held_out=held_out
         )
@@ -179,12 +179,12 @@ def curves(
     folders = options.find_runs(named, run)
     from transformer_cli.adapters.study import plots
     from transformer_cli.config.load import settings_by_key
-    from transformer_cli.runs.listing import in_short
+    from transformer_cli.runs.listing import summarize_settings
     from transformer_cli.runs.run import Run
     from transformer_cli.runs.state import validations_so_far
 
     opened = [Run.open(folder) for folder in folders]
-    differing = in_short([settings_by_key(each.config) for each in opened])
+    differing = summarize_settings([settings_by_key(each.config) for each in opened])
     histories = {}
     for each, settings in zip(opened, differing, strict=True):
         history = [asdict(validation) for validation in validations_so_far(each)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 PAUSE_S = 0.05  # a program that writes no further line for so long may be waiting for translations
-CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
+CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come retry_if_moved
 BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
 NAMED = 10  # lines that were too long, or lack something, of which the numbers are said
 LOOKED_AT = 100  # lines of the first group, to see whether they have several sentences

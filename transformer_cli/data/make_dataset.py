@@ -94,9 +94,9 @@ def make_dataset(
 
 
 def _write_dataset(
-    folder: Path, data: DataConfig, corpus: Corpus, codec_dir: Path | None, identity: Mapping[str, Any]
+    folder: Path, data: DataConfig, corpus: Corpus, codec_dir: Path | None, fingerprinted: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the manifest. identity: what it keeps of the fingerprint."""
+    """Returns the manifest. fingerprinted: what it keeps of the fingerprint."""
     splits, cleaning = corpus.write(folder)
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
     codecs, facts = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
@@ -111,7 +111,7 @@ def _write_dataset(
         "overlap": count_overlap(folder, splits, codecs),
         **facts,
         **({"cleaning": cleaning} if cleaning else {}),
-        **identity,
+        **fingerprinted,
     }
     warn_of_overlap(manifest)
     if codec_dir:

@@ -40,14 +40,14 @@ from torch import Tensor
 from transformer_cli.compute.devices import room_for
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.provenance import OF_ONE_CALL
+from transformer_cli.runs.provenance import PER_CALL_KEYS
 from transformer_cli.runs.run import (
     CHECKPOINT,
     POINTERS,
-    RESTORE,
+    RESTORE_HINT,
     Run,
-    steadily,
-    told_as_damage,
+    as_checkpoint_error,
+    retry_if_moved,
     write_latest,
 )
 from transformer_cli.runs.state import (
@@ -55,7 +55,7 @@ from transformer_cli.runs.state import (
     Average,
     TrainingState,
     error_of,
-    first_lines,
+    first_history_lines,
     load_average,
     load_state,
 )
@@ -69,8 +69,8 @@ from transformer_cli.system.files import (
 )
 
 WEIGHTS = "model.safetensors"
-FROZEN_ROWS = "frozen_rows."
-VALIDATION = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
+FROZEN_ROWS_PREFIX = "frozen_rows."
+VALIDATION_NAME = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Checkpoint:
     state: TrainingState = field(default_factory=TrainingState)
 
 
-def load_named_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
+def load_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
     """Load the model with the best validation loss, in evaluation mode; returns also its checkpoint's name.
 
     `best` may name another checkpoint by now. Raises CheckpointError, MemoryShortage.
@@ -97,7 +97,7 @@ def load_named_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
         checkpoint = run.checkpoint("best")
         return checkpoint.name, load_weights(run, checkpoint)
 
-    name, model = steadily(run.folder / "best", load)
+    name, model = retry_if_moved(run.folder / "best", load)
     with room_for(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another device"):
         return name, model.to(device).eval()
 
@@ -105,15 +105,15 @@ def load_named_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
 def load_weights(run: Run, folder: Path) -> Transformer:
     """Returns the run's model with the weights in a folder, on the CPU. Raises CheckpointError."""
     path = folder / WEIGHTS
-    with told_as_damage():
+    with as_checkpoint_error():
         verify_file(path)
-    model = run.empty_model()
+    model = run.uninitialized_model()
     try:
         load_model(model, path)
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path}: the weights cannot be read: {_one_line(error)}; {RESTORE}") from None
+        raise CheckpointError(f"{path}: the weights cannot be read: {_first_lines(error)}; {RESTORE_HINT}") from None
     if wrong := next((name for name, each in model.named_parameters() if not each.isfinite().all()), None):
-        raise CheckpointError(f"{path}: {wrong} has a number that is not finite; {RESTORE}")
+        raise CheckpointError(f"{path}: {wrong} has a number that is not finite; {RESTORE_HINT}")
     return model
 
 
@@ -121,16 +121,20 @@ def load_last(run: Run) -> Checkpoint:
     """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing."""
     checkpoint = run.checkpoint("last")
     model, path = load_weights(run, checkpoint), checkpoint / "state.safetensors"
-    with told_as_damage():
+    with as_checkpoint_error():
         verify_file(path)
     try:
         # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
         # delete a folder in which a file is open.
         tensors = {name: value.clone() for name, value in load_file(path).items()}
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: the training state cannot be read: {_one_line(error)}; {RESTORE}") from None
+        raise CheckpointError(
+            f"{path}: the training state cannot be read: {_first_lines(error)}; {RESTORE_HINT}"
+        ) from None
     frozen_rows = {
-        name.removeprefix(FROZEN_ROWS): tensors.pop(name) for name in list(tensors) if name.startswith(FROZEN_ROWS)
+        name.removeprefix(FROZEN_ROWS_PREFIX): tensors.pop(name)
+        for name in list(tensors)
+        if name.startswith(FROZEN_ROWS_PREFIX)
     }
     return Checkpoint(model, tensors, frozen_rows, load_state(checkpoint))
 
@@ -143,7 +147,7 @@ def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: M
         optimizer.state[parameters[name]][key] = moment.to(parameters[name].device)
 
 
-def save(
+def save_checkpoint(
     run: Run,
     model: Transformer,
     optimizer: torch.optim.Optimizer | None,
@@ -165,31 +169,31 @@ def save(
             for name, parameter in model.named_parameters()
             for key, value in (optimizer.state.get(parameter, {}) if optimizer else {}).items()
         }
-        rows = {f"{FROZEN_ROWS}{name}": rows for name, rows in frozen_rows.items()}
+        rows = {f"{FROZEN_ROWS_PREFIX}{name}": rows for name, rows in frozen_rows.items()}
         _save_tensors(moments | rows, folder / "state.safetensors")
-        history = sha256_of_bytes(first_lines(run, state.validations))
+        history = sha256_of_bytes(first_history_lines(run, state.validations))
         write_json(folder / "state.json", asdict(replace(state, history=history)))
         if witnesses:
             write_json(folder / WITNESSES, witnesses)
-    run.point("last", name)
-    _settle(run, state)
+    run.set_pointer("last", name)
+    _update_pointers(run, state)
 
 
-def keep_imported(run: Run, model: Transformer) -> None:
+def save_imported(run: Run, model: Transformer) -> None:
     """Save weights that came from elsewhere as the best and the last ones of a new run, whose training has ended."""
-    save(run, model, None, TrainingState(epoch=run.config.training.epochs + 1))
-    run.point("best", run.checkpoint("last").name)
+    save_checkpoint(run, model, None, TrainingState(epoch=run.config.training.epochs + 1))
+    run.set_pointer("best", run.checkpoint("last").name)
     write_latest(run.folder)
 
 
 def finish_save(run: Run, state: TrainingState) -> None:
     """Set `best` and `latest` if a kill came between the pointers of the last save. state: what that save left."""
-    _settle(run, state)
+    _update_pointers(run, state)
     if run.has_checkpoint("best"):
         write_latest(run.folder)
 
 
-def keep_average(
+def save_average(
     run: Run, model: Transformer, average: Average, state: TrainingState, witnesses: Mapping[str, Any]
 ) -> bool:
     """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
@@ -198,26 +202,26 @@ def keep_average(
         _save_weights(run, model, folder)
         write_json(folder / "average.json", asdict(average))
         write_json(folder / WITNESSES, witnesses)
-    run.point("average", name)
-    _settle(run, state)
+    run.set_pointer("average", name)
+    _update_pointers(run, state)
     return run.checkpoint("best") == run.checkpoint("average")
 
 
-def save_validated(run: Run, model: Transformer, number: int) -> None:
+def save_validation_weights(run: Run, model: Transformer, number: int) -> None:
     """Keep the weights of validation 1, 2, …, for the end of training."""
     with _new_checkpoint(run, f"validation-{number:04d}") as folder:
         _save_weights(run, model, folder)
 
 
-def load_validated(run: Run, number: int) -> Transformer:
+def load_validation_weights(run: Run, number: int) -> Transformer:
     """Returns the model with the weights of a validation that were kept, on the CPU. Raises CheckpointError."""
     return load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}")
 
 
-def forget_validated(run: Run, *, but: Collection[int]) -> None:
+def prune_validations(run: Run, *, but: Collection[int]) -> None:
     """Delete the weights of all validations but these."""
     for folder in (run.folder / "checkpoints").glob("validation-*"):
-        if (found := VALIDATION.fullmatch(folder.name)) and int(found[1]) not in but:
+        if (found := VALIDATION_NAME.fullmatch(folder.name)) and int(found[1]) not in but:
             with suppress(OSError):  # on NFS another process may read it; the next validation tries again
                 delete(folder)
 
@@ -227,7 +231,7 @@ def load_mean(run: Run, numbers: range) -> Transformer:
 
     Raises CheckpointError if the weights of one are gone.
     """
-    models = (load_validated(run, number) for number in numbers)
+    models = (load_validation_weights(run, number) for number in numbers)
     mean = next(models)
     total = {name: parameter.detach().double() for name, parameter in mean.named_parameters()}
     for model in models:
@@ -257,7 +261,7 @@ def _new_checkpoint(run: Run, name: str) -> Iterator[Path]:
         write_checksums(folder)
 
 
-def _settle(run: Run, state: TrainingState) -> None:
+def _update_pointers(run: Run, state: TrainingState) -> None:
     """Point `best` at the last save or at the averaged weights, if either is better than what it names.
 
     With its first one `latest` names the run, which others can use now. Then the checkpoints go that nothing points to.
@@ -268,11 +272,11 @@ def _settle(run: Run, state: TrainingState) -> None:
     if averaged and error_of(averaged.valid_loss, averaged.valid_score) <= error:
         error = error_of(averaged.valid_loss, averaged.valid_score)
     elif state.is_best:
-        run.point("best", run.checkpoint("last").name)
+        run.set_pointer("best", run.checkpoint("last").name)
     average = load_average(run)
     is_chosen = average and average.start_share is not None and average.step == state.step
     if average and (is_chosen or error_of(average.valid_loss, average.valid_score) < error):
-        run.point("best", run.checkpoint("average").name)
+        run.set_pointer("best", run.checkpoint("average").name)
     if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
         write_latest(run.folder)
     kept = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
@@ -295,23 +299,23 @@ def _save_weights(run: Run, model: Transformer, folder: Path) -> None:
     weights = model.state_dict(keep_vars=True)
     for name in sorted(weights):
         first.setdefault(id(weights[name]), name)
-    kept = {key: value for key, value in run.identity.provenance.items() if key not in OF_ONE_CALL}
-    about = {"provenance": json.dumps(kept, sort_keys=True)}
+    kept = {key: value for key, value in run.metadata.provenance.items() if key not in PER_CALL_KEYS}
+    header = {"provenance": json.dumps(kept, sort_keys=True)}
     _save_tensors(
-        {name: weights[name].detach().contiguous() for name in sorted(first.values())}, folder / WEIGHTS, about
+        {name: weights[name].detach().contiguous() for name in sorted(first.values())}, folder / WEIGHTS, header
     )
 
 
-def _save_tensors(tensors: Mapping[str, Tensor], path: Path, about: dict[str, str] | None = None) -> None:
-    """Write named tensors, and `about` in the header. Raises OSError, say on a full disk."""
+def _save_tensors(tensors: Mapping[str, Tensor], path: Path, header: dict[str, str] | None = None) -> None:
+    """Write named tensors, and `header` in the header. Raises OSError, say on a full disk."""
     try:
-        save_file(dict(tensors), path, about)
+        save_file(dict(tensors), path, header)
     except SafetensorError as error:  # safetensors turns the system's errors into its own, which end "(os error 28)…"
         if not (number := re.search(r"\(os error (\d+)\)", str(error))):
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
-def _one_line(error: Exception) -> str:
+def _first_lines(error: Exception) -> str:
     """Returns an error on one line. torch lists weights that do not fit on further lines: three of them are enough."""
     return " ".join(" ".join(str(error).strip().split("\n")[:4]).split())

@@ -18,18 +18,25 @@ from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, TfmError
-from transformer_cli.runs.provenance import Kept, last_result
+from transformer_cli.runs.provenance import SavedResult, last_result
 from transformer_cli.runs.run import (
     POINTERS,
     Run,
+    as_checkpoint_error,
     find_run,
     is_exported,
     is_new,
-    steadily,
-    told_as_damage,
+    retry_if_moved,
     training_lock,
 )
-from transformer_cli.runs.state import TrainingState, best_of, is_averaged, load_average, load_state, read_validations
+from transformer_cli.runs.state import (
+    TrainingState,
+    best_of,
+    has_final_weights,
+    load_average,
+    load_state,
+    read_validations,
+)
 from transformer_cli.system.files import folder_bytes, verify_files
 from transformer_cli.system.locks import is_locked
 from transformer_cli.system.terminal import shorten
@@ -37,11 +44,11 @@ from transformer_cli.system.terminal import shorten
 log = logging.getLogger(__name__)
 
 # settings that say nothing of how good a run is
-NOT_TOLD = {"name", "data.fingerprint", *keys_that_decide(Decides.PLACE)} | {
+HIDDEN_SETTINGS = {"name", "data.fingerprint", *keys_that_decide(Decides.PLACE)} | {
     f"training.{each}" for each in ("num_threads", "save_minutes", "tensorboard")
 }
-SECTIONS = ("training", "model", "data", "decoding")  # in which differences tell most
-MOST_TOLD, LONGEST_VALUE = 4, 14
+SECTION_ORDER = ("training", "model", "data", "decoding")  # in which differences tell most
+MAX_LISTED_SETTINGS, MAX_VALUE_LENGTH = 4, 14
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class ListedRun:
     """training.steps, after which training ends instead"""
     best_valid_loss: float | None = None
     """nats per target token: the best validation's, or that of averaged weights"""
-    evaluation: Kept | None = None
+    evaluation: SavedResult | None = None
     """the last evaluation of this run alone"""
     evaluation_is_current: bool | None = None
     """whether it judged what is the best checkpoint now"""
@@ -101,7 +108,7 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
     except CheckpointError as error:
         if folders:
             log.warning("%s", error)
-    found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
+    found = [_list_run(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
     return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
 
 
@@ -110,30 +117,30 @@ def differing_settings(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
     A run without any, which cannot be read, differs in none.
     """
-    keys = dict.fromkeys(key for settings in runs for key in settings if key not in NOT_TOLD)
+    keys = dict.fromkeys(key for settings in runs for key in settings if key not in HIDDEN_SETTINGS)
     differing = [key for key in keys if len({as_line(settings.get(key)) for settings in runs if settings}) > 1]
-    return sorted(differing, key=lambda key: SECTIONS.index(key.partition(".")[0]))
+    return sorted(differing, key=lambda key: SECTION_ORDER.index(key.partition(".")[0]))
 
 
-def in_short(runs: Sequence[Mapping[str, Any]], *, without: Collection[str] = ()) -> list[dict[str, str]]:
+def summarize_settings(runs: Sequence[Mapping[str, Any]], *, without: Collection[str] = ()) -> list[dict[str, str]]:
     """Returns of each run the first few settings in which they differ, such as {"seed": "1"}, but for those it lacks.
 
     Of keys there are the ends, if these are different; long values are cut. without: keys that are left out.
     """
-    keys = [key for key in differing_settings(runs) if key not in without][:MOST_TOLD]
+    keys = [key for key in differing_settings(runs) if key not in without][:MAX_LISTED_SETTINGS]
     ends = [key.rpartition(".")[2] for key in keys]
     names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
     return [
-        {name: shorten(as_line(run[key]), LONGEST_VALUE) for key, name in names.items() if run.get(key) is not None}
+        {name: shorten(as_line(run[key]), MAX_VALUE_LENGTH) for key, name in names.items() if run.get(key) is not None}
         for run in runs
     ]
 
 
-def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
-    known: dict[str, Any] = {"bytes": folder_bytes(folder), "begun": _date(folder / "run.json")}
-    known["saved"] = _date(folder / "last")
+def _list_run(folder: Path, *, is_newest: bool) -> ListedRun:
+    known: dict[str, Any] = {"bytes": folder_bytes(folder), "begun": _modified_at(folder / "run.json")}
+    known["saved"] = _modified_at(folder / "last")
     try:
-        for facts in _facts(folder):
+        for facts in _read_fields(folder):
             known.update(facts)
     except TfmError as error:
         known.update(state="broken", problem=str(error))
@@ -142,30 +149,30 @@ def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
     return ListedRun(folder.name, newest=is_newest, **known)
 
 
-def _facts(folder: Path) -> Iterator[dict[str, Any]]:
+def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield fields of a ListedRun, as far as the run can be read. Raises TfmError or OSError where it cannot."""
     run = Run.open(folder)
     data, training = run.config.data, run.config.training
     yield {"corpus": data.corpus, "source": data.source, "target": data.target}
-    yield {"settings": settings_by_key(run.config), "provenance": run.identity.provenance}
+    yield {"settings": settings_by_key(run.config), "provenance": run.metadata.provenance}
     yield {"epochs": training.epochs, "steps": training.steps}
     is_trained = is_locked(training_lock(folder))
     if is_new(folder):
         yield {"state": "training" if is_trained else "new", "epochs_done": 0, "steps_done": 0}
         return
-    state = steadily(folder / "last", lambda: load_state(run.checkpoint("last")))
+    state = retry_if_moved(folder / "last", lambda: load_state(run.checkpoint("last")))
     yield {"epochs_done": state.epoch - 1, "steps_done": state.step}
-    yield {"parameters": steadily(folder / "last", lambda: _count_parameters(run.checkpoint("last")))}
+    yield {"parameters": retry_if_moved(folder / "last", lambda: _count_parameters(run.checkpoint("last")))}
     if state.validations:
-        yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state))}
+        yield {"best_valid_loss": retry_if_moved(folder / "best", lambda: _best_loss(run, state))}
     if kept := last_result(folder):
-        is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_name
+        is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_checkpoint_name
         yield {"evaluation": kept, "evaluation_is_current": is_current}
     if is_trained:
         yield {"state": "training"}
         return
-    steadily(folder / "last", lambda: _check_files(run))
-    if state.has_ended(training) and (not (training.average or training.watch) or is_averaged(run, state)):
+    retry_if_moved(folder / "last", lambda: _check_files(run))
+    if state.has_ended(training) and (not (training.average or training.watch) or has_final_weights(run, state)):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]
@@ -185,7 +192,7 @@ def _count_parameters(checkpoint: Path) -> int | None:
 def _check_files(run: Run) -> None:
     """Compare the files of all checkpoints that are named with their sums. Raises CheckpointError."""
     named = dict.fromkeys(run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer))
-    with told_as_damage():
+    with as_checkpoint_error():
         for checkpoint in named:  # `best` and `last` are often the same
             verify_files(checkpoint)
 
@@ -195,7 +202,7 @@ def _best_loss(run: Run, state: TrainingState) -> float:
     return average.valid_loss if average else best_of(read_validations(run, state)).valid_loss
 
 
-def _date(path: Path) -> str | None:
+def _modified_at(path: Path) -> str | None:
     """Returns when a file was written, or None if it is not there."""
     with suppress(OSError):
         return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc).isoformat(timespec="seconds")

@@ -20,7 +20,7 @@ from transformer_cli.errors import FileError
 from transformer_cli.system.files import append_line, read_text, sha256_of_bytes
 
 DISTRIBUTIONS = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
-OF_ONE_CALL = ("date", "threads")  # no bit of the weights depends on them
+PER_CALL_KEYS = ("date", "threads")  # no bit of the weights depends on them
 EVALUATIONS = "evaluations.jsonl"
 
 log = logging.getLogger(__name__)
@@ -47,16 +47,16 @@ def provenance(*, device: str | None = None, threads: int | None = None, lanes: 
     }
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def provenance_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Returns in what two provenances differ that may change bits, as "torch 2.12.0 → 2.13.0, …"; "" if in nothing.
 
     What one of them does not tell, and lanes, which are a setting, are passed over.
     """
-    keys = [key for key in before if key not in (*OF_ONE_CALL, "lanes", "sources") and before[key] and after.get(key)]
+    keys = [key for key in before if key not in (*PER_CALL_KEYS, "lanes", "sources") and before[key] and after.get(key)]
     return ", ".join(f"{key} {before[key]} → {after[key]}" for key in keys if before[key] != after[key])
 
 
-def text_sum(lines: Sequence[str]) -> str:
+def sha256_of_lines(lines: Sequence[str]) -> str:
     r"""Returns the SHA-256 of lines, each with a "\n" after it, as `sha256sum` finds it of a file of them in UTF-8."""
     return sha256_of_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
 
@@ -72,7 +72,7 @@ def processor() -> str:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedResult:
     """What is told of an evaluation later."""
 
     bleu: float
@@ -101,7 +101,7 @@ def append_result(
         log.warning("%s: this result is not kept there: %s", folder / EVALUATIONS, error.strerror or error)
 
 
-def last_result(folder: Path) -> Kept | None:
+def last_result(folder: Path) -> SavedResult | None:
     """Returns the last evaluation on a split of the run in a folder, by itself and not in an ensemble, or None.
 
     A line that is cut off or otherwise damaged is passed over: nothing depends on it.
@@ -115,7 +115,7 @@ def last_result(folder: Path) -> Kept | None:
             value = json.loads(line)
             if not value["others"] and not value["files"]:
                 texts = (str(value[key]) for key in ("split", "date", "checkpoint", "bleu_signature"))
-                return Kept(float(value["bleu"]), *texts)
+                return SavedResult(float(value["bleu"]), *texts)
         except (ValueError, TypeError, KeyError):
             continue
     return None

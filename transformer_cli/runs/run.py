@@ -70,26 +70,26 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 FORMAT_VERSION = 6
-EXPORTED = "model.bin"  # the weights of an exported run
+EXPORTED_WEIGHTS = "model.bin"  # the weights of an exported run
 HISTORY = "history.jsonl"
-UNSAVED = "unsaved"
+INCOMPLETE = "unsaved"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
 CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
 POINTERS = ("best", "last", "average")
-RESTORE = "restore it, or give `tfm train --fresh` to move this run aside and begin anew"
-AGAIN = "restore it, or delete the folder and export the run again"
-NOT_TRAINED = (
+RESTORE_HINT = "restore it, or give `tfm train --fresh` to move this run aside and begin anew"
+EXPORT_AGAIN_HINT = "restore it, or delete the folder and export the run again"
+IS_EXPORTED = (
     "an exported model, which translates and is judged, but cannot be trained or looked into; name the run that it was "
     "made from"
 )
-MAY_CHANGE = ("config.yaml", "README.md")  # in an exported run
-LASTING = keys_that_decide(Decides.DATASET, Decides.CODEC, Decides.MODEL, Decides.TRAINING)
+EDITABLE_FILES = ("config.yaml", "README.md")  # in an exported run
+FIXED_KEYS = keys_that_decide(Decides.DATASET, Decides.CODEC, Decides.MODEL, Decides.TRAINING)
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Facts:
+class ExportInfo:
     """What an exported model is."""
 
     run: str
@@ -105,7 +105,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Identity:
+class RunMetadata:
     """What run.json says."""
 
     id: str
@@ -116,7 +116,7 @@ class Identity:
     """what cut the training text, as the dataset's manifest says it: library, version"""
     provenance: Mapping[str, Any]
     """by what it was begun (provenance.py), and `sources`: the SHA-256 of each file of its text"""
-    exported: Facts | None = None
+    exported: ExportInfo | None = None
     """None: it is trained here"""
 
 
@@ -127,7 +127,7 @@ class Run:
     folder: Path
     config: Config = field(repr=False)
     codecs: Codecs = field(repr=False)
-    identity: Identity = field(repr=False)
+    metadata: RunMetadata = field(repr=False)
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset, *, device: str | None = None) -> "Run":
@@ -137,7 +137,7 @@ class Run:
         """
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / UNSAVED, "nothing has been saved yet\n")
+        write_text(folder / INCOMPLETE, "nothing has been saved yet\n")
         for name in ("run.json", CHECKSUMS):  # of a run that was killed before its first save
             (folder / name).unlink(missing_ok=True)
         dataset.codecs.save(folder)
@@ -150,27 +150,27 @@ class Run:
             **provenance(device=device, threads=training.num_threads, lanes=training.lanes),
             "sources": dataset.manifest.get("sources", {}),
         }
-        identity = Identity(secrets.token_hex(8), lasting(config), tokenizer, made_by)
-        write_identity(folder, identity)
+        metadata = RunMetadata(secrets.token_hex(8), fixed_settings(config), tokenizer, made_by)
+        write_metadata(folder, metadata)
         write_checksums(folder, ["run.json", *codec_files(config.data)])
-        return Run(folder, config, Codecs.load(folder, config.data), identity)
+        return Run(folder, config, Codecs.load(folder, config.data), metadata)
 
     @staticmethod
     def open(folder: Path) -> "Run":
         """Open a run's folder. Raises CheckpointError if it is missing, damaged or of another version, ConfigError."""
         folder = Path(folder)
-        identity = read_identity(folder)
-        with told_as_damage(folder):
+        metadata = read_metadata(folder)
+        with as_checkpoint_error(folder):
             verify_files(folder)
-            config = read_config(folder, identity)
-            return Run(folder, config, Codecs.load(folder, config.data), identity)
+            config = read_config(folder, metadata)
+            return Run(folder, config, Codecs.load(folder, config.data), metadata)
 
     @staticmethod
-    def named(run: "str | Path | Run | None", runs_dir: Path = Path("runs")) -> "Run":
+    def load(run: "str | Path | Run | None", runs_dir: Path = Path("runs")) -> "Run":
         """Returns a run that is opened, or opens it as `find_run` finds it. Raises as `find_run` and `open` do."""
         return run if isinstance(run, Run) else Run.open(find_run(run, runs_dir))
 
-    def into(self, language: str | None) -> "Run":
+    def for_target(self, language: str | None) -> "Run":
         """Returns the run of which each line asks for a language (None: as the run itself says). Raises ConfigError."""
         if language is None:
             return self
@@ -179,25 +179,27 @@ class Run:
         return replace(self, config=config, codecs=self.codecs.into(language))
 
     @property
-    def exported(self) -> Facts | None:
+    def exported(self) -> ExportInfo | None:
         """What it was exported as; None if it is a run that is trained."""
-        return self.identity.exported
+        return self.metadata.exported
 
     @property
-    def best_name(self) -> str:
+    def best_checkpoint_name(self) -> str:
         """The name of the checkpoint whose weights translate, such as step-0004540. Raises CheckpointError."""
         return self.exported.checkpoint if self.exported else self.checkpoint("best").name
 
     @property
-    def sum_of_weights(self) -> str:
+    def weights_sha256(self) -> str:
         """The SHA-256 of the file of the weights that translate. Raises CheckpointError."""
-        folder, name = (self.folder, EXPORTED) if self.exported else (self.checkpoint("best"), "model.safetensors")
-        with told_as_damage(self.folder):
+        folder, name = (
+            (self.folder, EXPORTED_WEIGHTS) if self.exported else (self.checkpoint("best"), "model.safetensors")
+        )
+        with as_checkpoint_error(self.folder):
             return read_checksums(folder).get(name, str(folder))
 
-    def say_other_tokenizer(self) -> None:
+    def warn_if_tokenizer_changed(self) -> None:
         """Warn if text is now cut into tokens by another version of the library than the training text was."""
-        library, trained_with = (self.identity.tokenizer.get(key) for key in ("library", "version"))
+        library, trained_with = (self.metadata.tokenizer.get(key) for key in ("library", "version"))
         now = {"spacy": SPACY_VERSION, "sentencepiece": SENTENCEPIECE_VERSION}.get(str(library))
         if now not in (None, trained_with):
             log.warning(
@@ -218,7 +220,7 @@ class Run:
             torch.default_generator.manual_seed(self.config.training.seed)
             return self._make_model()
 
-    def empty_model(self) -> "Transformer":
+    def uninitialized_model(self) -> "Transformer":
         """Returns a model, on the CPU, whose weights are arbitrary until they are loaded. Draws no random numbers.
 
         Raises MemoryShortage as `new_model` does.
@@ -251,15 +253,17 @@ class Run:
             name = read_text(path).removesuffix("\n")
         except MissingFile:
             missing = f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one"
-            raise CheckpointError(f"{missing}; if it was lost, {RESTORE}") from None
+            raise CheckpointError(f"{missing}; if it was lost, {RESTORE_HINT}") from None
         except FileError as error:
-            raise CheckpointError(f"{error}; {RESTORE}") from None
+            raise CheckpointError(f"{error}; {RESTORE_HINT}") from None
         folder = self.folder / "checkpoints" / name
         if not CHECKPOINT.fullmatch(name) or not folder.is_dir():
-            raise CheckpointError(f"{path} names {preview(name)}, which is not a checkpoint in checkpoints/; {RESTORE}")
+            raise CheckpointError(
+                f"{path} names {preview(name)}, which is not a checkpoint in checkpoints/; {RESTORE_HINT}"
+            )
         return folder
 
-    def point(self, pointer: str, name: str) -> None:
+    def set_pointer(self, pointer: str, name: str) -> None:
         """Let `best`, `last` or `average` name a checkpoint. Raises CheckpointError if it is not there."""
         if pointer not in POINTERS:
             raise CheckpointError(f"{pointer!r} names no checkpoint; {', '.join(POINTERS)} do")
@@ -267,7 +271,7 @@ class Run:
             raise CheckpointError(f"{self.folder}: checkpoints/ has no {preview(name)} for {pointer} to name")
         write_text(self.folder / pointer, f"{name}\n")
         if pointer == "last":
-            (self.folder / UNSAVED).unlink(missing_ok=True)
+            (self.folder / INCOMPLETE).unlink(missing_ok=True)
 
     def has_checkpoint(self, pointer: str) -> bool:
         """Whether the file `best` or `last`, which names a checkpoint, exists."""
@@ -276,14 +280,14 @@ class Run:
     def refuse_exported(self) -> None:
         """Raises CheckpointError if the run is an exported one, which has neither checkpoints nor a history."""
         if self.exported:
-            raise CheckpointError(f"{self.folder}: {NOT_TRAINED}")
+            raise CheckpointError(f"{self.folder}: {IS_EXPORTED}")
 
     def refuse_if_gone(self) -> None:
         """Raises CheckpointError, which says where the last save is, if the folder was moved, deleted or replaced."""
-        if _id_of(self.folder) == self.identity.id:
+        if _run_id(self.folder) == self.metadata.id:
             return
-        others = (self.folder.with_name(name) for name in known_runs(self.folder.parent))
-        moved = next((folder for folder in others if _id_of(folder) == self.identity.id), None)
+        others = (self.folder.with_name(name) for name in run_names(self.folder.parent))
+        moved = next((folder for folder in others if _run_id(folder) == self.metadata.id), None)
         raise CheckpointError(
             f"{self.folder}: the run that is trained is not here any more, so nothing is saved; its last save is "
             f"{f'in {moved}' if moved else 'where the folder is now, if it was moved'}"
@@ -292,7 +296,7 @@ class Run:
     def history(self) -> list[dict[str, Any]]:
         """Returns the validations so far, oldest first, as history.jsonl has them. Raises CheckpointError."""
         self.refuse_exported()
-        with told_as_damage():
+        with as_checkpoint_error():
             return [json.loads(line) for line in read_text(self.folder / HISTORY).splitlines()]
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
@@ -307,7 +311,7 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     If `latest` does not name a run, the only one that is there is the newest.
     """
     runs_dir = Path(runs_dir)
-    known = known_runs(runs_dir)
+    known = run_names(runs_dir)
     if name is None:
         return _newest(runs_dir, known)
     places = [runs_dir / name, Path(name)]
@@ -341,36 +345,36 @@ def _newest(runs_dir: Path, known: Sequence[str]) -> Path:
 def write_latest(run: Path) -> None:
     """Let `latest`, beside the folder of a run, name this run."""
     path = run.with_name("latest")
-    if _content(path) != f"{run.name}\n".encode():
+    if _bytes_or_none(path) != f"{run.name}\n".encode():
         write_text(path, f"{run.name}\n")
 
 
-def follow_latest(old: Path, new: Path) -> None:
+def move_latest(old: Path, new: Path) -> None:
     """Let `latest` name a run that was moved to another name, if it named this run before."""
-    if _content(old.with_name("latest")) == f"{old.name}\n".encode():
+    if _bytes_or_none(old.with_name("latest")) == f"{old.name}\n".encode():
         write_latest(new)
 
 
-def known_runs(runs_dir: Path) -> list[str]:
+def run_names(runs_dir: Path) -> list[str]:
     """Returns the names of the runs in a folder."""
     return sorted(path.parent.name for path in runs_dir.glob("*/run.json"))
 
 
-def steadily(path: Path, read: Callable[[], Result]) -> Result:
+def retry_if_moved(path: Path, read: Callable[[], Result]) -> Result:
     """Call a function that follows the pointer `path`; if it fails, and the pointer has moved meanwhile, call it again.
 
     Training deletes a checkpoint as soon as no pointer names it, while somebody else may be reading it.
     """
     while True:
-        before = _content(path)
+        before = _bytes_or_none(path)
         try:
             return read()
         except CheckpointError:
-            if _content(path) == before:
+            if _bytes_or_none(path) == before:
                 raise
 
 
-def _content(path: Path) -> bytes | None:
+def _bytes_or_none(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError:
@@ -397,12 +401,12 @@ def find_tokenizer_run(data: DataConfig, runs_dir: Path = Path("runs")) -> Path 
     """
     if data.codec is None:
         return None
-    run = Run.named(data.codec, runs_dir)
+    run = Run.load(data.codec, runs_dir)
     if differing := differing_codecs(run.config.data, data):
         raise ConfigError(
             f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
         )
-    run.say_other_tokenizer()
+    run.warn_if_tokenizer_changed()
     return run.folder
 
 
@@ -422,23 +426,25 @@ def is_new(folder: Path) -> bool:
     if the folder is an exported run's.
     """
     if is_exported(folder):
-        raise CheckpointError(f"{folder}: {NOT_TRAINED}")
+        raise CheckpointError(f"{folder}: {IS_EXPORTED}")
     is_begun = (folder / "run.json").is_file() or any(folder.glob("checkpoints/*-*"))
-    if ((folder / UNSAVED).is_file() or not is_begun) and not any(os.path.lexists(folder / name) for name in POINTERS):
+    if ((folder / INCOMPLETE).is_file() or not is_begun) and not any(
+        os.path.lexists(folder / name) for name in POINTERS
+    ):
         return True  # never begun, or killed before the first save was complete
     for name in ("run.json", "last"):
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder / name} is missing, but the run has been trained; {RESTORE}")
+            raise CheckpointError(f"{folder / name} is missing, but the run has been trained; {RESTORE_HINT}")
     return False
 
 
 def is_exported(folder: Path) -> bool:
     """Whether a folder is an exported run's, by its weights."""
-    return os.path.lexists(folder / EXPORTED)  # in a folder that is closed there is none
+    return os.path.lexists(folder / EXPORTED_WEIGHTS)  # in a folder that is closed there is none
 
 
 @contextmanager
-def told_as_damage(folder: Path | None = None) -> Iterator[None]:
+def as_checkpoint_error(folder: Path | None = None) -> Iterator[None]:
     """What is wrong with a run's file, a FileError or DataError, becomes a CheckpointError with a remedy.
 
     folder: the run's, which the error then names.
@@ -447,37 +453,39 @@ def told_as_damage(folder: Path | None = None) -> Iterator[None]:
         yield
     except (DataError, FileError) as error:
         whose = f"{folder}: damaged run: " if folder else ""
-        raise CheckpointError(f"{whose}{error}; {AGAIN if folder and is_exported(folder) else RESTORE}") from None
+        raise CheckpointError(
+            f"{whose}{error}; {EXPORT_AGAIN_HINT if folder and is_exported(folder) else RESTORE_HINT}"
+        ) from None
 
 
-def write_identity(folder: Path, identity: Identity) -> None:
+def write_metadata(folder: Path, metadata: RunMetadata) -> None:
     """Write run.json; it has `exported` only in an exported run."""
-    about = {key: value for key, value in asdict(identity).items() if value is not None}
+    about = {key: value for key, value in asdict(metadata).items() if value is not None}
     write_json(folder / "run.json", {"format_version": FORMAT_VERSION, **about})
 
 
-def read_identity(folder: Path) -> Identity:
+def read_metadata(folder: Path) -> RunMetadata:
     """Read run.json. Raises CheckpointError if it is missing, damaged, or of another format version."""
     if not (folder / "run.json").exists():
         raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one")
-    with told_as_damage(folder if is_exported(folder) else None):
+    with as_checkpoint_error(folder if is_exported(folder) else None):
         path = folder / "run.json"
         value = read_verified_json(path)
         version, exported = value.pop("format_version", None), value.pop("exported", None)
     if version != FORMAT_VERSION:
         again = "export it again" if exported else "train it again"
         raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {again}")
-    with told_as_damage(folder if exported else None):
-        return from_json(Identity, {**value, "exported": exported}, path)
+    with as_checkpoint_error(folder if exported else None):
+        return from_json(RunMetadata, {**value, "exported": exported}, path)
 
 
-def _id_of(folder: Path) -> str | None:
+def _run_id(folder: Path) -> str | None:
     """Returns the id of the run that is trained in a folder, or None if no undamaged one is there."""
     try:
-        identity = read_identity(folder)
+        metadata = read_metadata(folder)
     except CheckpointError:
         return None
-    return None if identity.exported else identity.id
+    return None if metadata.exported else metadata.id
 
 
 def write_config(folder: Path, config: Config) -> None:
@@ -485,26 +493,26 @@ def write_config(folder: Path, config: Config) -> None:
     write_text(folder / "config.yaml", dump_config(config))
 
 
-def read_config(folder: Path, identity: Identity) -> Config:
+def read_config(folder: Path, metadata: RunMetadata) -> Config:
     """Read config.yaml.
 
     Raises ConfigError if it is not a config, FileError if it is missing or has other lasting settings than the run.
     """
     path = folder / "config.yaml"
     config = parse_config(read_text(path, max_bytes=MOST_BYTES), path)
-    now = lasting(config)
-    begun = identity.settings
+    now = fixed_settings(config)
+    begun = metadata.settings
     if changed := [key for key in now if key in begun and begun[key] != now[key]]:  # an older run lacks some
         lines = "; ".join(f"{key}: {as_line(begun.get(key))} → {as_line(now[key])}" for key in changed)
         raise FileError(f"{path}: not the settings that the run was begun with ({lines}); put the old ones back")
     return config
 
 
-def lasting(config: Config) -> dict[str, Any]:
+def fixed_settings(config: Config) -> dict[str, Any]:
     """Returns the settings that stay as they were when the run was begun: all but those that name places.
 
     The end of training is one of them where learning rates depend on it.
     """
     found, training = settings_by_key(config), config.training
     end = {"training.epochs": training.epochs if training.steps is None else None, "training.steps": training.steps}
-    return {key: found[key] for key in found if key in LASTING} | (end if training.is_planned_to_the_end else {})
+    return {key: found[key] for key in found if key in FIXED_KEYS} | (end if training.is_planned_to_the_end else {})

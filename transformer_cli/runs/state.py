@@ -11,7 +11,7 @@ from pathlib import Path
 from transformer_cli.config.load import from_json
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
-from transformer_cli.runs.run import HISTORY, RESTORE, Run, is_new, steadily, told_as_damage
+from transformer_cli.runs.run import HISTORY, RESTORE_HINT, Run, as_checkpoint_error, is_new, retry_if_moved
 from transformer_cli.system.files import read_bytes, read_verified_json, sha256_of_bytes
 
 WITNESSES = "witnesses.json"
@@ -172,7 +172,7 @@ class Validation:
 
 def load_state(checkpoint: Path) -> TrainingState:
     """Load the state of training that a checkpoint has. Raises CheckpointError."""
-    with told_as_damage():
+    with as_checkpoint_error():
         path = checkpoint / "state.json"
         return from_json(TrainingState, read_verified_json(path), path)
 
@@ -184,19 +184,19 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
     path = run.checkpoint(pointer) / "average.json"
     if not path.parent.name.startswith("average-"):
         return None
-    with told_as_damage():
+    with as_checkpoint_error():
         return from_json(Average, read_verified_json(path), path)
 
 
-def is_averaged(run: Run, state: TrainingState) -> bool:
+def has_final_weights(run: Run, state: TrainingState) -> bool:
     """Whether the mean of the weights has been made after the last step. Raises CheckpointError."""
     made = load_average(run)
     return made is not None and made.step == state.step
 
 
-def first_lines(run: Run, number: int) -> bytes:
+def first_history_lines(run: Run, number: int) -> bytes:
     """Returns the first so many lines of a run's history. Raises CheckpointError."""
-    with told_as_damage():
+    with as_checkpoint_error():
         return b"".join(read_bytes(run.folder / HISTORY).splitlines(keepends=True)[:number])
 
 
@@ -205,11 +205,11 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
 
     Raises CheckpointError if a validation is missing or damaged.
     """
-    lines = first_lines(run, state.validations)
+    lines = first_history_lines(run, state.validations)
     if sha256_of_bytes(lines) != state.history:
         path = run.folder / HISTORY
         raise CheckpointError(
-            f"{path}: damaged: its first {state.validations} lines are not those that were saved; {RESTORE}"
+            f"{path}: damaged: its first {state.validations} lines are not those that were saved; {RESTORE_HINT}"
         )
     return [Validation(**json.loads(line)) for line in lines.splitlines()]
 
@@ -226,4 +226,4 @@ def validations_so_far(run: Run) -> list[Validation]:
     """
     if is_new(run.folder):
         return []
-    return steadily(run.folder / "last", lambda: read_validations(run, load_state(run.checkpoint("last"))))
+    return retry_if_moved(run.folder / "last", lambda: read_validations(run, load_state(run.checkpoint("last"))))

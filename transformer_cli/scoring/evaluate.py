@@ -18,7 +18,7 @@ from transformer_cli.config.schema import DataConfig, DecodingConfig
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, Side, find_dataset
 from transformer_cli.errors import ArgumentError, ConfigError, DataError
 from transformer_cli.pipeline import Translation
-from transformer_cli.runs.provenance import append_result, text_sum
+from transformer_cli.runs.provenance import append_result, sha256_of_lines
 from transformer_cli.scoring.losses import (
     Losses,
     SentenceLosses,
@@ -220,7 +220,7 @@ def keeper(translator: Translator, files: Iterable[str | Path] = ()) -> Keeper:
 
     def keep(result: Mapping[str, Any], text: ParallelText) -> None:
         names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
-        sums = dict(zip(names, map(text_sum, (text.sources, *text.references)), strict=True))
+        sums = dict(zip(names, map(sha256_of_lines, (text.sources, *text.references)), strict=True))
         append_result(run.folder, {**how, **result}, device=device, lanes=run.config.training.lanes, sums=sums)
 
     return keep

@@ -18,7 +18,7 @@ from transformer_cli.compute.devices import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
-from transformer_cli.runs.run import told_as_damage
+from transformer_cli.runs.run import as_checkpoint_error
 from transformer_cli.runs.state import WITNESSES
 from transformer_cli.search.interface import groups_by_length
 from transformer_cli.system.files import read_verified_json
@@ -128,7 +128,7 @@ def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
     """
     if not (checkpoint / WITNESSES).exists():  # an imported model has seen no validation
         return
-    with told_as_damage():
+    with as_checkpoint_error():
         kept = read_verified_json(checkpoint / WITNESSES)
     split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
     found = sentence_losses(model, split, np.arange(len(split)))

@@ -17,13 +17,13 @@ from transformer_cli.data.dataset import Dataset, find_dataset, is_made_from
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import check_model_memory
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
-from transformer_cli.runs.provenance import changes, provenance
+from transformer_cli.runs.provenance import provenance, provenance_changes
 from transformer_cli.runs.run import (
     Run,
     find_tokenizer_run,
-    follow_latest,
     free_name,
     is_new,
+    move_latest,
     training_lock,
     write_config,
 )
@@ -98,7 +98,7 @@ def _opened(
     _refuse_other_text(dataset, config, begun)
     if begun:
         opened = load_run(begun, dataset)
-        if other := changes(begun.identity.provenance, provenance(device=device_name(where.device))):
+        if other := provenance_changes(begun.metadata.provenance, provenance(device=device_name(where.device))):
             log.warning("%s goes on with what may change the last digits of its weights: %s", folder, other)
         data = begun.config.data.model_copy(update={"files": config.data.files})
         resolved = _resolved(config, data, where, begun.config.training)
@@ -156,7 +156,7 @@ def _move_aside(folder: Path) -> None:
     """Rename a run's folder, to multi30k.old-1 for example, and let `latest` follow it."""
     names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
     aside = folder.rename(next(path for path in names if not path.exists()))
-    follow_latest(folder, aside)
+    move_latest(folder, aside)
     log.info("moved the old run to %s", aside)
 
 
@@ -205,7 +205,7 @@ def _precision(before: str, wanted: str, device: torch.device) -> str:
     if wanted == "auto" and before == "bfloat16" and not fast_at_bfloat16(device):
         log.warning(
             "training goes on in bfloat16, as it began, which is slow on %s; --set training.precision=float32 "
-            "changes it",
+            "provenance_changes it",
             device,
         )
     return before

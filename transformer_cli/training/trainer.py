@@ -29,9 +29,15 @@ from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Rows
 from transformer_cli.errors import ConfigError, MemoryShortage
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import forget_validated, keep_average, save, save_validated, set_moments
+from transformer_cli.runs.checkpoints import (
+    prune_validations,
+    save_average,
+    save_checkpoint,
+    save_validation_weights,
+    set_moments,
+)
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Average, Validation, error_of, is_averaged
+from transformer_cli.runs.state import Average, Validation, error_of, has_final_weights
 from transformer_cli.scoring.losses import Losses, corpus_losses, say_other_losses, witnesses_of
 from transformer_cli.scoring.validation import greedy_score
 from transformer_cli.system.terminal import pluralize, show_status
@@ -243,7 +249,7 @@ class Trainer:
         if self.state.batch == len(self.plan()):
             self._end_epoch()
         if self.world.is_first and self.state.validations in self._needed_validations():
-            save_validated(self.run, self.learner.model, self.state.validations)
+            save_validation_weights(self.run, self.learner.model, self.state.validations)
         self._save()
         self._forget_validated()
         log.info(as_line(found, self.training))
@@ -258,7 +264,7 @@ class Trainer:
     def _forget_validated(self) -> None:
         """Delete the weights of validations that no callback needs any more."""
         if self.world.is_first:
-            forget_validated(self.run, but=self._needed_validations())
+            prune_validations(self.run, but=self._needed_validations())
 
     def _tell_of_validation(self) -> None:
         """Tell the callbacks of the last validation, which has been saved."""
@@ -326,7 +332,7 @@ class Trainer:
         """
         self._forget_validated()  # a kill may have come before
         with self.world.all_or_none():
-            if is_averaged(self.run, self.state):
+            if has_final_weights(self.run, self.state):
                 return
         weights: FinalWeights | None = None
         for callback in self.callbacks:
@@ -346,7 +352,7 @@ class Trainer:
             valid_score=self._score(model),
         )
         witnesses = witnesses_of(model, self.texts.valid.split, self.texts.valid.rows)
-        is_best = self.world.is_first and keep_average(self.run, model, made, self.state, witnesses)
+        is_best = self.world.is_first and save_average(self.run, model, made, self.state, witnesses)
         self.world.barrier()  # as in `_save`
         if made.start_share is None:
             log.info(final_as_line(made, self.training, is_best=is_best))
@@ -362,7 +368,9 @@ class Trainer:
             if self.world.is_first:
                 model, valid = self.learner.model, self.texts.valid
                 witnesses = witnesses_of(model, valid.split, valid.rows) if evaluates else None
-                save(self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, witnesses)
+                save_checkpoint(
+                    self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, witnesses
+                )
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing

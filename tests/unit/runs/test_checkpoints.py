@@ -16,11 +16,11 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import checkpoints as module
 from transformer_cli.runs.checkpoints import (
     finish_save,
-    forget_validated,
+    load_best,
     load_last,
-    load_named_best,
-    save,
-    save_validated,
+    prune_validations,
+    save_checkpoint,
+    save_validation_weights,
     set_moments,
 )
 from transformer_cli.runs.run import Run, find_run
@@ -70,7 +70,7 @@ def save_after(run: Run, *steps: int, best: int = 0) -> None:
     """Checkpoints after these steps; `best` is the better one."""
     training = trained(run)
     for number in steps:
-        save(run, *training, after(number, is_best=number == best))
+        save_checkpoint(run, *training, after(number, is_best=number == best))
 
 
 def numbers(training: Training) -> dict[str, torch.Tensor]:
@@ -101,7 +101,7 @@ def cut(path: Path) -> None:
 def test_save_and_load_go_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> None:
     run = make_run(tmp_path, tie_embeddings)
     before = trained(run)
-    save(run, *before, TrainingState(step=2))
+    save_checkpoint(run, *before, TrainingState(step=2))
     after = saved(Run.open(run.folder))
     assert_identical(numbers(before), numbers(after))
     step(before, 3)
@@ -122,11 +122,11 @@ def test_load_last_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
 
 def test_load_named_best_is_the_best_in_evaluation_mode(run: Run) -> None:
     training = trained(run)
-    save(run, *training, after(2, is_best=True))
+    save_checkpoint(run, *training, after(2, is_best=True))
     expected = {name: value.clone() for name, value in training[0].state_dict().items()}
     step(training, 3)
-    save(run, *training, TrainingState(step=3))
-    best = load_named_best(run, CPU)[1]
+    save_checkpoint(run, *training, TrainingState(step=3))
+    best = load_best(run, CPU)[1]
     assert not best.training
     assert_identical(best.state_dict(), expected)
 
@@ -141,7 +141,7 @@ def test_load_named_best_is_the_best_in_evaluation_mode(run: Run) -> None:
 )
 def test_save_keeps_the_state_exactly(run: Run, state: TrainingState) -> None:
     training = trained(run)
-    save(run, *training, state)
+    save_checkpoint(run, *training, state)
     assert load_last(run).state == load_state(run.checkpoint("last")) == state
 
 
@@ -184,40 +184,40 @@ def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
     for name in (*mine, *given):
         (run.folder / "checkpoints" / name).mkdir(parents=True)
     save_after(run, 2)
-    forget_validated(run, but={9})
+    prune_validations(run, but={9})
     assert checkpoints(run) == sorted([*mine, "step-0000002"])
 
 
 def test_save_before_a_validation_is_replaced_by_the_one_after_it(run: Run) -> None:
     training = trained(run)
-    save(run, *training, TrainingState(step=2, batch=5, running=RunningLoss(steps=1)))
+    save_checkpoint(run, *training, TrainingState(step=2, batch=5, running=RunningLoss(steps=1)))
     assert checkpoints(run) == ["step-0000002-unvalidated"]
     assert load_last(run).state.batch == 5
-    save(run, *training, after(2, is_best=True))
+    save_checkpoint(run, *training, after(2, is_best=True))
     assert checkpoints(run) == [run.checkpoint("best").name] == ["step-0000002"]
 
 
 def test_save_to_a_run_that_was_moved_or_deleted_is_an_error(run: Run) -> None:
     training = trained(run)
-    save(run, *training, TrainingState(step=1))
+    save_checkpoint(run, *training, TrainingState(step=1))
     gone = f"^{run.folder}: the run that is trained is not here any more, so nothing is saved; its last save is "
     moved = run.folder.rename(run.folder.with_name("moved"))
-    for write in (lambda: save(run, *training, TrainingState(step=2)), lambda: run.write_history([])):
+    for write in (lambda: save_checkpoint(run, *training, TrainingState(step=2)), lambda: run.write_history([])):
         with pytest.raises(CheckpointError, match=f"{gone}in {moved}$"):
             write()
     make_run(run.folder)  # another run has its name now
     with pytest.raises(CheckpointError, match=f"{gone}in {moved}$"):
-        save_validated(run, training[0], 1)
+        save_validation_weights(run, training[0], 1)
     assert not (run.folder / "checkpoints").exists()
     shutil.rmtree(moved)
     shutil.rmtree(run.folder)
     with pytest.raises(CheckpointError, match=f"{gone}where the folder is now, if it was moved$"):
-        save(run, *training, TrainingState(step=2))
+        save_checkpoint(run, *training, TrainingState(step=2))
     assert not run.folder.exists()
 
 
 def open_best(run: Run) -> None:
-    load_named_best(run, CPU)[1]
+    load_best(run, CPU)[1]
 
 
 @pytest.mark.parametrize(
@@ -247,11 +247,11 @@ def test_load_weights_that_are_not_finite_are_refused_by_name(run: Run, value: f
     model, optimizer = trained(run)
     with torch.no_grad():
         model.decoder.layers[0].feed_forward.inner.weight[1, 2] = value
-    save(run, model, optimizer, after(1, is_best=True))
+    save_checkpoint(run, model, optimizer, after(1, is_best=True))
     with pytest.raises(
         CheckpointError, match=r"decoder\.layers\.0\.feed_forward\.inner\.weight has a number that is not f"
     ):
-        load_named_best(run, CPU)
+        load_best(run, CPU)
 
 
 def test_engine_of_weights_that_overflow_is_refused(run: Run) -> None:
@@ -259,7 +259,7 @@ def test_engine_of_weights_that_overflow_is_refused(run: Run) -> None:
     with torch.no_grad():
         for each in model.parameters():
             each.fill_(1e30)
-    save(run, model, optimizer, after(1, is_best=True))
+    save_checkpoint(run, model, optimizer, after(1, is_best=True))
     with pytest.raises(CheckpointError, match=f"^{run.folder}: its weights give numbers that are not finite; train it"):
         refuse_not_finite(open_models([run], "cpu")[0], [run])
 
@@ -274,7 +274,7 @@ def test_load_named_best_while_best_moves_on_names_what_it_loaded(run: Run, monk
         return model
 
     monkeypatch.setattr(module, "load_weights", and_train_on)
-    assert module.load_named_best(run, CPU)[0] == "step-0000001"
+    assert module.load_best(run, CPU)[0] == "step-0000001"
     assert run.checkpoint("best").name == "step-0000002"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from opened import translator_of
 from transformer_cli.runs.listing import list_runs
-from transformer_cli.runs.provenance import append_result, last_result, text_sum
+from transformer_cli.runs.provenance import append_result, last_result, sha256_of_lines
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import evaluate, texts_of
 
@@ -22,7 +22,7 @@ PACKAGES = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacre
 
 
 def test_run_json_names_versions_and_sums_of_the_text_and_so_does_the_list_of_runs(workspace: Path) -> None:
-    found = Run.open(workspace / "runs/tiny").identity.provenance
+    found = Run.open(workspace / "runs/tiny").metadata.provenance
     assert {name: found[name] for name in PACKAGES} == {name: version(package) for name, package in PACKAGES.items()}
     assert (found["python"], found["threads"] >= 1, found["lanes"] >= 1) == (python_version(), True, True)
     assert found["processor"]
@@ -38,13 +38,13 @@ def test_provenance_in_the_weights_is_that_of_run_json_without_date_and_threads(
     content = (run.checkpoint("best") / "model.safetensors").read_bytes()
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     kept = json.loads(header["__metadata__"]["provenance"])
-    provenance = run.identity.provenance
+    provenance = run.metadata.provenance
     assert kept == {key: provenance[key] for key in provenance if key not in ("date", "threads")}
 
 
 def test_text_sum_of_lines_is_that_of_a_file_of_them(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Ein Haus.\n\nä\n", encoding="utf-8")
-    assert text_sum(["Ein Haus.", "", "ä"]) == hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()
+    assert sha256_of_lines(["Ein Haus.", "", "ä"]) == hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()
 
 
 # Evaluations

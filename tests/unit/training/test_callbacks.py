@@ -10,7 +10,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, Rows
 from transformer_cli.errors import DataError
-from transformer_cli.runs.checkpoints import Checkpoint, load_validated
+from transformer_cli.runs.checkpoints import Checkpoint, load_validation_weights
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.training.callbacks import Callback, FinalWeights, TrainerView
@@ -70,7 +70,7 @@ def test_callback_that_refuses_a_new_run_leaves_the_old_one(train_with: Train, t
     with pytest.raises(DataError, match="no"):
         train_with(Refusing(), "training.epochs=1", fresh=True)
     assert sorted(path for path in tmp_path.rglob("*")) == before
-    assert Run.open(run.folder).identity == run.identity
+    assert Run.open(run.folder).metadata == run.metadata
 
 
 def test_callback_chooses_the_rows_of_an_epoch(train_with: Train) -> None:
@@ -91,7 +91,7 @@ def test_callback_makes_the_final_weights_of_those_it_needs(
 
         def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights:
             assert weights is None
-            return FinalWeights(load_validated(trainer.run, 1))
+            return FinalWeights(load_validation_weights(trainer.run, 1))
 
     caplog.set_level("INFO")
     run = train_with(First(), "training.epochs=3")

@@ -47,7 +47,10 @@ def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
     monkeypatch.setattr(trainer, "greedy_score", lambda *given, **named: next(scores))
     run = train_tiny(tmp_path, f"training.validate_by={by}", "training.epochs=3", "training.average=2")
     history = run.history()
-    assert run.best_name in (f"step-{history[best - 1]['step']:07d}", *(["average-0000078"] if by == "loss" else []))
+    assert run.best_checkpoint_name in (
+        f"step-{history[best - 1]['step']:07d}",
+        *(["average-0000078"] if by == "loss" else []),
+    )
     assert (history[0]["valid_score"] is None) == (by == "loss")
     if by != "loss":
         name, loss = {"bleu": "BLEU", "chrf": "chrF"}[by], r"\d\.\d+ \(PPL \d+\.\d\d\)"

@@ -13,7 +13,7 @@ import torch
 from transformer_cli.adapters.finetuning.kept_text import KeptText, kept_lines
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_validated
+from transformer_cli.runs.checkpoints import load_validation_weights
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation, best_of, load_average, validations_so_far
 from transformer_cli.scoring.evaluate import ParallelText, judge
@@ -51,11 +51,11 @@ class Interpolation(KeptText):
         run = trainer.run
         with trainer.world.all_or_none():
             number = best_finetuned(trainer.validations)
-            weights = weights or FinalWeights(load_validated(run, number))
+            weights = weights or FinalWeights(load_validation_weights(run, number))
 
         def with_share(share: float) -> Transformer:
             with trainer.world.all_or_none():
-                return interpolated(weights.model, load_validated(run, START), share)
+                return interpolated(weights.model, load_validation_weights(run, START), share)
 
         given, sums = run.config.training.start_share, dict[float, float]()
         for share in SHARES if given is None else (given,):

@@ -15,7 +15,7 @@ from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config, Decides, keys_that_decide
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.runs.checkpoints import Checkpoint, load_named_best
+from transformer_cli.runs.checkpoints import Checkpoint, load_best
 from transformer_cli.runs.run import Run, free_name
 from transformer_cli.system.terminal import first_few
 from transformer_cli.text.vectors import Vectors, read_vectors
@@ -82,7 +82,7 @@ class InitialWeights(Callback):
         """
         name = config.training.initialize_from
         assert name is not None, "else nothing asks for this callback"
-        run = Run.named(name, runs_dir)
+        run = Run.load(name, runs_dir)
         if run.folder.resolve() == (runs_dir / config.run_name).resolve():  # it would be moved aside, or is not there
             raise ConfigError(
                 f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "
@@ -101,7 +101,7 @@ class InitialWeights(Callback):
                 f"training.initialize_from: the ids of {dataset.folder} are not those of {run.folder}: prepare the "
                 f"text with data.codec={name}, and train with that setting too"
             )
-        self.weights = load_named_best(run, torch.device("cpu"))[1]
+        self.weights = load_best(run, torch.device("cpu"))[1]
 
     @torch.no_grad()
     def on_new_run(self, run: Run, start: Checkpoint) -> None:

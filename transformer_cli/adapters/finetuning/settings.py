@@ -15,7 +15,7 @@ def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
 
     run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
     """
-    config = Run.named(run, runs_dir).config
+    config = Run.load(run, runs_dir).config
     data = config.data.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
     longest = {} if config.model.max_length else {"longest": LONGEST_TAUGHT}
     return {

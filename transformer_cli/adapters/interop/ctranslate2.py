@@ -29,7 +29,7 @@ from transformer_cli.compute.devices import parse_device, room_for, saturates_in
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.errors import CheckpointError, ConfigError, FileError
-from transformer_cli.runs.run import Run, told_as_damage
+from transformer_cli.runs.run import Run, as_checkpoint_error
 from transformer_cli.search.interface import (
     BATCH_POSITIONS,
     BeforeStep,
@@ -73,7 +73,7 @@ def import_ctranslate2() -> ModuleType:
 def open_exported(run: Run, device: str) -> "CTranslate2Engine":
     """Open the model of an exported run. Raises CheckpointError, ConfigError, DeviceError."""
     assert run.exported, run.folder
-    with told_as_damage(run.folder):
+    with as_checkpoint_error(run.folder):
         engine = CTranslate2Engine(
             run.folder,
             device,

@@ -23,7 +23,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import check_model_memory
 from transformer_cli.model.transformer import Transformer, UninitializedWeights, count_parameters
-from transformer_cli.runs.checkpoints import keep_imported
+from transformer_cli.runs.checkpoints import save_imported
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
@@ -99,7 +99,7 @@ def import_run(
     )
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}
     run = Run.create(place, config, Dataset(folder, {"tokenizer": tokenizer}, Codecs(*codecs)))
-    keep_imported(run, weighed)
+    save_imported(run, weighed)
     data = config.data
     log.info("%s: %s→%s, %s parameters", place, data.source, data.target, f"{count_parameters(weighed):,}")
     if targets:

@@ -19,8 +19,8 @@ from transformer_cli.compute.devices import in_words
 from transformer_cli.config.schema import Config, ModelConfig
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_named_best
-from transformer_cli.runs.run import MAY_CHANGE, Facts, Run, is_exported, write_config, write_identity
+from transformer_cli.runs.checkpoints import load_best
+from transformer_cli.runs.run import EDITABLE_FILES, ExportInfo, Run, is_exported, write_config, write_metadata
 from transformer_cli.system.files import atomic_folder, write_checksums, write_text
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.lines import LONGEST_LINE
@@ -55,11 +55,11 @@ def export(
     """
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
-    opened = Run.named(run, runs_dir)
+    opened = Run.load(run, runs_dir)
     library = import_ctranslate2()
     kept = "" if quantization == "float32" else f"-{quantization}"
     place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}{kept}"
-    facts = Facts(
+    facts = ExportInfo(
         run=opened.folder.resolve().name,
         checkpoint=opened.checkpoint("best").name,
         quantization=quantization,
@@ -69,7 +69,7 @@ def export(
     if is_exported(place):
         earlier = Run.open(place)
         assert earlier.exported, place
-        if earlier.identity.id != opened.identity.id or earlier.exported != facts:
+        if earlier.metadata.id != opened.metadata.id or earlier.exported != facts:
             of = earlier.exported
             raise ConfigError(
                 f"{place}: there already, {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
@@ -79,7 +79,7 @@ def export(
         return earlier
     if os.path.lexists(place):
         raise ConfigError(f"{place}: there already, and not an exported model; name another output")
-    checkpoint, model = load_named_best(opened, torch.device("cpu"))
+    checkpoint, model = load_best(opened, torch.device("cpu"))
     facts = replace(facts, checkpoint=checkpoint)  # training may have found better weights meanwhile
     codecs = opened.codecs
     with atomic_folder(place) as folder:
@@ -89,14 +89,14 @@ def export(
         )
         write_config(folder, opened.config)
         write_text(folder / "README.md", readme(opened.config, codecs, facts))
-        write_identity(folder, replace(opened.identity, exported=facts))
-        write_checksums(folder, sorted(path.name for path in folder.iterdir() if path.name not in MAY_CHANGE))
+        write_metadata(folder, replace(opened.metadata, exported=facts))
+        write_checksums(folder, sorted(path.name for path in folder.iterdir() if path.name not in EDITABLE_FILES))
     size = in_words((place / "model.bin").stat().st_size)
     log.info("%s: %s of %s in %s, %s", place, checkpoint, opened.folder, quantization, size)
     return Run.open(place)
 
 
-def readme(config: Config, codecs: Codecs, facts: Facts) -> str:
+def readme(config: Config, codecs: Codecs, facts: ExportInfo) -> str:
     """Returns the page of the folder: how to translate with it from Python, without tfm.
 
     Its code searches as the run's section `decoding` says, but does not sample.

@@ -22,7 +22,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_named_best
+from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import atomic_folder, write_bytes, write_json
 from transformer_cli.text.codec import SIDES, SubwordCodec
@@ -54,7 +54,7 @@ def export_to_hugging_face(
     output: None for exports/NAME-huggingface; the folder is returned. Raises CheckpointError, ConfigError if something
     is there already or MarianMTModel does not compute what the run computes, OSError.
     """
-    opened = Run.named(run, runs_dir)
+    opened = Run.load(run, runs_dir)
     config = opened.config
     _refuse_others(config)
     codecs = [codec for codec in vars(opened.codecs).values() if isinstance(codec, SubwordCodec)]
@@ -62,7 +62,7 @@ def export_to_hugging_face(
     place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}-huggingface"
     if os.path.lexists(place):
         raise ConfigError(f"{place}: there already; name another output, or delete it first")
-    checkpoint, model = load_named_best(opened, torch.device("cpu"))
+    checkpoint, model = load_best(opened, torch.device("cpu"))
     lists = [[*FIRST, *codec.names()[len(SPECIALS) :]] for codec in codecs]
     is_one = config.model.tie_embeddings == "all"
     n_positions = config.model.max_length or MOST

@@ -27,7 +27,7 @@ from transformer_cli.adapters.study.statistics import (
 )
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
-from transformer_cli.runs.listing import MOST_TOLD, differing_settings
+from transformer_cli.runs.listing import MAX_LISTED_SETTINGS, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import Keeper, ParallelText, keeper, read_splits, read_text
 from transformer_cli.scoring.metrics import METRICS, further_metrics, rows_with_text, sentence_chrf, warn_of_form
@@ -311,7 +311,7 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
     weights: dict[str, str] = {}
     for name, run in systems.items():
         if run:
-            other = weights.setdefault(run.sum_of_weights, name)
+            other = weights.setdefault(run.weights_sha256, name)
             if other != name:
                 raise DataError(f"{name}: has the weights of {other}, so they are one run; name runs of other seeds")
     for names in recipes:
@@ -325,7 +325,7 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
                 log.warning(what, ", ".join(alike), seed)
         keys = [key for key in differing_settings(list(settings.values())) if key not in BY_CHANCE]
         if keys:
-            told = first_few(keys, MOST_TOLD)
+            told = first_few(keys, MAX_LISTED_SETTINGS)
             what = "%s: runs of one recipe that differ in %s; so their spread is not of chance alone"
             log.warning(what, ", ".join(settings), told)
 
@@ -357,7 +357,7 @@ def _open(system: AnyRun, runs_dir: Path) -> Opened:
     if path.exists() and not path.is_dir() and not (runs_dir / system).is_dir():
         return path  # a file, or a pipe
     try:
-        return Run.named(system, runs_dir)
+        return Run.load(system, runs_dir)
     except CheckpointError as error:
         if path.exists() or (runs_dir / system).exists():
             raise

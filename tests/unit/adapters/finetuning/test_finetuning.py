@@ -17,7 +17,7 @@ from transformer_cli.adapters.finetuning.settings import inherited
 from transformer_cli.api import finetuning_table
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
-from transformer_cli.runs.checkpoints import load_named_best, load_validated, load_weights
+from transformer_cli.runs.checkpoints import load_best, load_validation_weights, load_weights
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.scoring.losses import corpus_losses
@@ -76,7 +76,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     run = train_tiny(runs, *TAUGHT, f"training.watch=[{old}]", "training.learning_rate=0.05")
     assert any(line.startswith("training.watch: 2 pairs can hardly tell ") for line in caplog.messages)
     split = encoded(kept_lines(run, "watch"), run.codecs)
-    start = load_validated(run, START)
+    start = load_validation_weights(run, START)
     before = corpus_losses(start, split, np.arange(2)).loss
     history = run.history()
     assert [each["watch_loss"] > 0 for each in history] == [True] * 3
@@ -90,7 +90,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     assert made
     assert made.start_share is not None
     assert found[int(100 * made.start_share)] == min(found.values())
-    assert corpus_losses(load_named_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.watch_loss
+    assert corpus_losses(load_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.watch_loss
     shutil.rmtree(runs / "base")  # the run has what it needs of it
     rows = finetuning_table(run, data_dir=project / "data")
     assert [row[0].split(":")[0] for row in rows] == ["after", "step 0", "step 2", "step 4", "the end"]
@@ -109,11 +109,15 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
     raised = train_tiny(runs, *given)
     losses = [each["valid_loss"] for each in straight.history()]
     assert losses[0] < losses[1] < losses[2]
-    start, taught, last = (load_validated(straight, START), load_validated(straight, 2), straight.checkpoint("last"))
+    start, taught, last = (
+        load_validation_weights(straight, START),
+        load_validation_weights(straight, 2),
+        straight.checkpoint("last"),
+    )
     assert not torch.equal(taught.output.weight, load_weights(straight, last).output.weight)
     wanted = start if share is None else interpolated(taught, start, share)
     for run in (straight, raised):
-        found = load_named_best(run, torch.device("cpu"))[1].state_dict()
+        found = load_best(run, torch.device("cpu"))[1].state_dict()
         assert all(torch.equal(value, found[name]) for name, value in wanted.state_dict().items())
     assert ("nothing taught was better: the start stays" in said) == (share is None)
     lines = {line.partition("weights")[2] for line in said if re.match(r" *\d+% of the start's weights", line)}
@@ -123,7 +127,7 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_mixed_weights_are_the_mean_with_the_share_of_the_start(tiny: Run, share: float) -> None:
-    start, taught = tiny.new_model(), load_named_best(tiny, torch.device("cpu"))[1]
+    start, taught = tiny.new_model(), load_best(tiny, torch.device("cpu"))[1]
     wanted = share * start.output.weight.detach() + (1 - share) * taught.output.weight.detach()
     torch.testing.assert_close(interpolated(taught, start, share).output.weight.detach(), wanted)
 
@@ -142,7 +146,7 @@ def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_t
     assert [[each[key] for key in same] for each in resumed.history()] == [
         [each[key] for key in same] for each in straight.history()
     ]
-    one, other = (load_named_best(run, torch.device("cpu"))[1].state_dict() for run in (straight, resumed))
+    one, other = (load_best(run, torch.device("cpu"))[1].state_dict() for run in (straight, resumed))
     assert all(torch.equal(value, other[name]) for name, value in one.items())
     (resumed.folder / "along.source.txt").write_text("", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"along\.source\.txt"):

@@ -67,7 +67,7 @@ def test_exported_run_that_samples_comes_back_with_its_distribution(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampling = DecodingConfig(sample=True, temperature=0.5, top_k=5, top_p=0.9)
-    other = Run(run.folder, run.config.model_copy(update={"decoding": sampling}), run.codecs, run.identity)
+    other = Run(run.folder, run.config.model_copy(update={"decoding": sampling}), run.codecs, run.metadata)
     with monkeypatch.context() as patch:
         patch.setattr(Run, "open", lambda folder: other)
         place = export_to_hugging_face(run.folder, tmp_path / "out")
@@ -83,7 +83,7 @@ def test_export_refuses_by_name_what_transformers_does_not_compute(
 ) -> None:
     tree = run.config.model_dump(mode="json")
     tree["model"] |= {key: value, "max_length": 64}
-    other = Run(run.folder, Config.model_validate(tree), run.codecs, run.identity)
+    other = Run(run.folder, Config.model_validate(tree), run.codecs, run.metadata)
     monkeypatch.setattr(Run, "open", lambda folder: other)
     with pytest.raises(ConfigError, match=rf"^model\.{key}: {str(value).lower()} cannot be exported to huggingface, "):
         export_to_hugging_face(run.folder, tmp_path / "out")

@@ -14,7 +14,7 @@ from transformer_cli import Translator, evaluate
 from transformer_cli.adapters.interop.to_ctranslate2 import export, readme
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError
-from transformer_cli.runs.run import Facts, Run, is_new
+from transformer_cli.runs.run import ExportInfo, Run, is_new
 from transformer_cli.system.files import write_text
 
 
@@ -83,7 +83,7 @@ def test_export_readme_of_a_beam_that_copies_words_goes_one_by_one(
     for ours, is_one_by_one in ((translator, True), (by_subwords, False)):
         config = ours.run.config
         config = config.model_copy(update={"decoding": DecodingConfig(beam_size=3)})
-        page = readme(config, ours.run.codecs, Facts("tiny", "step-0000001", "float32", 42, "4.8.5"))
+        page = readme(config, ours.run.codecs, ExportInfo("tiny", "step-0000001", "float32", 42, "4.8.5"))
         assert ("max_batch_size=1," in page, "one at a time" in page) == (is_one_by_one, is_one_by_one)
 
 
@@ -101,7 +101,7 @@ def test_exported_model_is_taken_by_every_command_that_translates_or_judges(
     assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
     assert one["loss_batch_mean"] == pytest.approx(other["loss_batch_mean"], rel=1e-5)
     (kept,) = (json.loads(line) for line in (copy / "evaluations.jsonl").read_text(encoding="utf-8").splitlines())
-    assert kept["checkpoint"] == Translator.load(project / "runs/tiny").run.best_name
+    assert kept["checkpoint"] == Translator.load(project / "runs/tiny").run.best_checkpoint_name
     code, out, err = tfm("compare", *runs, "--split", "test", cwd=project)
     assert (code, out.count("equal scores")) == (0, 1), err
     both = [tfm("score", "-i", corpus / "test.de", "--target", corpus / "test.en", "-r", r, cwd=project) for r in runs]

@@ -131,7 +131,7 @@ def test_health_names_the_models_and_since_when(served: Running, tiny: Run) -> N
     (model,) = health.pop("models")
     assert health == {"status": "ok"}
     assert datetime.fromisoformat(model.pop("since")) <= datetime.now(timezone.utc)
-    assert model == {"source": "de", "target": "en", "run": "tiny", "checkpoint": tiny.best_name}
+    assert model == {"source": "de", "target": "en", "run": "tiny", "checkpoint": tiny.best_checkpoint_name}
 
 
 def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(translator: Translator) -> None:

@@ -257,7 +257,7 @@ def test_compare_recipes_says_equal_seeds_and_differing_settings(
     names = ["tiny"]
     for number, (seed, data) in enumerate(((0, {}), (5, {"corpus": "multi30k", "files": None})), start=1):
         folder = shutil.copytree(tiny.folder, tmp_path / str(number))
-        weights = folder / "checkpoints" / tiny.best_name / "model.safetensors"
+        weights = folder / "checkpoints" / tiny.best_checkpoint_name / "model.safetensors"
         weights.write_bytes(save(load(weights.read_bytes()), {"number": str(number)}))  # of equal values another file
         reseal(weights.parent)
         training = tiny.config.training.model_copy(update={"learning_rate": 0.1, "seed": seed})
