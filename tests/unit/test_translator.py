@@ -295,15 +295,15 @@ def test_precision_auto_is_bfloat16_only_where_it_is_fast(
 ) -> None:
     exact = translator.translations(sentences)
     auto, rounded = (translator.with_options(precision=precision) for precision in ("auto", "bfloat16"))
-    monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "")
+    monkeypatch.setattr(devices, "bfloat16_unit", lambda device: "")
     assert auto.translations(sentences) == exact
     near = rounded.translations(sentences)
     assert near != exact
     log_probs = [[each.log_prob for each in found] for found in (near, exact)]
     assert log_probs[0] == pytest.approx(log_probs[1], rel=0.1)
     assert sum(one.text == other.text for one, other in zip(near, exact, strict=True)) > 0.8 * len(exact)
-    monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "AVX512-BF16")
+    monkeypatch.setattr(devices, "bfloat16_unit", lambda device: "AVX512-BF16")
     assert auto.translations(sentences) == near
-    monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "AMX")  # there, it does not pay in a search
+    monkeypatch.setattr(devices, "bfloat16_unit", lambda device: "AMX")  # there, it does not pay in a search
     assert auto.translations(sentences) == exact
     assert translator.translations(sentences) == exact

@@ -113,7 +113,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text") -> str:
         columns += [Column(key, [as_line(each[key]) if key in each else None for each in settings]) for key in keys]
     else:
         columns += [Column(head, [cells.get(head) for cells in told]) for head in heads]
-    total = f"on disk: {devices.in_words(sum(run.bytes for run in runs))}"
+    total = f"on disk: {devices.format_bytes(sum(run.bytes for run in runs))}"
     notes = [f"loss: at the best checkpoint, on the validation text; {total}"]
     if texts:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
@@ -251,17 +251,17 @@ def doctor() -> None:
     _say("python", f"{made_by['python']}, {platform.platform()}")
     _say("packages", _packages())
     _say("variables", ", ".join(influencing))
-    _say("folder", f"{Path.cwd()}, {devices.in_words(shutil.disk_usage(Path.cwd()).free)} free")
+    _say("folder", f"{Path.cwd()}, {devices.format_bytes(shutil.disk_usage(Path.cwd()).free)} free")
     _say("downloads", str(cache_folder()))
     _say("processor", f"{made_by['processor']}, {available_cores()} cores")
-    _say("memory free", "–" if free is None else devices.in_words(free))
+    _say("memory free", "–" if free is None else devices.format_bytes(free))
     try:  # with torch, which takes long
         device = devices.choose_device("auto")
     except (ImportError, OSError) as error:  # it is not installed, or damaged
         _say("device", f"no torch ({' '.join(str(error).split())}): exported models alone can be used")
         return
-    fast = devices.fast_at_bfloat16(device)
-    _say("device", devices.describe(device))
+    fast = devices.bfloat16_unit(device)
+    _say("device", devices.describe_device(device))
     _say(
         "precision",
         f"{devices.choose_precision('auto', device)}: {f'fast here by {fast}' if fast else 'bfloat16 is slow here'}",

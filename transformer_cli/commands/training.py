@@ -158,7 +158,7 @@ def train(
     from transformer_cli.compute.world import World
 
     run = api.train(settings, fresh=fresh)
-    if World.from_environment().is_first:
+    if World.from_environment().is_main:
         if run.config.data.tokens == "subwords":
             log.info("for single sentences, `tfm export %s` saves seconds: it starts without PyTorch", run.folder)
         if run.config.training.watch:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from transformer_cli.compute.threads import available_cores
-from transformer_cli.compute.world import ALONE, World
+from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.errors import DeviceError, MemoryShortage
 from transformer_cli.system.terminal import pluralize
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 Precision = Literal["float32", "bfloat16"]
 
 CPU_INFO = Path("/proc/cpuinfo")
-MOST_LANES = 8  # chosen by themselves; each one more costs an addition of all gradients
-SHORTAGES = re.compile(r"can't allocate memory|not enough memory|out of memory|ALLOC_FAILED")  # in errors of torch
+MAX_SHARDS = 8  # chosen by themselves; each one more costs an addition of all gradients
+OOM_MESSAGES = re.compile(r"can't allocate memory|not enough memory|out of memory|ALLOC_FAILED")  # in errors of torch
 
 
 def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
@@ -40,7 +40,7 @@ def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
     return kind, index
 
 
-def choose_device(name: str, world: World = ALONE) -> "torch.device":
+def choose_device(name: str, world: World = SINGLE_PROCESS) -> "torch.device":
     """Returns the named device of torch; if several processes run on a machine, each gets a CUDA device of its own.
 
     Raises DeviceError if this machine does not have it, or not one for each process; see `parse_device`.
@@ -64,17 +64,17 @@ def choose_precision(setting: str, device: "torch.device") -> Precision:
 
     Fast are CPUs with AMX or AVX512-BF16, and CUDA devices of compute capability 8.0 or higher.
     """
-    if setting == "bfloat16" or (setting == "auto" and fast_at_bfloat16(device)):
+    if setting == "bfloat16" or (setting == "auto" and bfloat16_unit(device)):
         return "bfloat16"
     return "float32"
 
 
-def choose_lanes(setting: int | None, world: World) -> int:
+def choose_shards(setting: int | None, world: World) -> int:
     """Returns in how many lanes each process computes on a CPU: the set number, else one for each core that it has.
 
     The processes of a machine share its cores; each has at least one lane, and at most 8.
     """
-    return setting or min(MOST_LANES, max(1, available_cores() // world.local_size))
+    return setting or min(MAX_SHARDS, max(1, available_cores() // world.local_size))
 
 
 def autocast(device: "torch.device", precision: Precision) -> AbstractContextManager[object]:
@@ -94,7 +94,7 @@ def device_name(device: "torch.device") -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def describe(device: "torch.device") -> str:
+def describe_device(device: "torch.device") -> str:
     """Returns the device in words: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
     import torch
 
@@ -103,7 +103,7 @@ def describe(device: "torch.device") -> str:
     return f"cpu, {pluralize(torch.get_num_threads(), 'thread')}"
 
 
-def fast_at_bfloat16(device: "torch.device") -> str:
+def bfloat16_unit(device: "torch.device") -> str:
     """Returns by what a device is fast at bfloat16, such as "AVX512-BF16"; "" if it is not, or unknown to be."""
     import torch
 
@@ -115,7 +115,7 @@ def fast_at_bfloat16(device: "torch.device") -> str:
     return next(found, "")
 
 
-def saturates_int8() -> bool:
+def int8_sums_overflow() -> bool:
     """Whether sums of int8 products may overflow 16 bits: on x86 without VNNI instructions they are cut off there."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
@@ -135,22 +135,22 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
 
         return torch.cuda.mem_get_info(device)[0]
     found = []
-    machine = dict(re.findall(r"(\w+):\s+(\d+) kB", _text(root / "proc/meminfo")))
+    machine = dict(re.findall(r"(\w+):\s+(\d+) kB", _read_text(root / "proc/meminfo")))
     if "MemAvailable" in machine:
         found.append((int(machine["MemAvailable"]) + int(machine.get("SwapFree", 0))) * 1024)
-    if group := re.search(r"^0::/(.*)", _text(root / "proc/self/cgroup"), re.MULTILINE):  # 0::/user.slice/job
+    if group := re.search(r"^0::/(.*)", _read_text(root / "proc/self/cgroup"), re.MULTILINE):  # 0::/user.slice/job
         inside = Path(group[1])
         for each in (inside, *inside.parents):
             folder = root / "sys/fs/cgroup" / each
-            limit, use = _text(folder / "memory.max").strip(), _text(folder / "memory.current").strip()
+            limit, use = _read_text(folder / "memory.max").strip(), _read_text(folder / "memory.current").strip()
             if limit.isdigit() and use.isdigit():  # a group without a limit says "max"
-                cached = re.search(r"^inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+                cached = re.search(r"^inactive_file (\d+)$", _read_text(folder / "memory.stat"), re.MULTILINE)
                 found.append(max(0, int(limit) - int(use) + (int(cached[1]) if cached else 0)))  # files can be dropped
     return min(found, default=None)
 
 
 @contextmanager
-def room_for(what: Callable[[], str]) -> Iterator[None]:
+def catch_oom(what: Callable[[], str]) -> Iterator[None]:
     """A block that may ask for more memory than there is. Raises MemoryShortage if so, with the words of `what`.
 
     what: returns what did not fit, and what to do: "a batch of … does not fit in memory; lower …".
@@ -158,19 +158,19 @@ def room_for(what: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or SHORTAGES.search(str(error)):
+        if isinstance(error, MemoryError) or OOM_MESSAGES.search(str(error)):
             raise MemoryShortage(what()) from None
         raise
 
 
-def in_words(n_bytes: int) -> str:
+def format_bytes(n_bytes: int) -> str:
     """Returns a number of bytes as 34 kB, 512 MB or 1.5 GB."""
     if n_bytes < 1e6:
         return f"{n_bytes / 1e3:,.0f} kB"
     return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Returns what the system says in a file; nothing where it does not."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")

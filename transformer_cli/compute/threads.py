@@ -12,18 +12,18 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_starting = threading.Lock()  # held by whoever changes the process's number of threads for a moment
+_start_lock = threading.Lock()  # held by whoever changes the process's number of threads for a moment
 
 
-class SideBySide(AbstractContextManager["SideBySide"]):
+class WorkerPool(AbstractContextManager["WorkerPool"]):
     """Worker threads that take one item at a time, for work that is too small to be split between torch's threads.
 
-    | workers | threads | who computes, where torch has 5 threads                | for                               |
-    |---------|---------|--------------------------------------------------------|-----------------------------------|
-    | 1       | None    | the caller, with all 5                                 | GPUs (IN_CALLER)                  |
-    | n > 1   | None    | n workers, with 5 // n each, at least 1                | searches of several batches       |
-    | 1       | 1       | one worker; the caller's own number of threads is 5    | lanes that share one generator    |
-    | n > 1   | 1       | n workers, with one thread each                        | lanes, and groups of a validation |
+    | n_workers | threads_each | who computes, if torch has 5 threads    | used for                          |
+    |-----------|--------------|-----------------------------------------|-----------------------------------|
+    | 1         | None         | the caller, with all 5                  | GPUs (INLINE_POOL)                |
+    | n > 1     | None         | n workers, with 5 // n each, at least 1 | searches of several batches       |
+    | 1         | 1            | one worker; the caller keeps its 5      | lanes that share one generator    |
+    | n > 1     | 1            | n workers, with one thread each         | lanes, and groups of a validation |
 
     Workers start at once and live until the end of a `with` block or garbage collection. Several objects of
     this class may live at the same time. torch's number of threads in the process, and in every other thread, stays as
@@ -31,14 +31,14 @@ class SideBySide(AbstractContextManager["SideBySide"]):
     keeps a worker's number.) Where torch is not loaded, workers are threads like any others.
     """
 
-    def __init__(self, workers: int, *, threads: int | None = None) -> None:
-        """workers: how many items are worked on at a time. threads: how many torch threads each of them computes with.
+    def __init__(self, n_workers: int, *, threads_each: int | None = None) -> None:
+        """n_workers: how many items are computed at a time. threads_each: torch threads of each worker.
 
         The table above says what None does.
         """
-        assert workers > 0
-        self.workers = workers
-        self._pool = None if workers == 1 and threads is None else _started(workers, threads)
+        assert n_workers > 0
+        self.n_workers = n_workers
+        self._pool = None if n_workers == 1 and threads_each is None else _start_pool(n_workers, threads_each)
 
     def run(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield function's results in the order of the items. Items are taken from the iterable as they are needed.
@@ -52,7 +52,7 @@ class SideBySide(AbstractContextManager["SideBySide"]):
         try:
             for item in items:
                 waiting.append(self._pool.submit(function, item))
-                if len(waiting) == 2 * self.workers:  # one more item waits for each worker, so that none is idle
+                if len(waiting) == 2 * self.n_workers:  # one more item waits for each worker, so that none is idle
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -70,11 +70,11 @@ class SideBySide(AbstractContextManager["SideBySide"]):
             self._pool.shutdown()
 
 
-IN_CALLER = SideBySide(1)
+INLINE_POOL = WorkerPool(1)
 """no thread of its own: the caller works, with all of torch's threads"""
 
 
-def _started(workers: int, threads: int | None) -> ThreadPoolExecutor:
+def _start_pool(n_workers: int, threads_each: int | None) -> ThreadPoolExecutor:
     """Returns a pool of running threads, each with so many torch threads, or its share of the process's.
 
     torch.set_num_threads(n) sets the number of the calling thread, and of all threads that have not queried their
@@ -85,27 +85,27 @@ def _started(workers: int, threads: int | None) -> ThreadPoolExecutor:
     The process's number is that of a thread that nothing else uses, whatever the caller's own is.
     """
     if sys.modules.get("torch") is None:
-        return ThreadPoolExecutor(workers, "side by side")
+        return ThreadPoolExecutor(n_workers, "worker")
     import torch
 
     def start() -> ThreadPoolExecutor:
         total = torch.get_num_threads()
-        share = max(1, total // workers) if threads is None else threads
-        all_run = threading.Barrier(workers)
+        share = max(1, total // n_workers) if threads_each is None else threads_each
+        all_run = threading.Barrier(n_workers)
 
         def take_share() -> None:
             torch.get_num_threads()
             torch.set_num_threads(share)
 
-        pool = ThreadPoolExecutor(workers, "side by side", initializer=take_share)
+        pool = ThreadPoolExecutor(n_workers, "worker", initializer=take_share)
         try:
-            for started in [pool.submit(all_run.wait) for _ in range(workers)]:  # each one blocks a thread of its own
+            for started in [pool.submit(all_run.wait) for _ in range(n_workers)]:  # each one blocks a thread of its own
                 started.result()
         finally:
             torch.set_num_threads(total)
         return pool
 
-    with _starting, ThreadPoolExecutor(1) as fresh:
+    with _start_lock, ThreadPoolExecutor(1) as fresh:
         return fresh.submit(start).result()
 
 

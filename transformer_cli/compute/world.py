@@ -17,8 +17,8 @@ from transformer_cli.errors import DistributedError, Interrupted, TfmError
 if TYPE_CHECKING:
     import torch
 
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
-PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
+TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
+TIMEOUT = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class World:
     @staticmethod
     def from_environment() -> "World":
         """Read what torchrun has set in the environment; without torchrun this process is alone."""
-        given = [os.environ.get(name, "") for name in VARIABLES]
-        return World(*map(int, given)) if all(given) else ALONE
+        given = [os.environ.get(name, "") for name in TORCHRUN_VARIABLES]
+        return World(*map(int, given)) if all(given) else SINGLE_PROCESS
 
     @property
     def is_restarted(self) -> bool:
@@ -46,11 +46,11 @@ class World:
         return self.size > 1 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
 
     @property
-    def is_first(self) -> bool:
+    def is_main(self) -> bool:
         return self.rank == 0
 
     @contextmanager
-    def joined(self, device: "torch.device") -> Iterator[None]:
+    def process_group(self, device: "torch.device") -> Iterator[None]:
         """Be connected with the other processes during the block. In all but the first, the package's log is muted.
 
         Raises DistributedError if the other processes cannot be reached.
@@ -66,7 +66,7 @@ class World:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         try:
-            store, *_ = next(rendezvous("env://", timeout=PATIENCE))
+            store, *_ = next(rendezvous("env://", timeout=TIMEOUT))
             if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it still has the addresses of the dead
                 store = PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
             dist.init_process_group(
@@ -74,12 +74,12 @@ class World:
                 store=store,
                 rank=self.rank,
                 world_size=self.size,
-                timeout=PATIENCE,
+                timeout=TIMEOUT,
             )
         except (RuntimeError, ValueError) as error:
             raise DistributedError(f"the other processes cannot be reached: {str(error).splitlines()[0]}") from None
         level = (package := logging.getLogger("transformer_cli")).level
-        if not self.is_first:
+        if not self.is_main:
             package.setLevel(logging.CRITICAL)
         stopped: Interrupted | None = None
         try:
@@ -95,7 +95,7 @@ class World:
             raise stopped
 
     @contextmanager
-    def all_or_none(self) -> Iterator[None]:
+    def fail_together(self) -> Iterator[None]:
         """A block that ends well in all processes or in none. Inside it, none may wait for another.
 
         A process that fails raises its own error, and the others raise TfmError with the words of the failed process
@@ -114,7 +114,7 @@ class World:
             import torch.distributed as dist
 
             try:
-                with self._watched():
+                with self._translate_errors():
                     dist.all_gather_object(words, failure and (str(failure) or type(failure).__name__))
             except DistributedError:
                 if failure is None:
@@ -145,7 +145,7 @@ class World:
             return
         import torch.distributed as dist
 
-        with self._watched():
+        with self._translate_errors():
             for tensor in tensors:
                 dist.broadcast(tensor.detach(), src=0)
 
@@ -159,14 +159,14 @@ class World:
         import torch
         import torch.distributed as dist
 
-        with self._watched():
+        with self._translate_errors():
             flat = torch.cat([tensor.flatten() for tensor in tensors])
             dist.all_reduce(flat)
         for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(total.view_as(tensor))
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn torch's error for a broken connection into ours: it means that another process has ended."""
         import torch.distributed as dist
 
@@ -178,4 +178,4 @@ class World:
             raise DistributedError("another process of this job has ended or died") from None
 
 
-ALONE = World()
+SINGLE_PROCESS = World()

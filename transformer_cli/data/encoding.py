@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.compute.threads import SideBySide, available_cores
+from transformer_cli.compute.threads import WorkerPool, available_cores
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpus import read_pairs
 from transformer_cli.data.dataset import Pair, id_blocks, split_writer
@@ -194,7 +194,7 @@ def tokenizing(settings: CutSettings, processes: int) -> Iterator[Callable[[Iter
     cutter: AbstractContextManager[Callable[[Any], Any]] = (
         nullcontext(open_cutter(settings)) if processes == 1 else worker_processes(open_cutter, settings, processes)
     )
-    with cutter as cut, SideBySide(processes) as threads:
+    with cutter as cut, WorkerPool(processes) as threads:
         yield lambda pairs: threads.run(lambda texts: (texts, _tokenize_chunk(cut, texts)), _text_chunks(pairs))
 
 

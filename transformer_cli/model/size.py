@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from transformer_cli.compute.devices import free_memory, in_words
+from transformer_cli.compute.devices import format_bytes, free_memory
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.errors import MemoryShortage
 
@@ -66,6 +66,6 @@ def check_model_memory(
     where = f"on {device}" if device is not None and device.type == "cuda" else "of memory"
     remedy = f"lower {lower}, or free some" if frozen is not None else "free some, or use a machine with more"
     raise MemoryShortage(
-        f"{prefix}the model's {total:,} parameters need {in_words(need)} {purpose}, but only {in_words(free)} {where} "
-        f"is free; {remedy}"
+        f"{prefix}the model's {total:,} parameters need {format_bytes(need)} {purpose}, but only "
+        f"{format_bytes(free)} {where} is free; {remedy}"
     )

@@ -37,7 +37,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor
 
-from transformer_cli.compute.devices import room_for
+from transformer_cli.compute.devices import catch_oom
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.provenance import PER_CALL_KEYS
@@ -98,7 +98,7 @@ def load_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
         return checkpoint.name, load_weights(run, checkpoint)
 
     name, model = retry_if_moved(run.folder / "best", load)
-    with room_for(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another device"):
+    with catch_oom(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another device"):
         return name, model.to(device).eval()
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.compute.devices import room_for
-from transformer_cli.compute.threads import IN_CALLER, SideBySide
-from transformer_cli.compute.world import ALONE, World
+from transformer_cli.compute.devices import catch_oom
+from transformer_cli.compute.threads import INLINE_POOL, WorkerPool
+from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.runs.run import as_checkpoint_error
 from transformer_cli.runs.state import WITNESSES
@@ -67,7 +67,7 @@ def sentence_losses(
     model: "Transformer",
     split: EncodedSplit,
     rows: Rows,
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
     *,
     others: Sequence["Transformer"] = (),
 ) -> SentenceLosses:
@@ -91,7 +91,7 @@ def sentence_losses(
     def losses_of(group: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         batch = collate(split, rows[group])
         (count, n_source), n_target = batch.source.shape, batch.target.shape[1]
-        with room_for(
+        with catch_oom(
             lambda: (
                 f"the losses of {count} sentences with up to {n_source} source and {n_target} target positions do not "
                 f"fit in the memory of {device}; free memory, or split the longest sentences"
@@ -105,7 +105,7 @@ def sentence_losses(
 
     groups = groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
     n_workers = min(torch.get_num_threads(), MOST_GROUPS, len(groups)) or 1
-    with SideBySide(n_workers, threads=1) if device.type == "cpu" else IN_CALLER as workers:
+    with WorkerPool(n_workers, threads_each=1) if device.type == "cpu" else INLINE_POOL as workers:
         for group, (sums, counts) in zip(groups, workers.run(losses_of, groups), strict=True):
             nll[group], tokens[group] = sums, counts
     for each in (nll, tokens):  # of each sentence, all processes but one have 0
@@ -141,7 +141,7 @@ def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
         log.warning(what, checkpoint, pluralize(len(split), "pair"), before, now)
 
 
-def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
+def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = SINGLE_PROCESS) -> Losses:
     """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
     return corpus_losses_of(sentence_losses(model, split, rows, world), split, rows)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.compute import devices
-from transformer_cli.compute.devices import Precision, autocast, choose_precision, device_name, room_for
-from transformer_cli.compute.threads import SideBySide
+from transformer_cli.compute.devices import Precision, autocast, catch_oom, choose_precision, device_name
+from transformer_cli.compute.threads import WorkerPool
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.model.attention import AttentionRecord
@@ -65,7 +65,7 @@ class TransformerEngine:
         return copies
 
     def precision(self, settings: DecodingConfig) -> Precision:
-        if settings.precision == "auto" and devices.fast_at_bfloat16(self._device) == "AMX":
+        if settings.precision == "auto" and devices.bfloat16_unit(self._device) == "AMX":
             return "float32"  # a step of a search is too small: 0.97 times as fast in bfloat16
         return choose_precision(settings.precision, self._device)
 
@@ -85,7 +85,7 @@ class TransformerEngine:
                 return rows, decode(models, [sentences[row] for row in rows], settings, before_step=before_step)
 
         is_alone = self._threads == 1
-        with SideBySide(min(self._threads, len(batches)) or 1, threads=None if is_alone else 1) as workers:
+        with WorkerPool(min(self._threads, len(batches)) or 1, threads_each=None if is_alone else 1) as workers:
             yield from workers.run(decode_batch, batches)
 
     @property
@@ -128,7 +128,7 @@ def decode(
     """
     device = next(models[0].parameters()).device
     constraints = [each.constraints for each in sentences if each.constraints]
-    with room_for(partial(too_large, [each.ids for each in sentences], settings.rows_of_each)):
+    with catch_oom(partial(too_large, [each.ids for each in sentences], settings.rows_of_each)):
         decoder = TransformerDecoder(models, pad_ids([each.ids for each in sentences]).to(device), before_step)
         rules = Rules(
             max_tokens=torch.tensor([each.limit for each in sentences], device=device),

@@ -135,6 +135,6 @@ class Averaging(Callback):
     def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights:
         """Returns the mean. Raises CheckpointError if some of these weights are gone."""
         numbers = self.needed_validations(trainer)
-        with trainer.world.all_or_none():
+        with trainer.world.fail_together():
             mean = load_mean(trainer.run, numbers)
         return FinalWeights(mean, epochs=[trainer.validations[number - 1].epoch for number in numbers])

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from transformer_cli.compute.devices import Precision, autocast, choose_lanes, room_for
-from transformer_cli.compute.threads import IN_CALLER, SideBySide
-from transformer_cli.compute.world import ALONE, World
+from transformer_cli.compute.devices import Precision, autocast, catch_oom, choose_shards
+from transformer_cli.compute.threads import INLINE_POOL, WorkerPool
+from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.batching import PaddedBatch, collate, split_into_micro_batches, target_token_counts
 from transformer_cli.data.dataset import EncodedSplit, Rows
@@ -58,7 +58,7 @@ class Learner:
         model: Transformer,
         training: TrainingConfig,
         device: torch.device,
-        world: World = ALONE,
+        world: World = SINGLE_PROCESS,
         *,
         frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
@@ -68,15 +68,15 @@ class Learner:
         Raises DistributedError if another process has ended, MemoryShortage if the device cannot hold the model.
         """
         assert training.precision != "auto", "whoever opens a run chooses its precision"
-        with room_for(lambda: f"the model does not fit in the memory of {device}; choose another training.device"):
+        with catch_oom(lambda: f"the model does not fit in the memory of {device}; choose another training.device"):
             self.model = model.to(device)
         self.training = training
         self.device = device
         self.world = world
         self.precision: Precision = training.precision
         is_cpu = device.type == "cpu"
-        self.lanes = choose_lanes(training.lanes, world) if is_cpu else 1
-        self.workers = SideBySide(min(self.lanes, torch.get_num_threads()), threads=1) if is_cpu else IN_CALLER
+        self.lanes = choose_shards(training.lanes, world) if is_cpu else 1
+        self.workers = WorkerPool(min(self.lanes, torch.get_num_threads()), threads_each=1) if is_cpu else INLINE_POOL
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.frozen_rows = {name: rows.to(device) for name, rows in frozen_rows.items()}
@@ -127,7 +127,7 @@ class Learner:
         (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])
         if not math.isfinite(norm):
             return False
-        with room_for(
+        with catch_oom(
             lambda: f"the optimiser's moments do not fit in the memory of {self.device}; lower model.d_model"
         ):
             self.optimizer.step()
@@ -169,7 +169,7 @@ class Learner:
     def _room_for(self, batch: PaddedBatch) -> AbstractContextManager[None]:
         """A block that computes a batch, or a part of one. Raises MemoryShortage if that does not fit in memory."""
         (count, source), target = batch.source.shape, batch.target.shape[1]
-        return room_for(
+        return catch_oom(
             lambda: (
                 f"a batch of {count} sentences with up to {source} source and {target} target positions does not fit "
                 f"in the memory of {self.device}; in a new run, which may begin with the weights of this one "

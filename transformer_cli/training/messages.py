@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 
-from transformer_cli.compute.devices import describe
+from transformer_cli.compute.devices import describe_device
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import Rows
 from transformer_cli.model.transformer import count_parameters
@@ -34,7 +34,7 @@ def say_start(trainer: TrainerView) -> None:
     if n_frozen := sum(each.numel() for each in learner.model.parameters() if not each.requires_grad):
         parameters += f" and {n_frozen:,} frozen ones ({', '.join(training.freeze)})"
     text = f"{config.data.source}→{config.data.target}, {pluralize(pairs, 'pair')} of {trainer.dataset.folder}"
-    where = describe(learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
+    where = describe_device(learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
     facts = (parameters, text, pluralize(number, unit[:-1]), where, learner.precision)
     log.info("%s: %s", config.run_name, "; ".join(facts))
     for name, sentences in (("valid", trainer.texts.valid), ("training.watch", trainer.texts.extra_valid)):
@@ -101,7 +101,7 @@ class StepBar:
                 unit=" tokens",
                 unit_scale=True,
                 initial=texts.train.count_target_tokens(plan[: state.batch]),
-                is_silent=not self.trainer.world.is_first,
+                is_silent=not self.trainer.world.is_main,
             )
 
     def update(self, batches: Sequence[Rows]) -> None:

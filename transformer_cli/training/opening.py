@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
-from transformer_cli.compute.world import ALONE, World
+from transformer_cli.compute.devices import bfloat16_unit, choose_precision, choose_shards, device_name
+from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, keys_that_decide
 from transformer_cli.data.dataset import Dataset, find_dataset, is_made_from
@@ -45,7 +45,7 @@ class Environment:
 
     device: torch.device
     data_dir: Path
-    world: World = ALONE
+    world: World = SINGLE_PROCESS
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ def open_run(
     """
     world = where.world
     with ExitStack() as held:
-        with world.all_or_none():
-            if world.is_first:
+        with world.fail_together():
+            if world.is_main:
                 if not folder.parent.exists():
                     open_dataset(config, where, folder.parent)  # what is refused leaves no folder
                 held.enter_context(_locked(folder))
                 # a restarted process goes on with the run that this command has made
                 opened = _opened(folder, config, where, callbacks, fresh=fresh and not world.is_restarted)
-        with world.all_or_none():
-            if not world.is_first:
+        with world.fail_together():
+            if not world.is_main:
                 opened = _joined(folder, where)
         yield opened
 
@@ -187,7 +187,7 @@ def _resolved(config: Config, data: DataConfig, where: Environment, begun: Train
     begun: of a run that goes on, the settings with which it was begun: it keeps their precision and lanes.
     """
     precision = _precision(begun.precision if begun else "auto", config.training.precision, where.device)
-    lanes = choose_lanes((begun or config.training).lanes, where.world)
+    lanes = choose_shards((begun or config.training).lanes, where.world)
     training = config.training.model_copy(update={"precision": precision, "lanes": lanes})
     return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
 
@@ -202,7 +202,7 @@ def _precision(before: str, wanted: str, device: torch.device) -> str:
     if wanted not in ("auto", before):
         log.warning("training.precision: %s until now, %s from here on", before, wanted)
         return wanted
-    if wanted == "auto" and before == "bfloat16" and not fast_at_bfloat16(device):
+    if wanted == "auto" and before == "bfloat16" and not bfloat16_unit(device):
         log.warning(
             "training goes on in bfloat16, as it began, which is slow on %s; --set training.precision=float32 "
             "provenance_changes it",

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.compute.threads import IN_CALLER, SideBySide
+from transformer_cli.compute.threads import INLINE_POOL, WorkerPool
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.model.attention import MultiHeadAttention
 from transformer_cli.model.transformer import Transformer
@@ -28,7 +28,7 @@ ITERATIONS = 5
 STACK = 8  # matrices of one shape that one thread works on at a time
 
 
-def make_optimizer(model: Transformer, training: TrainingConfig, workers: SideBySide = IN_CALLER) -> "Adam":
+def make_optimizer(model: Transformer, training: TrainingConfig, workers: WorkerPool = INLINE_POOL) -> "Adam":
     """Returns Adam (Kingma and Ba 2015), as a fused kernel on devices for which torch has one; or Muon beside it.
 
     workers: the threads that update the weights.
@@ -68,9 +68,9 @@ def learning_rate(training: TrainingConfig, step: int, progress: float) -> float
 class Adam(torch.optim.Adam):
     """torch's Adam, with the weights shared between workers."""
 
-    def __init__(self, model: nn.Module, workers: SideBySide = IN_CALLER, **adam: Any) -> None:
+    def __init__(self, model: nn.Module, workers: WorkerPool = INLINE_POOL, **adam: Any) -> None:
         """adam: what torch.optim.Adam takes."""
-        shares = balanced([each for each in model.parameters() if each.requires_grad], workers.workers)
+        shares = balanced([each for each in model.parameters() if each.requires_grad], workers.n_workers)
         super().__init__([{"params": share} for share in shares], **adam)
         self._workers = workers
         self._parts = [torch.optim.Adam([group], **adam) for group in self.param_groups]
@@ -103,7 +103,7 @@ class AdamAndMuon(Adam):
     def __init__(
         self,
         model: nn.Module,
-        workers: SideBySide = IN_CALLER,
+        workers: WorkerPool = INLINE_POOL,
         *,
         matrices: Mapping[Tensor, int],
         times_lr: float,

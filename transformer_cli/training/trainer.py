@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from transformer_cli.compute.devices import choose_device
-from transformer_cli.compute.world import ALONE, World
+from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Rows
@@ -82,7 +82,7 @@ def train(
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     where = Environment(device, data_dir, world)
-    with world.joined(device), ExitStack() as until_the_end:
+    with world.process_group(device), ExitStack() as until_the_end:
         with told_how_to_go_on(Stop()):
             opened = until_the_end.enter_context(
                 open_run(runs_dir / config.run_name, config, where, callbacks, fresh=fresh)
@@ -101,7 +101,7 @@ class Trainer:
         self,
         opened: OpenedRun,
         device: torch.device,
-        world: World = ALONE,
+        world: World = SINGLE_PROCESS,
         callbacks: Sequence[Callback] = (),
         *,
         was_fresh: bool = False,
@@ -121,14 +121,14 @@ class Trainer:
         world.broadcast((*model.parameters(), *model.buffers(), *self.learner.frozen_rows.values()))
         self.state = start.state
         self.validations = list(opened.validations)
-        if self.state.step and world.is_first:
+        if self.state.step and world.is_main:
             say_other_losses(self.learner.model, run.checkpoint("last"))
         self._bar = StepBar(self)
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved = self._progress()  # a new run has nothing to save
         self._saved_at = time.monotonic()
         self.stop = Stop(saved_step=self.state.step or None, was_fresh=was_fresh)
-        with world.all_or_none():
+        with world.fail_together():
             train, valid = (
                 usable_sentences(self.dataset.split(name), name, run.config.model.max_length)
                 for name in ("train", "valid")
@@ -214,7 +214,7 @@ class Trainer:
             state.running.skipped_steps += 1
         if state.skipped_in_a_row >= MOST_SKIPPED:
             how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
-            with self.world.all_or_none():  # all processes find the same
+            with self.world.fail_together():  # all processes find the same
                 raise diverged(self.learner, f"{how}{state.step:,} with a rate of {self.learner.learning_rate:g}")
 
     def _learning_rate(self, step: int, batch: int) -> float:
@@ -243,12 +243,12 @@ class Trainer:
         self._bar.close()
         found = self._validate()
         self.validations.append(found)
-        if self.world.is_first:
+        if self.world.is_main:
             self.run.write_history([asdict(each) for each in self.validations])
         self.state.count_validation(found)
         if self.state.batch == len(self.plan()):
             self._end_epoch()
-        if self.world.is_first and self.state.validations in self._needed_validations():
+        if self.world.is_main and self.state.validations in self._needed_validations():
             save_validation_weights(self.run, self.learner.model, self.state.validations)
         self._save()
         self._forget_validated()
@@ -263,12 +263,12 @@ class Trainer:
 
     def _forget_validated(self) -> None:
         """Delete the weights of validations that no callback needs any more."""
-        if self.world.is_first:
+        if self.world.is_main:
             prune_validations(self.run, but=self._needed_validations())
 
     def _tell_of_validation(self) -> None:
         """Tell the callbacks of the last validation, which has been saved."""
-        for callback in self.callbacks if self.world.is_first else ():
+        for callback in self.callbacks if self.world.is_main else ():
             callback.on_validation(self)
 
     def _validate(self) -> Validation:
@@ -279,7 +279,7 @@ class Trainer:
         started, state, running = time.monotonic(), self.state, self.state.running
         show_status(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid, extra = self.losses_of(self.learner.model)
-        with self.world.all_or_none():  # all processes find the same
+        with self.world.fail_together():  # all processes find the same
             if state.step and not running.steps:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
@@ -312,7 +312,7 @@ class Trainer:
         if self.training.validate_by == "loss":
             return None
         score = 0.0
-        if self.world.is_first:
+        if self.world.is_main:
             source, target = (self.dataset.text("valid", side) for side in SIDES)
             data, by = self.run.config.data, self.training.validate_by
             score = greedy_score(model, self.run.codecs, source, target, data=data, by=by)
@@ -331,7 +331,7 @@ class Trainer:
         this has been done. Raises CheckpointError if some of the weights that are needed are gone.
         """
         self._forget_validated()  # a kill may have come before
-        with self.world.all_or_none():
+        with self.world.fail_together():
             if has_final_weights(self.run, self.state):
                 return
         weights: FinalWeights | None = None
@@ -352,7 +352,7 @@ class Trainer:
             valid_score=self._score(model),
         )
         witnesses = witnesses_of(model, self.texts.valid.split, self.texts.valid.rows)
-        is_best = self.world.is_first and save_average(self.run, model, made, self.state, witnesses)
+        is_best = self.world.is_main and save_average(self.run, model, made, self.state, witnesses)
         self.world.barrier()  # as in `_save`
         if made.start_share is None:
             log.info(final_as_line(made, self.training, is_best=is_best))
@@ -365,7 +365,7 @@ class Trainer:
         evaluates: if false, the model is not run, and the checkpoint keeps no pairs with their losses.
         """
         if self._saved != self._progress():
-            if self.world.is_first:
+            if self.world.is_main:
                 model, valid = self.learner.model, self.texts.valid
                 witnesses = witnesses_of(model, valid.split, valid.rows) if evaluates else None
                 save_checkpoint(

@@ -8,14 +8,14 @@ import torch
 from pretended import pretended_gpus
 from transformer_cli.compute.devices import (
     autocast,
+    catch_oom,
     choose_device,
     choose_precision,
-    describe,
+    describe_device,
+    format_bytes,
     free_memory,
-    in_words,
-    room_for,
 )
-from transformer_cli.compute.world import ALONE, World
+from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.errors import ConfigError, DeviceError, MemoryShortage
 
 CPU = torch.device("cpu")
@@ -49,11 +49,11 @@ def test_choose_device_that_is_not_there_is_one_line(name: str, n_gpus: int, mes
 @pytest.mark.parametrize(
     ("world", "name", "n_gpus", "chosen"),
     [
-        (ALONE, "auto", 0, "cpu"),
-        (ALONE, "auto", 2, "cuda:0"),
-        (ALONE, "cpu", 2, "cpu"),
-        (ALONE, "cuda", 1, "cuda:0"),
-        (ALONE, "cuda:1", 2, "cuda:1"),
+        (SINGLE_PROCESS, "auto", 0, "cpu"),
+        (SINGLE_PROCESS, "auto", 2, "cuda:0"),
+        (SINGLE_PROCESS, "cpu", 2, "cpu"),
+        (SINGLE_PROCESS, "cuda", 1, "cuda:0"),
+        (SINGLE_PROCESS, "cuda:1", 2, "cuda:1"),
         (World(5, 6, local_rank=1, local_size=2), "auto", 2, "cuda:1"),
         (World(5, 6, local_rank=1, local_size=2), "cuda", 3, "cuda:1"),
         (World(1, 2, local_rank=1, local_size=2), "auto", 0, "cpu"),
@@ -118,9 +118,9 @@ def test_autocast_float32_changes_nothing_and_bfloat16_rounds() -> None:
 
 
 def test_describe_names_threads_or_the_gpu() -> None:
-    assert describe(CPU) == "cpu, 1 thread"
+    assert describe_device(CPU) == "cpu, 1 thread"
     with pretended_gpus(2, "NVIDIA H200"):
-        assert describe(torch.device("cuda:1")) == "cuda:1 (NVIDIA H200)"
+        assert describe_device(torch.device("cuda:1")) == "cuda:1 (NVIDIA H200)"
 
 
 @pytest.mark.parametrize(
@@ -185,20 +185,20 @@ def test_free_memory_of_a_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
     ids=lambda error: str(error)[:20] or "MemoryError",
 )
-def test_room_for_tells_a_shortage_in_its_own_words(error: Exception) -> None:
-    with pytest.raises(MemoryShortage) as told, room_for(lambda: "the cake does not fit; eat less"):
+def test_catch_oom_tells_a_shortage_in_its_own_words(error: Exception) -> None:
+    with pytest.raises(MemoryShortage) as told, catch_oom(lambda: "the cake does not fit; eat less"):
         raise error
     assert str(told.value) == "the cake does not fit; eat less"
     assert issubclass(MemoryShortage, ConfigError)
 
 
-def test_room_for_tells_a_real_shortage() -> None:
-    with pytest.raises(MemoryShortage, match="too much"), room_for(lambda: "too much"):
+def test_catch_oom_tells_a_real_shortage() -> None:
+    with pytest.raises(MemoryShortage, match="too much"), catch_oom(lambda: "too much"):
         torch.empty(1 << 60, dtype=torch.uint8)
 
 
-def test_room_for_passes_another_error_on() -> None:
-    with pytest.raises(RuntimeError, match="shapes"), room_for(lambda: "never"):
+def test_catch_oom_passes_another_error_on() -> None:
+    with pytest.raises(RuntimeError, match="shapes"), catch_oom(lambda: "never"):
         raise RuntimeError("shapes do not fit")
 
 
@@ -206,5 +206,5 @@ def test_room_for_passes_another_error_on() -> None:
     ("n_bytes", "words"),
     [(0, "0 kB"), (34_200, "34 kB"), (3 * 10**6, "3 MB"), (1.5e9, "1.5 GB"), (1.2e13, "12,000.0 GB")],
 )
-def test_in_words_says_bytes_in_the_largest_unit(n_bytes: int, words: str) -> None:
-    assert in_words(n_bytes) == words
+def test_format_bytes_says_bytes_in_the_largest_unit(n_bytes: int, words: str) -> None:
+    assert format_bytes(n_bytes) == words

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from transformer_cli.compute.threads import SideBySide
+from transformer_cli.compute.threads import WorkerPool
 
 
 @pytest.fixture(autouse=True)
@@ -18,27 +18,27 @@ def _own_number() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-def test_side_by_side_gives_workers_the_number_of_threads_asked_for() -> None:
+def test_worker_pool_gives_workers_the_number_of_threads_asked_for() -> None:
     for workers, threads in ((1, 1), (2, 1), (2, 3)):
-        with SideBySide(workers, threads=threads) as side_by_side:
-            assert _numbers_of_workers(side_by_side) == {threads}
+        with WorkerPool(workers, threads_each=threads) as pool:
+            assert _numbers_of_workers(pool) == {threads}
             assert _numbers_elsewhere() == (4, 4)
-            assert threading.get_ident() not in side_by_side.run_all(lambda _: threading.get_ident(), range(3))
+            assert threading.get_ident() not in pool.run_all(lambda _: threading.get_ident(), range(3))
 
 
 @pytest.mark.parametrize(("workers", "share"), [(2, 2), (3, 1), (4, 1), (6, 1)])
-def test_side_by_side_shares_threads_and_nobody_else_notices(workers: int, share: int) -> None:
-    with SideBySide(workers) as side_by_side:
-        assert _numbers_of_workers(side_by_side) == {share}
+def test_worker_pool_shares_threads_and_nobody_else_notices(workers: int, share: int) -> None:
+    with WorkerPool(workers) as pool:
+        assert _numbers_of_workers(pool) == {share}
         assert _numbers_elsewhere() == (4, 4)
         torch.set_num_threads(5)
-        assert _numbers_of_workers(side_by_side) == {share}
+        assert _numbers_of_workers(pool) == {share}
         assert _numbers_elsewhere() == (5, 5)
     assert _numbers_elsewhere() == (5, 5)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_side_by_side_results_come_in_order_and_items_as_needed(workers: int) -> None:
+def test_worker_pool_results_come_in_order_and_items_as_needed(workers: int) -> None:
     taken = []
 
     def items() -> Iterator[int]:
@@ -46,21 +46,21 @@ def test_side_by_side_results_come_in_order_and_items_as_needed(workers: int) ->
             taken.append(item)
             yield item
 
-    with SideBySide(workers) as side_by_side:
-        results = side_by_side.run(lambda item: item * item, items())
+    with WorkerPool(workers) as pool:
+        results = pool.run(lambda item: item * item, items())
         assert taken == []
         assert [next(results) for _ in range(10)] == [item * item for item in range(10)]
         assert len(taken) <= 10 + 2 * workers
         assert list(results) == [item * item for item in range(10, 100)]
 
 
-def test_side_by_side_of_one_worker_is_the_calling_thread() -> None:
-    with SideBySide(1) as side_by_side:
-        assert list(side_by_side.run(_where, [0])) == [(threading.get_ident(), 4)]
+def test_worker_pool_of_one_worker_is_the_calling_thread() -> None:
+    with WorkerPool(1) as pool:
+        assert list(pool.run(_where, [0])) == [(threading.get_ident(), 4)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_side_by_side_error_comes_in_its_items_place(workers: int) -> None:
+def test_worker_pool_error_comes_in_its_items_place(workers: int) -> None:
     done = []
 
     def work(item: int) -> int:
@@ -69,16 +69,16 @@ def test_side_by_side_error_comes_in_its_items_place(workers: int) -> None:
         done.append(item)
         return item
 
-    with SideBySide(workers) as side_by_side:
-        results = side_by_side.run(work, range(100))
+    with WorkerPool(workers) as pool:
+        results = pool.run(work, range(100))
         assert [next(results) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(ValueError, match="item 3"):
             next(results)
         assert len(done) < 3 + 2 * workers
-        assert list(side_by_side.run(work, [7, 8])) == [7, 8]
+        assert list(pool.run(work, [7, 8])) == [7, 8]
 
 
-def test_side_by_side_left_early_is_no_longer_running() -> None:
+def test_worker_pool_left_early_is_no_longer_running() -> None:
     running = 0
     count = threading.Lock()
     both_run = threading.Barrier(2)
@@ -92,8 +92,8 @@ def test_side_by_side_left_early_is_no_longer_running() -> None:
         with count:
             running -= 1
 
-    with SideBySide(2) as side_by_side:
-        results = side_by_side.run(work, range(10))
+    with WorkerPool(2) as pool:
+        results = pool.run(work, range(10))
         next(results)
         results.close()
         assert running == 0
@@ -103,16 +103,16 @@ def _where(_: object) -> tuple[int, int]:
     return threading.get_ident(), torch.get_num_threads()
 
 
-def _numbers_of_workers(side_by_side: SideBySide) -> set[int]:
+def _numbers_of_workers(pool: WorkerPool) -> set[int]:
     """torch's number of threads in each worker; all of them are asked, because each waits for the others."""
-    all_ask = threading.Barrier(side_by_side.workers)
+    all_ask = threading.Barrier(pool.n_workers)
 
     def ask(_: int) -> tuple[int, int]:
         all_ask.wait()
         return _where(_)
 
-    found = dict(side_by_side.run(ask, range(side_by_side.workers)))
-    assert len(found) == side_by_side.workers
+    found = dict(pool.run(ask, range(pool.n_workers)))
+    assert len(found) == pool.n_workers
     return set(found.values())
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch._C._distributed_c10d import HashStore
 
-from transformer_cli.compute.world import ALONE, VARIABLES, World
+from transformer_cli.compute.world import SINGLE_PROCESS, TORCHRUN_VARIABLES, World
 from transformer_cli.errors import ConfigError, DataError, DistributedError, Interrupted, TfmError
 
 CPU = torch.device("cpu")
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 @contextmanager
 def environment(*values: str | None, restarts: str | None = None) -> Iterator[None]:
     """During the block these are the variables of torchrun, and no others."""
-    given = zip((*VARIABLES, "TORCHELASTIC_RESTART_COUNT"), (*values, restarts), strict=True)
+    given = zip((*TORCHRUN_VARIABLES, "TORCHELASTIC_RESTART_COUNT"), (*values, restarts), strict=True)
     with mock.patch.dict(os.environ, {name: value for name, value in given if value is not None}, clear=True):
         yield
 
@@ -30,10 +30,10 @@ def environment(*values: str | None, restarts: str | None = None) -> Iterator[No
     ("values", "world"),
     [
         (("3", "4", "1", "2"), World(rank=3, size=4, local_rank=1, local_size=2)),
-        (("0", "1", "0", "1"), ALONE),
-        ((None, None, None, None), ALONE),
-        ((None, None, "1", None), ALONE),  # somebody else's variable of the same name
-        (("1", "2", None, None), ALONE),
+        (("0", "1", "0", "1"), SINGLE_PROCESS),
+        ((None, None, None, None), SINGLE_PROCESS),
+        ((None, None, "1", None), SINGLE_PROCESS),  # somebody else's variable of the same name
+        (("1", "2", None, None), SINGLE_PROCESS),
     ],
 )
 def test_from_environment_is_what_torchrun_says(values: tuple[str | None, ...], world: World) -> None:
@@ -43,12 +43,12 @@ def test_from_environment_is_what_torchrun_says(values: tuple[str | None, ...], 
 
 def test_world_alone_connects_copies_and_changes_nothing() -> None:
     gradient = torch.ones(2)
-    with ALONE.joined(CPU), ALONE.all_or_none():
+    with SINGLE_PROCESS.process_group(CPU), SINGLE_PROCESS.fail_together():
         assert not torch.distributed.is_initialized()
-        ALONE.all_reduce([gradient])
+        SINGLE_PROCESS.all_reduce([gradient])
         assert gradient.equal(torch.ones(2))
-        assert ALONE.all_gather(1.5, 2) == [[1.5, 2.0]]
-    assert ALONE.is_first
+        assert SINGLE_PROCESS.all_gather(1.5, 2) == [[1.5, 2.0]]
+    assert SINGLE_PROCESS.is_main
 
 
 NO_DATA, NO_SEED = DataError("data/: no dataset"), ConfigError("a seed differs")
@@ -66,7 +66,7 @@ NO_DATA, NO_SEED = DataError("data/: no dataset"), ConfigError("a seed differs")
         ([None, NO_DATA, NO_SEED], ["rank 1 has failed: data/: no dataset", NO_DATA, NO_SEED]),
     ],
 )
-def test_all_or_none_fails_everywhere_with_the_reason(
+def test_fail_together_fails_everywhere_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, raised: list[Exception | None], ends: list[Any]
 ) -> None:
     """ends: for each rank the very error that it raises, the words of a TfmError, … for its own, or None."""
@@ -79,7 +79,7 @@ def test_all_or_none_fails_everywhere_with_the_reason(
     for rank, (own, end) in enumerate(zip(raised, ends, strict=True)):
         found = None
         try:
-            with World(rank, len(raised)).all_or_none():
+            with World(rank, len(raised)).fail_together():
                 if own is not None:
                     raise own
         except Exception as error:
@@ -131,10 +131,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_joined_only_the_first_process_logs(calls: list[str], caplog: pytest.LogCaptureFixture, rank: int) -> None:
+def test_process_group_only_the_first_process_logs(
+    calls: list[str], caplog: pytest.LogCaptureFixture, rank: int
+) -> None:
     log = logging.getLogger("transformer_cli.training.trainer")
     with caplog.at_level(logging.INFO, "transformer_cli"):
-        with World(rank, 2).joined(CPU):
+        with World(rank, 2).process_group(CPU):
             log.warning("inside")
         log.info("after")
     assert caplog.messages == (["inside", "after"] if rank == 0 else ["after"])
@@ -142,13 +144,13 @@ def test_joined_only_the_first_process_logs(calls: list[str], caplog: pytest.Log
 
 
 @pytest.mark.parametrize("error", [DistributedError("…"), NO_SEED, ValueError("ours")])
-def test_joined_after_an_error_waits_for_nobody(calls: list[str], error: Exception) -> None:
-    with pytest.raises(type(error)), World(0, 2).joined(CPU):
+def test_process_group_after_an_error_waits_for_nobody(calls: list[str], error: Exception) -> None:
+    with pytest.raises(type(error)), World(0, 2).process_group(CPU):
         raise error
     assert calls == ["gloo"]
 
 
-def test_joined_after_a_stop_leaves_in_order(calls: list[str]) -> None:
-    with pytest.raises(Interrupted), World(0, 2).joined(CPU):
+def test_process_group_after_a_stop_leaves_in_order(calls: list[str]) -> None:
+    with pytest.raises(Interrupted), World(0, 2).process_group(CPU):
         raise Interrupted("stopped", 15)
     assert calls == ["gloo", "destroyed"]

@@ -12,8 +12,8 @@ import torch
 from aligned import AlignedFiles
 from kinds import TrainTiny
 from outcomes import power_cut
-from transformer_cli.compute.devices import choose_lanes, choose_precision
-from transformer_cli.compute.world import ALONE
+from transformer_cli.compute.devices import choose_precision, choose_shards
+from transformer_cli.compute.world import SINGLE_PROCESS
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.make_dataset import make_dataset
@@ -129,8 +129,8 @@ def test_open_run_that_goes_on_takes_what_may_change(opened: Open, folder: Path)
 
 def test_open_run_keeps_the_lanes_chosen_at_first(train_tiny: TrainTiny, opened: Open, tmp_path: Path) -> None:
     with opened(tmp_path / "new", "training.lanes=null") as new:
-        assert new.run.config.training.lanes == choose_lanes(None, ALONE)
-    lanes = choose_lanes(None, ALONE) + 1  # those of another machine
+        assert new.run.config.training.lanes == choose_shards(None, SINGLE_PROCESS)
+    lanes = choose_shards(None, SINGLE_PROCESS) + 1  # those of another machine
     folder = train_tiny(tmp_path, *STUCK, "training.epochs=1", f"training.lanes={lanes}").folder
     with opened(folder, "training.epochs=9", "training.lanes=null") as run:
         assert run.run.config.training.lanes == lanes
@@ -153,7 +153,7 @@ def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
         assert run.run.config.training.precision == "bfloat16"
     assert caplog.messages == ["training.precision: float32 until now, bfloat16 from here on"]
     caplog.clear()
-    monkeypatch.setattr("transformer_cli.training.opening.fast_at_bfloat16", lambda _: "")
+    monkeypatch.setattr("transformer_cli.training.opening.bfloat16_unit", lambda _: "")
     with opened(folder, "training.epochs=3", f"training.precision={wanted}") as run:
         assert run.run.config.training.precision == kept
         assert Run.open(folder).config == run.run.config

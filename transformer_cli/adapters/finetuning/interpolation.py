@@ -49,12 +49,12 @@ class Interpolation(KeptText):
         lowest sum of both losses. Raises CheckpointError if weights that are needed are gone.
         """
         run = trainer.run
-        with trainer.world.all_or_none():
+        with trainer.world.fail_together():
             number = best_finetuned(trainer.validations)
             weights = weights or FinalWeights(load_validation_weights(run, number))
 
         def with_share(share: float) -> Transformer:
-            with trainer.world.all_or_none():
+            with trainer.world.fail_together():
                 return interpolated(weights.model, load_validation_weights(run, START), share)
 
         given, sums = run.config.training.start_share, dict[float, float]()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.compute.devices import parse_device, room_for, saturates_int8
+from transformer_cli.compute.devices import catch_oom, int8_sums_overflow, parse_device
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
 from transformer_cli.errors import CheckpointError, ConfigError, FileError
@@ -175,7 +175,7 @@ class CTranslate2Engine:
         for rows, (results, first_steps) in self._in_turn(search, batches):
             longest = max(limits[row] for row in rows)
             found = []
-            with room_for(partial(too_large, [ids[row] for row in rows], settings.beam_size)):
+            with catch_oom(partial(too_large, [ids[row] for row in rows], settings.beam_size)):
                 for row, result in zip(rows, results, strict=True):
                     found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
                 first_position = {
@@ -218,7 +218,7 @@ class CTranslate2Engine:
             return [self._translator.score_batch(sources, chosen, max_input_length=0, asynchronous=True)]
 
         for rows, (results,) in self._in_turn(score_rows, longest_first(longest, BATCH_POSITIONS)):
-            with room_for(partial(too_large, [longest[row] for row in rows], 1)):
+            with catch_oom(partial(too_large, [longest[row] for row in rows], 1)):
                 found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
         return [found[row] for row in range(len(sentences))]
 
@@ -286,7 +286,9 @@ class CTranslate2Engine:
                 str(self._folder),
                 device=self.device,
                 device_index=index,
-                compute_type="float32" if self.is_on_cpu and saturates_int8() else "default",  # as the weights are kept
+                compute_type="float32"
+                if self.is_on_cpu and int8_sums_overflow()
+                else "default",  # as the weights are kept
                 inter_threads=threads,
                 intra_threads=1,
                 max_queued_batches=-1,  # `_in_turn` bounds them

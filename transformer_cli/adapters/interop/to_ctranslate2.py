@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from transformer_cli.adapters.interop.ctranslate2 import import_ctranslate2
-from transformer_cli.compute.devices import in_words
+from transformer_cli.compute.devices import format_bytes
 from transformer_cli.config.schema import Config, ModelConfig
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
@@ -91,7 +91,7 @@ def export(
         write_text(folder / "README.md", readme(opened.config, codecs, facts))
         write_metadata(folder, replace(opened.metadata, exported=facts))
         write_checksums(folder, sorted(path.name for path in folder.iterdir() if path.name not in EDITABLE_FILES))
-    size = in_words((place / "model.bin").stat().st_size)
+    size = format_bytes((place / "model.bin").stat().st_size)
     log.info("%s: %s of %s in %s, %s", place, checkpoint, opened.folder, quantization, size)
     return Run.open(place)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformer_cli.adapters.interop import foreign, hugging_face
 from transformer_cli.adapters.interop.hugging_face import HELD, NAMES, OF_BOTH, POSITIONS, SHAPE, STACKS, renamed
 from transformer_cli.adapters.interop.importing import OF_SIDE, in_width, their_width
-from transformer_cli.compute.devices import in_words
+from transformer_cli.compute.devices import format_bytes
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config
 from transformer_cli.config.yamltext import as_line
@@ -104,7 +104,7 @@ def export_to_hugging_face(
             write_bytes(folder / f"{side}.spm", codec.model)
             if side == "source" or not is_one:
                 write_json(folder / name, {token: row for row, token in enumerate(lists[SIDES.index(side)])})
-    size = in_words((place / "model.safetensors").stat().st_size)
+    size = format_bytes((place / "model.safetensors").stat().st_size)
     log.info("%s: %s of %s, for transformers, %s", place, checkpoint, opened.folder, size)
     return place
 

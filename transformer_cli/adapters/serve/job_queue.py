@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from transformer_cli.adapters.serve.request_bodies import Limits
-from transformer_cli.compute.threads import SideBySide
+from transformer_cli.compute.threads import WorkerPool
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.pipeline import Translation, joined
 from transformer_cli.search.interface import BeforeStep
@@ -199,7 +199,7 @@ class Workers:
                 job.future.set_result(outcome)
 
     def _run(self) -> None:
-        with SideBySide(self._n_workers) as side:
+        with WorkerPool(self._n_workers) as side:
             for _ in side.run(self._work, range(self._n_workers)):
                 pass
 

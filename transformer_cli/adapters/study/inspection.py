@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from transformer_cli.compute.devices import room_for
+from transformer_cli.compute.devices import catch_oom
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.layers import FeedForward, Residual
@@ -340,7 +340,7 @@ def decoder_choices(
     source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=device)
     read = torch.tensor([[SOS, *written[:-1]]], device=device)
     records = [AttentionRecord() for _ in models]
-    with room_for(
+    with catch_oom(
         lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
     ):
         logits = [model(source, read, record)[0] for model, record in zip(models, records, strict=True)]
