@@ -36,7 +36,7 @@ from transformer_cli import Translator, prepare
 from transformer_cli.api import train
 from transformer_cli.config.load import load_config
 from transformer_cli.system.terminal import format_table
-from transformer_cli.text.sentences import sentences
+from transformer_cli.text.sentences import sentence_spans
 from transformer_cli.text.vocabulary import SPECIALS
 
 torch.set_num_threads(1)  # the server needs the cores
@@ -121,7 +121,7 @@ class Client:
         """Ask for several sentences in a line."""
         q = self.some(2, 6, with_nul=False)
         text = "  ".join(q)
-        if [text[start:end] for start, end in sentences(text, self.known.language[0])] != q:
+        if [text[start:end] for start, end in sentence_spans(text, self.known.language[0])] != q:
             return self.one()  # random words may look like an abbreviation
         return self.check(self.ask(q=text), "  ".join(self.known.answers[each] for each in q))
 
@@ -453,7 +453,7 @@ def _sentences(translator: Translator) -> list[str]:
     texts = (codec.text(chance.choices(ids, k=chance.randint(1, 20))).strip() for _ in range(4 * SENTENCES))
     lines = (f"{text[:1].upper()}{text[1:]}." for text in texts)
     language = translator.run.config.data.source
-    short = [line for line in lines if line.isprintable() and sentences(line, language) == [(0, len(line))]]
+    short = [line for line in lines if line.isprintable() and sentence_spans(line, language) == [(0, len(line))]]
     return [line for line in short if len(codec.encode(line)) <= 22][:SENTENCES]
 
 

@@ -118,7 +118,7 @@ def by_lines(call: Reader) -> Reader:
 
 
 def lines_of(text: str) -> list[str]:
-    return [text[start : start + lines.LONGEST_LINE] for start in range(0, len(text), lines.LONGEST_LINE)]
+    return [text[start : start + lines.MAX_LINE_CHARS] for start in range(0, len(text), lines.MAX_LINE_CHARS)]
 
 
 @cache
@@ -162,7 +162,7 @@ def word_links(text: str) -> object:
 
 
 def wholly(text: str) -> object:
-    spans = sentences.sentences(text, "de")
+    spans = sentences.sentence_spans(text, "de")
     found = []
     for start, end in spans:
         tokens = text[start:end].split()
@@ -172,13 +172,13 @@ def wholly(text: str) -> object:
 
 def split(text: str) -> object:
     """For a model with few positions."""
-    cutting = line_encoder.LongLines(subwords(), 50, "truncate", HOLDER.spans)
-    return [cutting.split(line, "de") for line in lines_of(text)]
+    cutting = line_encoder.LineEncoder(subwords(), 50, "truncate", HOLDER.spans)
+    return [cutting.split_sentences(line, "de") for line in lines_of(text)]
 
 
 def clean(text: str) -> object:
     data = DataConfig().model_copy(update={"clean": names("empty copies markup length duplicates held_out")})
-    pairs = ((line, line[::-1], lines.Place(Path("a"), Path("b"), 1)) for line in lines_of(text))
+    pairs = ((line, line[::-1], lines.Location(Path("a"), Path("b"), 1)) for line in lines_of(text))
     return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}, Counter()))
 
 
@@ -294,20 +294,26 @@ READERS: dict[str, tuple[Reader, str]] = {
     "alignment.token_spans": (lambda text: alignment.token_spans(text, tokens(text)), "a |a|é|e\u0301|\xad|."),
     "alignment.word_edges": (alignment.word_edges, "a|a |犬|\u0301|-"),
     "alignment.word_links": (word_links, "a |ab|é |\u0301"),
-    "line_encoder.LongLines.split": (split, SENTENCES),
-    "line_encoder.readable": (lambda text: line_encoder.readable(text, "de", HOLDER.spans), SENTENCES),
+    "line_encoder.LineEncoder.split_sentences": (split, SENTENCES),
+    "line_encoder.bounded_sentence_spans": (
+        lambda text: line_encoder.bounded_sentence_spans(text, "de", HOLDER.spans),
+        SENTENCES,
+    ),
     "markup.parse_html": (parse_html, HTML),
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
     "word.parse_part": (lambda text: parse_part(docx(text)), DOCX),
     "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), CODES[:2]), XLIFF),
-    "sentences.join": (lambda text: sentences.join(text, spots(text), tokens(text)), "a |。|a. |”。"),
-    "sentences.pieces": (
-        lambda text: [*sentences.pieces(text, (0, len(text)), lambda start, end: end - start < 100)],
+    "sentences.join_translations": (
+        lambda text: sentences.join_translations(text, spots(text), tokens(text)),
+        "a |。|a. |”。",
+    ),
+    "sentences.split_long_sentence": (
+        lambda text: [*sentences.split_long_sentence(text, (0, len(text)), lambda start, end: end - start < 100)],
         "a |a; |，|a| ",
     ),
-    "sentences.sentences": (lambda text: sentences.sentences(text, "de"), SENTENCES),
+    "sentences.sentence_spans": (lambda text: sentences.sentence_spans(text, "de"), SENTENCES),
     "metrics.text_metrics": (bleu, "a |.|1,|&amp;"),
     "metrics.sentence_chrf": (
         lambda text: metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False),
@@ -351,8 +357,8 @@ AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only
     "adapters.corpora.po._COMMENT adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
-    "adapters.documents.subtitles._SPEAKER "
-    "adapters.documents.subtitles._TIMES text.file_formats._FORMS text.file_formats._NO_TEXT text.lines.PACKED"
+    "adapters.documents.subtitles._SPEAKER adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "
+    "text.file_formats._BINARY text.lines.COMPRESSIONS"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
 

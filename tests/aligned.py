@@ -8,7 +8,7 @@ from typing import Any
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.corpus import PairCorpus
 from transformer_cli.system.files import sha256_of_file
-from transformer_cli.text.lines import aligned, cut_lines
+from transformer_cli.text.lines import truncated_lines, zip_lines
 
 
 class AlignedFiles:
@@ -22,5 +22,5 @@ class AlignedFiles:
 
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
         """See `Corpus.write`."""
-        texts = {split: aligned(pair.source, pair.target, cut_lines) for split, pair in self._files.items()}
+        texts = {split: zip_lines(pair.source, pair.target, truncated_lines) for split, pair in self._files.items()}
         return PairCorpus({split: [pair[:2] for pair in text] for split, text in texts.items()}).write(folder)

@@ -16,12 +16,12 @@ from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, longest_translation
 from transformer_cli.text.alignment import Link, Span, moved, put_back, word_links
-from transformer_cli.text.codec import Codec, Codecs, Encoded
-from transformer_cli.text.line_encoder import NO_TOKENS, REMEDY, Line, LongLines
-from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_halves
+from transformer_cli.text.codec import Codec, Codecs, EncodedText
+from transformer_cli.text.line_encoder import NO_TOKENS, TOO_LONG_REMEDY, InputLine, LineEncoder
+from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_lone_surrogates
 from transformer_cli.text.normalization import Placeholder, surrounding_space, upper
-from transformer_cli.text.sentences import join
-from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
+from transformer_cli.text.sentences import join_translations
+from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
 
 EMPTY = Hypothesis([], [], 0.0, 0.0)  # of a sentence that is not searched for: no search finds it
 
@@ -73,7 +73,7 @@ class Translation:
 class Draft:
     """A translation into which what was held out of its source is still to be put back."""
 
-    source: Encoded
+    source: EncodedText
     text: str
     """what the model wrote, in which source words stand for unknown ones"""
     tokens: Sequence[str]
@@ -128,7 +128,7 @@ class LineHook:
         """
         return ()
 
-    def requirements(self, encoded: Encoded, codecs: Codecs, *, may_constrain: bool) -> Requirements | None:
+    def requirements(self, encoded: EncodedText, codecs: Codecs, *, may_constrain: bool) -> Requirements | None:
         """Returns what the translation of an encoded line has to have; None: nothing.
 
         may_constrain: whether there may be a second search.
@@ -143,7 +143,7 @@ PLAIN = LineHook()
 class PreparedSentence:
     """A line, or a part of one, and what is searched for."""
 
-    line: Line
+    line: InputLine
     request: SearchRequest | None = None
     """None if nothing is read"""
     requirements: Requirements | None = None
@@ -177,11 +177,11 @@ class TextPipeline:
         if not isinstance(given, str):
             for place, index in enumerate(given, start=1):
                 is_end = index == EOS and place < len(given)  # <eos> may be the last one
-                if index in UNWRITTEN or is_end or not 0 <= index < len(target):
+                if index in UNWRITABLE or is_end or not 0 <= index < len(target):
                     raise DataError(f"prefix: {index} is not the id of a token that the model can write")
             return given
         text = given.strip()
-        refuse_halves(text, "prefix: ")
+        refuse_lone_surrogates(text, "prefix: ")
         if not text:
             return ()
         if is_too_long(text):
@@ -198,39 +198,39 @@ class TextPipeline:
         """Returns the spans of a text that pass untouched."""
         return self.hook.protected(text)
 
-    def encode(self, text: str, codec: Codec) -> Encoded:
+    def encode(self, text: str, codec: Codec) -> EncodedText:
         """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held."""
         return codec.encode(text, self.protected(text))
 
-    def long_lines(self, remedy: str = REMEDY) -> LongLines:
+    def line_encoder(self, remedy: str = TOO_LONG_REMEDY) -> LineEncoder:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
-        return LongLines(self.codecs.source, self.max_length, self.settings.on_error, self.protected, remedy)
+        return LineEncoder(self.codecs.source, self.max_length, self.settings.on_error, self.protected, remedy)
 
-    def read_text(self, text: str) -> Line:
+    def read_text(self, text: str) -> InputLine:
         """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""
         if "\n" not in text:
             return self.read(text)
         if self.settings.n_best > 1:
             raise DataError("n_best is about one sentence, but the text has several lines; give each by itself")
-        parts, kept, start, was_too_long = list[Line](), list[str](), 0, False
+        parts, kept, start, was_too_long = list[InputLine](), list[str](), 0, False
         for line in text.split("\n"):
             read = self.read(line.removesuffix("\r"))
             parts += (replace(unit, start=start + unit.start) for unit in read.units)
             kept.append(read.sentence + "\r" * line.endswith("\r"))  # of one that is too long, its beginning
             start += len(kept[-1]) + 1
             was_too_long |= read.was_too_long
-        return Line("\n".join(kept), NO_TOKENS, was_too_long, parts=parts)
+        return InputLine("\n".join(kept), NO_TOKENS, was_too_long, parts=parts)
 
-    def read(self, text: str) -> Line:
+    def read(self, text: str) -> InputLine:
         """Returns a line as it is translated.
 
-        Raises DataError if it is too long, or its translation for the prefix, or for what `refuse_halves` refuses.
+        Raises DataError if it or the prefix is too long, or as `refuse_lone_surrogates` does.
         """
-        refuse_halves(text)
-        long_lines = self.long_lines()
-        line = long_lines.split(text, self.language) if self.settings.split_sentences else long_lines.line(text)
-        if line.read and len(self.prefix) > (
-            limit := longest_translation(self.settings, len(line.read), self.max_length)
+        refuse_lone_surrogates(text)
+        encoder = self.line_encoder()
+        line = encoder.split_sentences(text, self.language) if self.settings.split_sentences else encoder.encode(text)
+        if line.encoded and len(self.prefix) > (
+            limit := longest_translation(self.settings, len(line.encoded), self.max_length)
         ):
             raise DataError(
                 f"prefix has {len(self.prefix)} tokens, but the translation may have {limit}; shorten it, or raise "
@@ -238,9 +238,9 @@ class TextPipeline:
             )
         return line
 
-    def prepare(self, line: Line, key: int) -> PreparedSentence:
+    def prepare(self, line: InputLine, key: int) -> PreparedSentence:
         """Returns what is searched for where a line is read that is not split. key: what samples are drawn by."""
-        read = line.read
+        read = line.encoded
         if not read:
             return PreparedSentence(line)
         may_constrain = self.takes_constraints and not self.settings.sample and EOS not in self.prefix[-1:]
@@ -255,7 +255,7 @@ class TextPipeline:
     def worth(self, sentence: PreparedSentence, found: Hypothesis) -> float:
         """Returns how many nats less likely a translation may be that lacks nothing; 0 if nothing is lacking."""
         needs = sentence.requirements
-        return needs.worth(self._text(sentence.line.read, found)) if needs else 0.0
+        return needs.worth(self._text(sentence.line.encoded, found)) if needs else 0.0
 
     def write(self, sentence: PreparedSentence, found: Sequence[Hypothesis]) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
@@ -268,14 +268,14 @@ class TextPipeline:
             best = replace(best, text=line.sentence, tokens=tokens, held=held)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
-    def _text(self, read: Encoded, found: Hypothesis) -> str:
+    def _text(self, read: EncodedText, found: Hypothesis) -> str:
         """Returns what the model wrote as text, in which source words stand for unknown ones."""
         attended = [read.tokens[position - 1] for position in found.attended]  # position 0 is <sos>
         return self.codecs.target.text(found.tokens, instead=None if self.settings.keep_unk else attended or None)
 
     def _written(self, sentence: PreparedSentence, found: Hypothesis) -> Translation:
         target, line, needs = self.codecs.target, sentence.line, sentence.requirements
-        read, normalized = line.read, line.read.normalized
+        read, normalized = line.encoded, line.encoded.normalized
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         tokens = target.tokens(found.tokens)
         draft = Draft(read, self._text(read, found), tokens, alignment, normalized.held)
@@ -303,11 +303,13 @@ class TextPipeline:
         )
 
 
-def joined(line: Line, parts: list[Translation]) -> Translation:
+def joined(line: InputLine, parts: list[Translation]) -> Translation:
     """Returns the translation of a line that was split. Parts that were copied have no tokens in it, and no score."""
     read = [part for part in parts if part.source_tokens]
     firsts = accumulate((len(part.source_tokens) for part in read), initial=0)
-    text = join(line.sentence, [moved((0, len(part.source)), part.start) for part in parts], [p.text for p in parts])
+    text = join_translations(
+        line.sentence, [moved((0, len(part.source)), part.start) for part in parts], [p.text for p in parts]
+    )
     placed = [*zip(parts, starts(text, parts), strict=True)]
     return Translation(
         source=line.sentence,

@@ -26,8 +26,8 @@ from transformer_cli.search.interface import (
 )
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import refuse_str
-from transformer_cli.text.codec import Encoded
-from transformer_cli.text.line_encoder import Line
+from transformer_cli.text.codec import EncodedText
+from transformer_cli.text.line_encoder import InputLine
 from transformer_cli.text.vocabulary import UNK
 
 if TYPE_CHECKING:
@@ -121,14 +121,14 @@ class Translator:
         with progress.bar("translate", len(lines), " sentences") as bar:
             return self._translate(lines, range(len(lines)), bar.update)
 
-    def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
+    def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[EncodedText]) -> list[Translation]:
         """Like `translations`, for sentences that `TextPipeline.encode` has encoded already."""
         self._check()
-        lines = list(map(self.pipeline.long_lines().encoded, sentences, encoded))
+        lines = list(map(self.pipeline.line_encoder().from_encoded, sentences, encoded))
         with progress.bar("translate", len(lines), " sentences") as bar:
             return self._translate(lines, range(len(lines)), bar.update)
 
-    def translate_lines(self, lines: Sequence[Line], *, keys: Sequence[int]) -> list[Translation]:
+    def translate_lines(self, lines: Sequence[InputLine], *, keys: Sequence[int]) -> list[Translation]:
         """Like `translations`, for lines, or parts of them, that are fit for translation.
 
         keys: what the samples of each are drawn by, as PARTS says.
@@ -166,13 +166,13 @@ class Translator:
         reading = self._read(lines, first_line, name)
         failure: TfmError | None = None
         while failure is None:
-            waiting: list[Line] = []
+            waiting: list[InputLine] = []
             left = chunk - (first_line - 1) % chunk  # up to the end of the chunk, also where CHUNK_TOKENS has cut it
             try:
                 n_tokens = 0
                 while len(waiting) < left and n_tokens < CHUNK_TOKENS:
                     waiting.append(next(reading))
-                    n_tokens += sum(len(unit.read) for unit in waiting[-1].units)
+                    n_tokens += sum(len(unit.encoded) for unit in waiting[-1].units)
                     if must_wait():
                         break
             except StopIteration:
@@ -194,7 +194,7 @@ class Translator:
         self.engine.refuse(self.settings)
         _ = self.pipeline.prefix
 
-    def _read(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[Line]:
+    def _read(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[InputLine]:
         """Yield each line, or text that may have several, as it is translated. Raises DataError, which names it."""
         for number, sentence in enumerate(lines, start=first_line):
             if not isinstance(sentence, str):
@@ -206,7 +206,7 @@ class Translator:
             yield line
 
     def _translate(
-        self, lines: Sequence[Line], keys: Sequence[int], done: Done, step: int = PARTS
+        self, lines: Sequence[InputLine], keys: Sequence[int], done: Done, step: int = PARTS
     ) -> list[Translation]:
         """Returns the translation of each line.
 
@@ -237,7 +237,9 @@ class Translator:
         One whose translation lacks something is searched for again at the end, with constraints.
         """
         settings = self.settings
-        if any(each.line.read.normalized.held or each.requirements for each in sentences):  # it says where to put them
+        if any(
+            each.line.encoded.normalized.held or each.requirements for each in sentences
+        ):  # it says where to put them
             settings = settings.model_copy(update={"attention": True})
         if any(each.constrained for each in sentences):  # whose likelihood is asked
             settings = settings.model_copy(update={"scores": True})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from transformer_cli import Translator
 from transformer_cli.commands.translate import translation_as_json
-from transformer_cli.text.lines import LONGEST_LINE, lines_of
+from transformer_cli.text.lines import MAX_LINE_CHARS, decoded_lines
 from transformer_cli.text.words import Joins, Tokenizer
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
@@ -39,7 +39,7 @@ FEW = settings(
 
 def assert_line_by_line(translator: Translator, lines: Sequence[tuple[str, str]]) -> None:
     content = "".join(line + end for line, end in lines).encode()
-    found = list(translator.stream(lines_of(io.BytesIO(content), "text"), chunk=7))
+    found = list(translator.stream(decoded_lines(io.BytesIO(content), "text"), chunk=7))
     assert len(found) == len(lines) == content.count(b"\n")
     printed = "".join(f"{each.text}\n" for each in found).encode()
     assert printed.count(b"\n") == len(lines)
@@ -79,7 +79,7 @@ def tokenizer(language: str) -> Tokenizer:
 @settings(FEW, max_examples=60)
 @given(TEXT, st.sampled_from(["de", "en", "it", "zh", "xx"]))
 def test_tokens_of_any_text_are_words_that_joins_put_together(line: str, language: str) -> None:
-    tokens = tokenizer(language).split(line[:LONGEST_LINE])
+    tokens = tokenizer(language).split(line[:MAX_LINE_CHARS])
     assert all(token and not token.isspace() for token in tokens.words)
     assert len(tokens.words) == len(tokens.glued)
     assert bool(tokens.words) == bool(line.strip())

@@ -9,8 +9,8 @@ def test_linear_patterns_are_all_that_are_compiled_in_the_modules() -> None:
     found = linear.patterns()
     assert {
         "adapters.terminology.placeholders.PLACEHOLDERS",
-        "text.file_formats._FORMS[2]",
-        "text.sentences._CUTS[1]",
+        "text.file_formats._TEXT_FORMATS[2]",
+        "text.sentences._CLAUSE_ENDS[1]",
     } <= {*found}
     assert {*linear.AT_ONE_PLACE} <= {name.partition("[")[0] for name in found}
 

@@ -10,7 +10,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.pipeline import Draft, LineHook, Requirements
 from transformer_cli.search.interface import Constraints
 from transformer_cli.text.alignment import Span
-from transformer_cli.text.codec import Codecs, Encoded
+from transformer_cli.text.codec import Codecs, EncodedText
 from transformer_cli.translate import Translator
 
 LINE = "Der alte Hund singt im Park."
@@ -44,7 +44,7 @@ class Polite:
 
 
 class Asking(LineHook):
-    def requirements(self, encoded: Encoded, codecs: Codecs, *, may_constrain: bool) -> Requirements | None:
+    def requirements(self, encoded: EncodedText, codecs: Codecs, *, may_constrain: bool) -> Requirements | None:
         return Polite()
 
 

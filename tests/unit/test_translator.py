@@ -21,7 +21,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.search import decoder
 from transformer_cli.search.decoder import decode
 from transformer_cli.search.interface import Hypothesis
-from transformer_cli.text.line_encoder import LongLines
+from transformer_cli.text.line_encoder import LineEncoder
 from transformer_cli.text.vocabulary import EOS
 
 
@@ -61,10 +61,10 @@ def test_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
 
 def test_line_model_without_a_last_position_takes_4000_tokens(by_subwords: Translator) -> None:
     codec = by_subwords.run.codecs.source
-    assert len(LongLines(codec, None, "stop").line("𐍈" * 900).read) > 3_600
+    assert len(LineEncoder(codec, None, "stop").encode("𐍈" * 900).encoded) > 3_600
     with pytest.raises(DataError, match=r"^4\d{3} tokens, but the model takes at most 4000; split the sentence"):
-        LongLines(codec, None, "stop").line("𐍈" * 1100)
-    assert len(LongLines(codec, None, "truncate").line("𐍈" * 1100).read) == 4_000
+        LineEncoder(codec, None, "stop").encode("𐍈" * 1100)
+    assert len(LineEncoder(codec, None, "truncate").encode("𐍈" * 1100).encoded) == 4_000
 
 
 @pytest.mark.parametrize(

@@ -153,21 +153,21 @@ def check_text(*paths: Path | None, refuses: bool = False) -> None:
 
     refuses: whether to raise it also for what surely is of another form, as its name or its beginning says.
     """
-    from transformer_cli.text.lines import unpacked
+    from transformer_cli.text.lines import open_decompressed
 
     for path in paths:
         if path is not None and path != STDIO and not is_stream(path):
-            with unpacked(path) as file:
+            with open_decompressed(path) as file:
                 warn_of_form(file.peek(1), path, refuses=refuses)
 
 
 def warn_of_form(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
     """Warn if text that begins so is not plain. name: what the warning calls it. refuses: as `check_text` has it."""
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, other_kind_by_name
-    from transformer_cli.text.file_formats import MAY_BE_PLAIN, form_of
+    from transformer_cli.text.file_formats import MAY_BE_PLAIN, detect_format
 
     named = other_kind_by_name(name) if refuses and isinstance(name, Path) else None
-    if form := named or form_of(beginning):
+    if form := named or detect_format(beginning):
         known = next((each for each, one in FORMATS.items() if form in one.names), None)
         seems = "" if named else ", as it seems"
         if refuses and form not in MAY_BE_PLAIN:

@@ -241,9 +241,9 @@ def _named(lines: Sequence[int]) -> str:
 
 def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
     """Warn if many of the first lines have several sentences, which are not translated one by one."""
-    from transformer_cli.text.sentences import sentences
+    from transformer_cli.text.sentences import sentence_spans
 
-    n_several = sum(len(sentences(line, language)) > 1 for line in lines)
+    n_several = sum(len(sentence_spans(line, language)) > 1 for line in lines)
     if n_several > SEVERAL * len(lines):
         log.warning(
             "%sseveral sentences in a line, as it seems (in %d of the first %d); some may be left out of the "
@@ -328,15 +328,15 @@ def _text(sentences: Sequence[str] | None, path: Path | None, *, refuses: bool) 
 
     refuses: as `check_text` has it.
     """
-    from transformer_cli.text.file_formats import refuse_no_text
-    from transformer_cli.text.lines import count_lines, cut_lines, lines_of
+    from transformer_cli.text.file_formats import refuse_binary
+    from transformer_cli.text.lines import count_lines, decoded_lines, truncated_lines
 
     if sentences:
         given = [line.removesuffix("\r") for text in sentences for line in text.removesuffix("\n").split("\n")]
         lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(given, start=1)]
         return _Text("argument", lines, len(lines))
     if path and path != STDIO:
-        return _Text(str(path), cut_lines(path), None if is_stream(path) else count_lines(path))
+        return _Text(str(path), truncated_lines(path), None if is_stream(path) else count_lines(path))
     stream = sys.stdin.buffer
     pipe = _Pipe(stream.raw) if isinstance(stream, io.BufferedReader) else None
 
@@ -344,9 +344,9 @@ def _text(sentences: Sequence[str] | None, path: Path | None, *, refuses: bool) 
         try:
             if pipe:
                 beginning = pipe.buffered.peek(1)
-                refuse_no_text(beginning, "standard input")
+                refuse_binary(beginning, "standard input")
                 options.warn_of_form(beginning, "standard input", refuses=refuses)
-            yield from lines_of(pipe.buffered if pipe else stream, "standard input")
+            yield from decoded_lines(pipe.buffered if pipe else stream, "standard input")
         except OSError as error:  # closed by `<&-`, or a folder
             raise DataError(
                 f"standard input: cannot be read: {error.strerror}; give sentences, --input, or a pipe"

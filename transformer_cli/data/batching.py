@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
-from transformer_cli.text.vocabulary import EOS, MARKERS, PAD, SOS
+from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, PAD, SOS
 
 LONG_SENTENCE = 512  # tokens of a sentence, from which on its squares bound the memory of a part
 BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; the pools themselves are drawn at random
@@ -70,7 +70,7 @@ def collate(split: EncodedSplit, rows: Rows) -> PaddedBatch:
 
 
 def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
-    """Add <sos> and <eos> to each sentence's ids, and pad them at the end: int64 (batch, longest + MARKERS)."""
+    """Add <sos> and <eos> to each sentence's ids, and pad them at the end: int64 (batch, longest + N_SOS_EOS)."""
     return _pad_rows(Side.of(sentences), np.arange(len(sentences)))
 
 
@@ -80,7 +80,7 @@ def _pad_rows(side: Side, rows: Rows) -> Tensor:
     For example, sentences a b and c d e that begin at 10 and 40 have the ids 10 11 40 41 42.
     """
     lengths = side.lengths[rows]
-    padded = np.full((len(rows), lengths.max() + MARKERS), PAD, dtype=np.int64)
+    padded = np.full((len(rows), lengths.max() + N_SOS_EOS), PAD, dtype=np.int64)
     padded[:, 0] = SOS
     padded[np.arange(len(rows)), lengths + 1] = EOS
     shifts = side.offsets[rows] - (np.cumsum(lengths) - lengths)  # [10 - 0, 40 - 2]

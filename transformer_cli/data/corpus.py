@@ -10,7 +10,7 @@ from transformer_cli.config.schema import NAME
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import sha256_of_bytes
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.lines import TOO_LONG, Pairs, is_too_long, refuse_halves
+from transformer_cli.text.lines import TOO_LONG, PairIterator, is_too_long, refuse_lone_surrogates
 
 
 class Corpus(Protocol):
@@ -77,10 +77,10 @@ def _check_pair(pair: object, where: str) -> None:
             raise DataError(f"{where}: the {name} has a line end; a side is one line")
         if is_too_long(side):
             raise DataError(f"{where}: the {name} has {TOO_LONG}; split it, or take the pair out")
-        refuse_halves(side, f"{where}: the {name}: ")
+        refuse_lone_surrogates(side, f"{where}: the {name}: ")
 
 
-def read_pairs(folder: Path, split: str) -> Pairs:
+def read_pairs(folder: Path, split: str) -> PairIterator:
     """Yield the pairs of a split that a corpus has written into a folder."""
     with ExitStack() as opened:
         source, target = (

@@ -29,7 +29,7 @@ from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
 from transformer_cli.system.files import decode_utf8, read_verified_json, sha256_of_file, verify_file
 from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
-from transformer_cli.text.vocabulary import MARKERS, UNK
+from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 
 FORMAT_VERSION = 2
 IDS_PER_BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
@@ -81,7 +81,7 @@ class EncodedSplit:
     def rows_within(self, max_length: int | None) -> Rows:
         """Returns the sentences of which both sides fit in max_length positions, <sos> and <eos> included."""
         longer = np.maximum(self.source.lengths, self.target.lengths)
-        return np.arange(len(self)) if max_length is None else np.flatnonzero(longer + MARKERS <= max_length)
+        return np.arange(len(self)) if max_length is None else np.flatnonzero(longer + N_SOS_EOS <= max_length)
 
 
 @dataclass(frozen=True)

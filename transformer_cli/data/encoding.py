@@ -25,7 +25,7 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system import progress
 from transformer_cli.system.workers import worker_processes
 from transformer_cli.text.codec import SIDES, Codecs, SubwordCodec, WordCodec
-from transformer_cli.text.lines import Pairs
+from transformer_cli.text.lines import PairIterator
 from transformer_cli.text.normalization import lower, nfc_stripped
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary, import_torchtext
@@ -105,7 +105,7 @@ def encode_by_words(
             with split_writer(folder, name, size) as add:
                 for texts, sides in cut(pairs):
                     ids = [
-                        np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
+                        np.array(codec.vocabulary.to_ids(side.forms), np.int32)[side.ids]
                         for codec, side in zip((source, target), sides, strict=True)
                     ]
                     add(ids, [side.lengths for side in sides])
@@ -175,7 +175,7 @@ def _build_vocabulary(name: str, data: DataConfig, forms: Collection[str], paths
             name,
             f"{n_words:,}",
         )
-    final_ids = np.array(vocabulary.encode(forms), np.int32)
+    final_ids = np.array(vocabulary.to_ids(forms), np.int32)
     for path in paths:
         for block in id_blocks(path, "r+"):
             block[:] = final_ids[block]
@@ -247,7 +247,7 @@ def encode_by_subwords(
     return Codecs(source, target), {"tokenizer": tokenizer}
 
 
-def sample_pairs(pairs: Pairs, data: DataConfig, *, size: int) -> list[Pair]:
+def sample_pairs(pairs: PairIterator, data: DataConfig, *, size: int) -> list[Pair]:
     """Returns all pairs of a text as they are read, or if these are too many, every second one, every fourth one, …
 
     size: how many pairs there are.

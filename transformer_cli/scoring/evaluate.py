@@ -39,8 +39,8 @@ from transformer_cli.scoring.metrics import (
 )
 from transformer_cli.search.interface import FindsLogProbs
 from transformer_cli.system.terminal import pluralize, show_status
-from transformer_cli.text.lines import aligned, out_of_step, read_lines, refuse_halves
-from transformer_cli.text.vocabulary import MARKERS, UNK
+from transformer_cli.text.lines import line_count_error, read_lines, refuse_lone_surrogates, zip_lines
+from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translate import Translator
 
@@ -153,7 +153,7 @@ def score_files(translator: Translator, source: Path, target: Path) -> Iterator[
 
     Raises DataError also for files that differ in their number of lines.
     """
-    pairs = (pair[:2] for pair in aligned(source, target, read_lines))
+    pairs = (pair[:2] for pair in zip_lines(source, target, read_lines))
     return score_pairs(translator, pairs, names=(str(source), str(target)))
 
 
@@ -175,12 +175,12 @@ def score_pairs(
                 raise ArgumentError(f"score_pairs: pairs, item {number}: {pair!r}, where two texts are wanted")
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
             for number, text in enumerate(texts, start=n_lines + 1):
-                refuse_halves(text, f"{name}: line {number}: ")
+                refuse_lone_surrogates(text, f"{name}: line {number}: ")
             encoded = [translator.pipeline.encode(text, codec) for text in texts]
             for number, line in enumerate(encoded, start=n_lines + 1):
-                if limit is not None and len(line) + MARKERS > limit:
+                if limit is not None and len(line) + N_SOS_EOS > limit:
                     raise DataError(
-                        f"{name}: line {number}: {len(line)} tokens, but the model takes at most {limit - MARKERS} "
+                        f"{name}: line {number}: {len(line)} tokens, but the model takes at most {limit - N_SOS_EOS} "
                         f"(its {limit} positions minus <sos> and <eos>); a part of a line would get a false score: "
                         "take the line out"
                     )
@@ -354,7 +354,7 @@ def read_text(source: Path | None, *references: Path) -> ParallelText:
         raise DataError(f"{first}: empty; name a file with one sentence per line")
     for path, each in zip(others, more, strict=True):
         if len(lines) != len(each):
-            raise out_of_step(first, target=path)
+            raise line_count_error(first, target=path)
     return ParallelText(first.name, lines, more) if source else ParallelText(first.name, [], [lines, *more])
 
 
@@ -366,7 +366,7 @@ def text_of(lists: Sequence[Sequence[str]]) -> ParallelText:
         raise DataError(f"lists: {lengths} lines; give sentences, and as many references in each further list")
     for place, texts in enumerate(lists):
         for row, text in enumerate(texts):
-            refuse_halves(text, f"lists, item {place}, item {row}: ")
+            refuse_lone_surrogates(text, f"lists, item {place}, item {row}: ")
     return ParallelText("lists", sources, references)
 
 

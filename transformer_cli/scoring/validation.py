@@ -11,7 +11,7 @@ from transformer_cli.scoring.metrics import METRICS, text_metrics
 from transformer_cli.search.decoder import TransformerEngine
 from transformer_cli.search.interface import SearchRequest, longest_translation
 from transformer_cli.text.codec import Codecs
-from transformer_cli.text.vocabulary import MARKERS
+from transformer_cli.text.vocabulary import N_SOS_EOS
 
 GREEDY = TranslationSettings(precision="float32")
 
@@ -33,7 +33,7 @@ def greedy_score(
 def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[str]) -> list[str]:
     """Returns the greedy translation of each source as text; that of a blank line is empty."""
     engine = TransformerEngine([model.eval()])
-    most = None if engine.max_length is None else engine.max_length - MARKERS
+    most = None if engine.max_length is None else engine.max_length - N_SOS_EOS
     encoded = [codecs.source.encode(line) for line in sources]
     rows = [row for row, line in enumerate(encoded) if line.ids]
     ids = [encoded[row].ids[:most] for row in rows]

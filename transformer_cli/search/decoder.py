@@ -32,7 +32,7 @@ from transformer_cli.search.interface import (
     no_check,
     too_large,
 )
-from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITTEN
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITABLE
 
 LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
 LEAST_BEAM = 5  # places of a search with constraints
@@ -134,7 +134,7 @@ def decode(
             max_tokens=torch.tensor([each.limit for each in sentences], device=device),
             sos=SOS,
             eos=EOS,
-            unwritable_ids=torch.tensor(UNWRITTEN, device=device),
+            unwritable_ids=torch.tensor(UNWRITABLE, device=device),
             no_repeat_ngram=settings.no_repeat_ngram,
             prefix=sentences[0].prefix,
             length_penalty=settings.length_penalty,

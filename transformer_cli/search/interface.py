@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
-from transformer_cli.text.vocabulary import MARKERS
+from transformer_cli.text.vocabulary import N_SOS_EOS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,7 +77,7 @@ def longest_translation(
     room than what stands in their place.
     """
     wanted = more + (2 * source_tokens + 10 if settings.max_tokens is None else settings.max_tokens)
-    return wanted if max_length is None else min(wanted, max_length - MARKERS)
+    return wanted if max_length is None else min(wanted, max_length - N_SOS_EOS)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def groups_by_length(lengths: NDArray[Any], most: int) -> list[NDArray[np.int64]
     """
     order = np.argsort(lengths, kind="stable")
     groups, start = [], 0
-    for end, width in enumerate((lengths[order] + MARKERS).tolist()):  # the last of a group is its longest
+    for end, width in enumerate((lengths[order] + N_SOS_EOS).tolist()):  # the last of a group is its longest
         if start < end and (end + 1 - start) * width > most:
             groups.append(order[start:end])
             start = end

@@ -18,7 +18,7 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import FileError
 from transformer_cli.system.files import read_bytes, read_json, sha256_of_bytes, write_bytes, write_json
 from transformer_cli.system.terminal import first_few
-from transformer_cli.text.languages import TARGET_TOKEN, targets_among, token_of
+from transformer_cli.text.languages import TARGET_TOKEN, find_target_tokens, target_token_of
 from transformer_cli.text.normalization import NormalizedText, Normalizer, is_all_caps, is_word, lower
 from transformer_cli.text.subwords import SPACE, Pieces
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedText:
     """A line of text, cut into tokens."""
 
     tokens: list[str]
@@ -101,16 +101,16 @@ class WordCodec:
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
         return Normalizer(self.characters.__contains__, self.language, False, self._cost if knows_case else None)
 
-    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
+    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> EncodedText:
         """The tokens of a line and their ids; no tokens for a blank line. held: see `Normalizer.normalize`."""
         normalized = self.normalizer.normalize(line, held)
         words = self.tokenizer.tokens(normalized.text)
-        return Encoded(words, self.vocabulary.encode(words), normalized)
+        return EncodedText(words, self.vocabulary.to_ids(words), normalized)
 
-    def encode_as_it_is(self, text: str) -> Encoded:
+    def encode_as_it_is(self, text: str) -> EncodedText:
         """The same for a text that is to be written exactly so, such as what a translation begins with."""
         words = self.tokenizer.tokens(text)
-        return Encoded(words, self.vocabulary.encode(words), NormalizedText(text))
+        return EncodedText(words, self.vocabulary.to_ids(words), NormalizedText(text))
 
     def content(self, line: str) -> str:
         """Returns what is read of a line, without white space: lines that are read alike have the same."""
@@ -119,7 +119,7 @@ class WordCodec:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
-        return self.vocabulary.decode(ids)
+        return self.vocabulary.to_tokens(ids)
 
     def names(self) -> list[str]:
         """All tokens in the order of their ids, each a different one, as other programs know them."""
@@ -131,10 +131,10 @@ class WordCodec:
         instead: one token per id, such as the source word that was attended to; it is written where the id is that of
         `<unk>` (None: `<unk>` stays).
         """
-        return self.joins.join(self.vocabulary.decode(ids, instead))
+        return self.joins.join(self.vocabulary.to_tokens(ids, instead))
 
     def _cost(self, word: str) -> tuple[int, int]:
-        (index,) = self.vocabulary.encode([word])
+        (index,) = self.vocabulary.to_ids([word])
         return int(index == UNK), index  # the vocabulary has frequent words first
 
 
@@ -164,7 +164,7 @@ class SubwordCodec(Pieces):
     @cached_property
     def targets(self) -> dict[str, str]:
         """The languages that a source can ask for: code → token."""
-        return targets_among(self.names())
+        return find_target_tokens(self.names())
 
     def headed(self, text: str) -> str:
         """Returns a line with the token that says what it is to be translated into, unless it has one or is blank."""
@@ -191,7 +191,7 @@ class SubwordCodec(Pieces):
             self.characters.__contains__, self.language, self.lowercase, self._cost if knows_case else None
         )
 
-    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
+    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> EncodedText:
         normalized = self._read(line, held)
         return self._encoded(self.headed(normalized.text), normalized)
 
@@ -199,7 +199,7 @@ class SubwordCodec(Pieces):
         """The ids of many lines, which are cut on several cores."""
         return self.ids_of_all(self.headed(self._read(line).text) for line in lines)
 
-    def encode_as_it_is(self, text: str) -> Encoded:
+    def encode_as_it_is(self, text: str) -> EncodedText:
         return self._encoded(lower(text, self.language) if self.lowercase else text, NormalizedText(text))
 
     def content(self, line: str) -> str:
@@ -208,9 +208,9 @@ class SubwordCodec(Pieces):
     def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> NormalizedText:
         return self.normalizer.normalize(line, held)
 
-    def _encoded(self, text: str, normalized: NormalizedText) -> Encoded:
+    def _encoded(self, text: str, normalized: NormalizedText) -> EncodedText:
         ids = self.ids(text)
-        return Encoded(self.tokens(ids), ids, normalized)
+        return EncodedText(self.tokens(ids), ids, normalized)
 
     def _cost(self, word: str) -> tuple[int, int]:
         ids = self.ids(word)
@@ -235,14 +235,14 @@ class ImportedCodec(SubwordCodec):
         """Read what `save` wrote. Raises as `WordCodec.load`."""
         plain = SubwordCodec.load(folder, side, data)
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
-        symbols = (*targets_among(vocabulary.tokens).values(), *data.subwords.symbols) if side == "source" else ()
+        symbols = (*find_target_tokens(vocabulary.tokens).values(), *data.subwords.symbols) if side == "source" else ()
         return ImportedCodec(
             plain.model, algorithm="imported", language=plain.language, vocabulary=vocabulary, symbols=symbols
         )
 
     @cached_property
     def targets(self) -> dict[str, str]:
-        return targets_among(self.symbols)
+        return find_target_tokens(self.symbols)
 
     def save(self, folder: Path, side: str) -> None:
         super().save(folder, side)
@@ -262,7 +262,7 @@ class ImportedCodec(SubwordCodec):
         @lru_cache(CHARACTERS_KEPT)
         def knows(char: str) -> bool:
             (pieces,) = self.pieces_of_all([char])
-            has_pieces = UNK not in self.vocabulary.encode(pieces) and not any(
+            has_pieces = UNK not in self.vocabulary.to_ids(pieces) and not any(
                 each.startswith("<0x") for each in pieces
             )
             return has_pieces or char in of_symbols
@@ -279,25 +279,25 @@ class ImportedCodec(SubwordCodec):
         return self.ids_of_all([line])[0]
 
     def ids_of_all(self, lines: Iterable[str]) -> list[list[int]]:
-        return list(map(self.vocabulary.encode, self._cut(list(lines))))
+        return list(map(self.vocabulary.to_ids, self._cut(list(lines))))
 
     def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> NormalizedText:
         is_ordinary = not held and all(map(self.normalizer.is_known, set(line))) and not is_all_caps(line)
         return NormalizedText(line.strip()) if is_ordinary else self.normalizer.normalize(line, held)
 
-    def _encoded(self, text: str, normalized: NormalizedText) -> Encoded:
+    def _encoded(self, text: str, normalized: NormalizedText) -> EncodedText:
         (pieces,) = self._cut([text])
-        return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), normalized)
+        return EncodedText([_shown(piece) for piece in pieces], self.vocabulary.to_ids(pieces), normalized)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        return list(map(_shown, self.vocabulary.decode(ids)))
+        return list(map(_shown, self.vocabulary.to_tokens(ids)))
 
     def names(self) -> list[str]:
         return list(self.vocabulary.tokens)
 
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
         """Plain text; `instead` as in `WordCodec.text`."""
-        pieces = self.vocabulary.decode(ids, instead and [other.replace(" ", SPACE) for other in instead])
+        pieces = self.vocabulary.to_tokens(ids, instead and [other.replace(" ", SPACE) for other in instead])
         return self.join([piece for piece in pieces if piece not in SPECIALS[1:]])
 
     def _cut(self, lines: Sequence[str]) -> list[list[str]]:
@@ -370,7 +370,7 @@ class Codecs:
         """Returns the codecs with which every line asks for a language. Raises ConfigError for an unknown one."""
         if language is None:
             return self
-        token = token_of(language, self.targets)
+        token = target_token_of(language, self.targets)
         assert not isinstance(self.source, WordCodec), "which has no targets"
         return replace(self, source=self.source.asking_for(token))
 

@@ -7,10 +7,10 @@ from transformer_cli.errors import DataError
 
 HTML, TMX, TBX, JSON = "an HTML document", "a translation memory (TMX)", "a term base (TBX)", "JSON"
 XLIFF, PO = "a translation file (XLIFF)", "a message catalogue (PO)"
-CUT = "text that is cut into subwords"
+SUBWORD_TEXT = "text that is cut into subwords"
 XML = (HTML, TBX, "XML")
 
-_NO_TEXT = {  # how files begin that are no text, and what to do instead; several are ZIP archives
+_BINARY = {  # how files begin that are no text, and what to do instead; several are ZIP archives
     name: re.compile(pattern, re.DOTALL)
     for name, pattern in {
         "an Excel workbook (XLSX); export its text": rb"PK\x03\x04.*?xl/",
@@ -35,7 +35,7 @@ _NO_TEXT = {  # how files begin that are no text, and what to do instead; severa
 # Each pattern can match in one way only, so that no beginning takes long.
 _COMMENT = r"<!--(?:[^-]|-(?!->))*-->\s*"
 _BEFORE = rf"(?:<\?[^>]*>\s*|{_COMMENT}|<!DOCTYPE[^>]*>\s*)*"
-_FORMS = {
+_TEXT_FORMATS = {
     name: re.compile(rf"(?:\xef\xbb\xbf)?\s*(?:{pattern})".encode("latin-1"), re.IGNORECASE | re.DOTALL)
     for name, pattern in {
         HTML: rf"{_BEFORE}<(?:html|head|body)\b",
@@ -49,11 +49,11 @@ _FORMS = {
         PO: r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
         JSON: r"[\[{]\s*[\[{\"]",
         "a table (TSV)": r"\S[^\t\n]*\t[^\S\t\n]*\S",
-        CUT: r"(?=\S)[^\n]*?(?:@@ |\xe2\x96\x81\w)",  # ▁
+        SUBWORD_TEXT: r"(?=\S)[^\n]*?(?:@@ |\xe2\x96\x81\w)",  # ▁
     }.items()
 }
 
-NAMES = {  # how files are called that are not lines of text, without those of formats of documents
+SUFFIXES = {  # how files are called that are not lines of text, without those of formats of documents
     "a JSON file": ".json .jsonl .ndjson .arb .ipynb .xcstrings",
     "a YAML file": ".yml .yaml",
     "a file of settings": ".ini .cfg .toml",
@@ -77,20 +77,20 @@ NAMES = {  # how files are called that are not lines of text, without those of f
     "a table (CSV)": ".csv",
     "a table (TSV)": ".tsv",
 }
-NO_TEXT = ("a PDF", "a document of another program", "a picture")
+BINARY_NAMES = ("a PDF", "a document of another program", "a picture")
 MAY_BE_PLAIN = (
     *("Markdown", "reStructuredText", "AsciiDoc", "a table (CSV)", "a table (TSV)"),
-    *("a part of an HTML document", JSON, CUT),  # as a line of text may begin, too
+    *("a part of an HTML document", JSON, SUBWORD_TEXT),  # as a line of text may begin, too
 )
 
 
-def form_of(beginning: bytes) -> str | None:
+def detect_format(beginning: bytes) -> str | None:
     """Returns what a text that begins so seems to be, if it is not plain."""
-    return next((name for name, pattern in _FORMS.items() if pattern.match(beginning)), None)
+    return next((name for name, pattern in _TEXT_FORMATS.items() if pattern.match(beginning)), None)
 
 
-def refuse_no_text(beginning: bytes, name: Path | str) -> None:
+def refuse_binary(beginning: bytes, name: Path | str) -> None:
     """Raises DataError if a file that begins so is no text, such as a Word document. name: what the error calls it."""
-    for what, pattern in _NO_TEXT.items():
+    for what, pattern in _BINARY.items():
         if pattern.match(beginning):
             raise DataError(f"{name}: {what}")

@@ -11,10 +11,10 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.system.terminal import first_few
 
 TARGET_TOKEN = re.compile(r">>([^\s<>]+)<<|<2([A-Za-z][A-Za-z_-]*)>")
-MANY = "mul"  # ISO 639-2: several languages
+MULTILINGUAL = "mul"  # ISO 639-2: several languages
 
 # For each language: its code in ISO 639-1, if it has one; in ISO 639-3; in ISO 639-2/B, where that is another; names.
-_LIST = """
+_TABLE = """
 af afr Afrikaans; am amh Amharic; ar ara Arabic العربية Arabisch arabe; az aze Azerbaijani; be bel Belarusian;
 bg bul Bulgarian български Bulgarisch; bn ben Bengali; bs bos Bosnian; ca cat Catalan català Katalanisch;
 cs ces cze Czech čeština Tschechisch tchèque; cy cym wel Welsh Cymraeg; da dan Danish dansk Dänisch;
@@ -41,15 +41,15 @@ uk ukr Ukrainian українська Ukrainisch ukrainien; ur urd Urdu; uz uzb 
 vi vie Vietnamese Vietnamesisch vietnamien; xh xho Xhosa; yo yor Yoruba;
 zh zho chi Chinese 中文 汉语 漢語 Mandarin Chinesisch chinois chino cinese; zu zul Zulu
 """
-_ROWS = [row.split() for row in _LIST.split(";")]
-NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}
+_ROWS = [row.split() for row in _TABLE.split(";")]
+LANGUAGE_NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}
 """code → English name"""
 _CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
-_PLACE = re.compile(r"[(\[,–-]")  # what a region stands behind
+_REGION_START = re.compile(r"[(\[,–-]")  # what a region stands behind
 
 
-def language_named(text: str) -> str | None:
+def language_code(text: str) -> str | None:
     """Returns the code of the language that a text names, as short as it can be; None if it names none.
 
     It may be a code of two or three letters, with a script or a region, or a name, with a region: de, deu, de_DE,
@@ -58,10 +58,10 @@ def language_named(text: str) -> str | None:
     name = text.strip().casefold()
     if tag := _TAG.fullmatch(name):
         return _CODES.get(tag[1]) or _CODES.get(name, tag[1])
-    return _CODES.get(name) or _CODES.get(_PLACE.split(name, maxsplit=1)[0].rstrip())
+    return _CODES.get(name) or _CODES.get(_REGION_START.split(name, maxsplit=1)[0].rstrip())
 
 
-def targets_among(tokens: Iterable[str]) -> dict[str, str]:
+def find_target_tokens(tokens: Iterable[str]) -> dict[str, str]:
     """Returns the languages of the target tokens among a vocabulary's: code → token, such as {"fr": ">>fra<<"}.
 
     A code is as short as ISO 639 has it; what stands behind it stays, as in pt_br.
@@ -70,7 +70,7 @@ def targets_among(tokens: Iterable[str]) -> dict[str, str]:
     return {short_code(match[1] or match[2]): token for match, token in found if match}
 
 
-def token_of(language: str, targets: Mapping[str, str]) -> str:
+def target_token_of(language: str, targets: Mapping[str, str]) -> str:
     """Returns the token of a language, whose code may have two letters or three. Raises ConfigError."""
     written = {code.lower().replace("-", "_"): token for code, token in targets.items()}
     token = written.get(short_code(language.lower()).replace("-", "_"))

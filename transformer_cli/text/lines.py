@@ -2,7 +2,7 @@
 
 Text is UTF-8, or UTF-16 as Windows writes it.
 
-Never holds the text of a whole file in memory, nor a whole line that is longer than LONGEST_LINE.
+Never holds the text of a whole file in memory, nor a whole line that is longer than MAX_LINE_CHARS.
 """
 
 import bz2
@@ -21,30 +21,34 @@ from typing import Any, BinaryIO, NamedTuple
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import STDIO, is_stream, open_input
 from transformer_cli.system.terminal import pluralize
-from transformer_cli.text.file_formats import refuse_no_text
+from transformer_cli.text.file_formats import refuse_binary
 
-LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
-MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end
+MAX_LINE_CHARS = 4_000  # characters: attention takes memory and time for each pair of tokens
+MAX_LINE_BYTES = (
+    4 * (MAX_LINE_CHARS + 1) + 5
+)  # of a line that is read: one character too many, byte order mark, line end
 
-WIDEST = 1 << 20  # bytes of a line that holds both sides of a pair, and perhaps more, or the numbers of a vector
+MAX_RECORD_BYTES = (
+    1 << 20
+)  # bytes of a line that holds both sides of a pair, and perhaps more, or the numbers of a vector
 
-TOO_LONG = f"more than {LONGEST_LINE:,} characters"
+TOO_LONG = f"more than {MAX_LINE_CHARS:,} characters"
 
-Pairs = Iterator[tuple[str, str]]
+PairIterator = Iterator[tuple[str, str]]
 
-PACKED: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → what it is, how it begins, what unpacks it
+COMPRESSIONS: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → what it is, how it begins, what unpacks it
     ".gz": ("gzip", re.compile(rb"\x1f\x8b\x08"), lambda file: gzip.GzipFile(fileobj=file)),
     ".bz2": ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2File),
     ".xz": ("xz", re.compile(rb"\xfd7zXZ\0"), lzma.LZMAFile),
 }
 
 
-def unpacked_name(path: Path) -> str:
+def decompressed_name(path: Path) -> str:
     """Returns the name that a file has when it is unpacked: a.tmx of a.tmx.gz."""
-    return path.stem if path.suffix.lower() in PACKED else path.name
+    return path.stem if path.suffix.lower() in COMPRESSIONS else path.name
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a pair stands: in one file, or in the same line of two."""
 
     source: Path
@@ -56,41 +60,41 @@ class Place(NamedTuple):
         return f"{self.source}: {self.unit} {self.number}"
 
 
-Placed = tuple[str, str, Place]
+LocatedPair = tuple[str, str, Location]
 """A pair, and where it stands"""
 
 
-def aligned(source: Path, target: Path, read: Callable[[Path], Iterator[str]]) -> Iterator[Placed]:
+def zip_lines(source: Path, target: Path, read: Callable[[Path], Iterator[str]]) -> Iterator[LocatedPair]:
     """Yield the lines of two files side by side. Raises DataError if one of them ends first, and as `read` does.
 
-    read: `read_lines` or `cut_lines`.
+    read: `read_lines` or `truncated_lines`.
     """
     for number, (one, other) in enumerate(zip_longest(read(source), read(target)), start=1):
         if one is None or other is None:
-            raise out_of_step(source, target)
-        yield one, other, Place(source, target, number)
+            raise line_count_error(source, target)
+        yield one, other, Location(source, target, number)
 
 
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of one file, plain or packed, without their line ends. Raises DataError, also for a long line."""
-    for number, text in enumerate(cut_lines(path), start=1):
+    for number, text in enumerate(truncated_lines(path), start=1):
         if is_too_long(text):
             raise DataError(f"{path}: line {number} has {TOO_LONG}; split it")
         yield text
 
 
-def cut_lines(path: Path) -> Iterator[str]:
+def truncated_lines(path: Path) -> Iterator[str]:
     """Like `read_lines`, but a line that is too long comes as its beginning, of which `is_too_long` is true."""
-    with unpacked(path) as file:
-        yield from lines_of(file, str(path))
+    with open_decompressed(path) as file:
+        yield from decoded_lines(file, str(path))
 
 
-def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
-    """Like `cut_lines`, for a file that is open. name: what errors call it."""
-    for number, line in enumerate(_bounded(file, name), start=1):
-        is_whole = len(line) < MOST_BYTES or line.endswith(b"\n")
-        text = _decoded(line, name, number, is_whole)  # else the last character may be cut, and is left out
-        yield text.removesuffix("\n").removesuffix("\r")[: LONGEST_LINE + 1]
+def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
+    """Like `truncated_lines`, for a file that is open. name: what errors call it."""
+    for number, line in enumerate(_bounded_lines(file, name), start=1):
+        is_whole = len(line) < MAX_LINE_BYTES or line.endswith(b"\n")
+        text = _decode(line, name, number, is_whole)  # else the last character may be cut, and is left out
+        yield text.removesuffix("\n").removesuffix("\r")[: MAX_LINE_CHARS + 1]
 
 
 def count_lines(path: Path) -> int:
@@ -98,7 +102,7 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in byte_lines(path))
 
 
-class Parts(io.RawIOBase):
+class ChunkStream(io.RawIOBase):
     """A stream of parts. What stands before a damaged place can be read."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
@@ -114,15 +118,15 @@ class Parts(io.RawIOBase):
         return len(part)
 
 
-class Recoded(Parts):
+class Utf8Stream(ChunkStream):
     """UTF-16 as UTF-8."""
 
 
 @contextmanager
-def unpacked(path: Path, *, as_it_is: bool = False) -> Iterator[io.BufferedReader]:
+def open_decompressed(path: Path, *, raw: bool = False) -> Iterator[io.BufferedReader]:
     """Open a file, and unpack it if it is packed: its content says so, or else its name. UTF-16 is read as UTF-8.
 
-    as_it_is: whether to read any bytes as they are. Raises DataError, otherwise also for a file that is no text. What
+    raw: whether to read any bytes as they are. Raises DataError, otherwise also for a file that is no text. What
     is damaged or cut off is an error while it is read, inside the block.
     """
     packing, remedy = None, "copy it again"
@@ -133,17 +137,22 @@ def unpacked(path: Path, *, as_it_is: bool = False) -> Iterator[io.BufferedReade
     try:
         with open_input(path) as file:
             beginning = file.peek(1)
-            packing = next((each for each in PACKED.values() if each[1].match(beginning)), None)
-            if packing is None and not as_it_is:
-                refuse_no_text(beginning, path)
-            if packing is None and beginning and path.suffix.lower() in PACKED:
-                packing, remedy = PACKED[path.suffix.lower()], f"copy it again, or take {path.suffix} off its name"
-            stream: io.BufferedReader[Any] = io.BufferedReader(Parts(parts(packing[2](file)))) if packing else file
-            if not as_it_is:
-                if encoding := _wide(stream.peek(4)):
+            packing = next((each for each in COMPRESSIONS.values() if each[1].match(beginning)), None)
+            if packing is None and not raw:
+                refuse_binary(beginning, path)
+            if packing is None and beginning and path.suffix.lower() in COMPRESSIONS:
+                packing, remedy = (
+                    COMPRESSIONS[path.suffix.lower()],
+                    f"copy it again, or take {path.suffix} off its name",
+                )
+            stream: io.BufferedReader[Any] = (
+                io.BufferedReader(ChunkStream(parts(packing[2](file)))) if packing else file
+            )
+            if not raw:
+                if encoding := _utf16_encoding(stream.peek(4)):
                     texts = codecs.iterdecode(parts(stream), encoding)
-                    stream = io.BufferedReader(Recoded(text.encode() for text in texts))
-                refuse_no_text(stream.peek(1), path)
+                    stream = io.BufferedReader(Utf8Stream(text.encode() for text in texts))
+                refuse_binary(stream.peek(1), path)
             yield stream
     except UnicodeDecodeError as error:
         raise DataError(
@@ -156,7 +165,7 @@ def unpacked(path: Path, *, as_it_is: bool = False) -> Iterator[io.BufferedReade
         raise DataError(f"{path}: not a whole {packing[0]} file ({error}); {remedy}") from None
 
 
-def _wide(beginning: bytes) -> str | None:
+def _utf16_encoding(beginning: bytes) -> str | None:
     """Returns the encoding of a file that begins as UTF-16 does: by its mark, or a zero beside each of two letters."""
     if beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16"
@@ -164,27 +173,27 @@ def _wide(beginning: bytes) -> str | None:
     return "utf-16-le" if zeros == [False, True] * 2 else "utf-16-be" if zeros == [True, False] * 2 else None
 
 
-def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, None]:
+def byte_lines(path: Path, most: int = MAX_LINE_BYTES) -> Generator[bytes, None, None]:
     r"""Yield the lines of one file, plain or packed, with their line ends. Raises DataError, but not for other bytes.
 
     Lines are split at "\n" alone: text may hold U+2028, form feeds and other characters at which Python splits. Of a
     line of more than `most` bytes, only that many come.
     """
-    with unpacked(path) as stream:
-        yield from _bounded(stream, str(path), most)
+    with open_decompressed(path) as stream:
+        yield from _bounded_lines(stream, str(path), most)
 
 
-def wide_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+def record_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line, with its end, however long its parts are. Raises DataError."""
-    for number, line in enumerate(byte_lines(path, WIDEST), start=1):
-        if len(line) == WIDEST and not line.endswith(b"\n"):
+    for number, line in enumerate(byte_lines(path, MAX_RECORD_BYTES), start=1):
+        if len(line) == MAX_RECORD_BYTES and not line.endswith(b"\n"):
             raise DataError(
-                f"{path}: line {number} has more than {WIDEST:,} bytes; break it into lines of one pair each"
+                f"{path}: line {number} has more than {MAX_RECORD_BYTES:,} bytes; break it into lines of one pair each"
             )
-        yield number, _decoded(line, path, number, encoding=encoding)
+        yield number, _decode(line, path, number, encoding=encoding)
 
 
-def _decoded(line: bytes, name: Path | str, number: int, is_whole: bool = True, *, encoding: str = "utf-8") -> str:
+def _decode(line: bytes, name: Path | str, number: int, is_whole: bool = True, *, encoding: str = "utf-8") -> str:
     """Decode a line without the byte order mark that some editors write. Raises DataError, with `name` and `number`."""
     try:
         text = line.decode(encoding) if is_whole else codecs.utf_8_decode(line, "strict", False)[0]
@@ -202,11 +211,11 @@ def has_letter(text: Iterable[str]) -> bool:
 
 
 def is_too_long(text: str) -> bool:
-    """Whether a line has more than LONGEST_LINE characters."""
-    return len(text) > LONGEST_LINE
+    """Whether a line has more than MAX_LINE_CHARS characters."""
+    return len(text) > MAX_LINE_CHARS
 
 
-def refuse_halves(text: str, where: str = "") -> None:
+def refuse_lone_surrogates(text: str, where: str = "") -> None:
     """Raises DataError for half a surrogate pair, which Python's text can hold and no file. where: of the text."""
     try:
         text.encode()
@@ -215,7 +224,7 @@ def refuse_halves(text: str, where: str = "") -> None:
         raise DataError(f"{where}character {error.start + 1}: {half}; mend the text") from None
 
 
-def out_of_step(source: Path, target: Path) -> DataError:
+def line_count_error(source: Path, target: Path) -> DataError:
     """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
     if any(each == STDIO or is_stream(each) for each in (source, target)):  # it cannot be read once more
         return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
@@ -225,7 +234,7 @@ def out_of_step(source: Path, target: Path) -> DataError:
     )
 
 
-def _bounded(file: BinaryIO, name: str, most: int = MOST_BYTES) -> Iterator[bytes]:
+def _bounded_lines(file: BinaryIO, name: str, most: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     r"""Yield lines with their ends. Of a line of more than `most` bytes only so many come; the rest is passed over.
 
     It is passed over when the next line is wanted: whoever stops at a line that never ends does not wait for its end.
@@ -234,17 +243,17 @@ def _bounded(file: BinaryIO, name: str, most: int = MOST_BYTES) -> Iterator[byte
     is_first = True
     while line := file.readline(most):
         last = line
-        if is_first and b"\r" in line.rstrip(b"\r\n") and not (last := _last_of(file, line, most)).endswith(b"\n"):
+        if is_first and b"\r" in line.rstrip(b"\r\n") and not (last := _skip_rest(file, line, most)).endswith(b"\n"):
             raise DataError(
                 f"{name}: carriage returns (CR) and no newlines (LF), so all would be one line; convert its line ends, "
                 "for example with `tr '\\r' '\\n'`"
             )
         is_first = False
         yield line
-        _last_of(file, last, most)
+        _skip_rest(file, last, most)
 
 
-def _last_of(file: BinaryIO, line: bytes, most: int) -> bytes:
+def _skip_rest(file: BinaryIO, line: bytes, most: int) -> bytes:
     """Pass over what is left of a line of which `most` bytes were read; returns the last part."""
     while len(line) == most and not line.endswith(b"\n"):
         line = file.readline(most)

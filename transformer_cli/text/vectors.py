@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.errors import DataError
-from transformer_cli.text.lines import WIDEST, byte_lines
+from transformer_cli.text.lines import MAX_RECORD_BYTES, byte_lines
 
-BEGINNING = 100  # lines in which a binary file is known by its zeros
+BINARY_CHECK_LINES = 100  # lines in which a binary file is known by its zeros
 Vector = NDArray[np.float32]
-Slot = tuple[dict[str, Vector], str]
+Destination = tuple[dict[str, Vector], str]
 
 
 @dataclass(frozen=True)
 class Vectors:
     """The vectors of the wanted words that were found in a file."""
 
-    found: dict[str, Vector]
+    by_word: dict[str, Vector]
     """wanted word → its vector (dimension,), in the order of the wanted words"""
     dimension: int
     """how many numbers each vector has"""
@@ -45,14 +45,14 @@ def read_vectors(path: Path, words: Collection[str], *, lowercase: bool) -> Vect
     exact: dict[str, Vector] = {}
     other_case: dict[str, Vector] = {}
 
-    def slot(word: str) -> Slot | None:
+    def destination(word: str) -> Destination | None:
         """Where the vector of a word of the file goes, if it is the first one for a wanted word."""
         if word in wanted:
             return None if word in exact else (exact, word)
         lower = word.lower()
         return (other_case, lower) if lowercase and lower in wanted and lower not in other_case else None
 
-    dimension = _read(path, slot)
+    dimension = _read_into(path, destination)
     if not dimension:
         raise DataError(f"{path}: not one word vector; a line is a word and its numbers, separated by spaces")
     found = {**other_case, **exact}
@@ -60,15 +60,15 @@ def read_vectors(path: Path, words: Collection[str], *, lowercase: bool) -> Vect
     return Vectors(in_order, dimension, len(in_order) - len(exact))
 
 
-def _read(path: Path, slot: Callable[[str], Slot | None]) -> int:
+def _read_into(path: Path, destination: Callable[[str], Destination | None]) -> int:
     """Put the vectors of a file where they go; returns their dimension, 0 if there are none.
 
     A line with more numbers than the others is a word with a space, as some in GloVe 840B are; it is left out.
     """
     dimension = 0
-    with closing(byte_lines(path, WIDEST)) as lines:
+    with closing(byte_lines(path, MAX_RECORD_BYTES)) as lines:
         for number, line in enumerate(lines, start=1):
-            if number <= BEGINNING and b"\0" in line:
+            if number <= BINARY_CHECK_LINES and b"\0" in line:
                 raise DataError(f"{path}: binary word vectors; give them as text, such as fastText's .vec file")
             fields = line.removeprefix(b"\xef\xbb\xbf").split() if number == 1 else line.split(maxsplit=1)
             if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
@@ -76,7 +76,7 @@ def _read(path: Path, slot: Callable[[str], Slot | None]) -> int:
                 continue
             if not fields or line[:1].isspace():
                 continue  # an empty line, or the vector of a space
-            place = slot(fields[0].decode("utf-8", "surrogateescape"))  # not UTF-8: then it is not a wanted word
+            place = destination(fields[0].decode("utf-8", "surrogateescape"))  # not UTF-8: then it is not a wanted word
             if not place and dimension:
                 continue
             word, *texts = line.split()

@@ -15,8 +15,8 @@ from transformer_cli.system.files import read_text, write_text
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 UNK, PAD, SOS, EOS = range(4)
-UNWRITTEN = (PAD, SOS)  # no translation has them
-MARKERS = 2  # <sos> and <eos>, which stand around every sentence that a model reads
+UNWRITABLE = (PAD, SOS)  # no translation has them
+N_SOS_EOS = 2  # <sos> and <eos>, which stand around every sentence that a model reads
 
 
 def import_torchtext() -> None:
@@ -56,11 +56,11 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def encode(self, tokens: Iterable[str]) -> list[int]:
+    def to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of tokens, UNK for tokens that are not in the vocabulary. Does not add <sos> or <eos>."""
         return [self._ids.get(token, UNK) for token in tokens]
 
-    def decode(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> list[str]:
+    def to_tokens(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> list[str]:
         """Returns the tokens of ids. instead: for each id, what stands there if it is UNK (None: `<unk>`)."""
         tokens = [self.tokens[index] for index in ids]
         if instead is None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from transformer_cli.search.interface import groups_by_length
-from transformer_cli.text.vocabulary import MARKERS
+from transformer_cli.text.vocabulary import N_SOS_EOS
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
 
@@ -19,6 +19,6 @@ def test_groups_by_length_are_disjoint_and_full(lengths: NDArray[np.int64], most
     order = [index for group in groups for index in group.tolist()]
     assert sorted(order) == list(range(len(lengths)))
     assert [lengths[index] for index in order] == sorted(lengths)
-    assert all(len(group) == 1 or len(group) * (lengths[group].max() + MARKERS) <= most for group in groups)
+    assert all(len(group) == 1 or len(group) * (lengths[group].max() + N_SOS_EOS) <= most for group in groups)
     for group, following in pairwise(groups):
-        assert (len(group) + 1) * (lengths[following[0]] + MARKERS) > most
+        assert (len(group) + 1) * (lengths[following[0]] + N_SOS_EOS) > most

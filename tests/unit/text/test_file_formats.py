@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_cli.text.file_formats import form_of
+from transformer_cli.text.file_formats import detect_format
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ from transformer_cli.text.file_formats import form_of
     ],
 )
 def test_form_of_knows_a_text_by_its_beginning(beginning: str, form: str | None) -> None:
-    assert form_of(beginning.encode()) == form
+    assert detect_format(beginning.encode()) == form

@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 
 from transformer_cli.text.codec import SubwordCodec
-from transformer_cli.text.line_encoder import LongLines
+from transformer_cli.text.line_encoder import LineEncoder
 from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.translate import Translator
 
@@ -37,7 +37,7 @@ def test_line_no_break_space_that_is_rare_in_the_training_text_is_read_as_a_spac
     lines = [*["zwei Igel", "drei Hasen"] * 20, *["3\N{NO-BREAK SPACE}km"] * n_times]
     codec = SubwordCodec(learn_pieces(lines, size=290, algorithm="bpe"))
     assert "\N{NO-BREAK SPACE}" in "".join(codec.names())
-    assert LongLines(codec, None, "stop").line(lines[-1]).read.normalized.text == text
+    assert LineEncoder(codec, None, "stop").encode(lines[-1]).encoded.normalized.text == text
 
 
 def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
@@ -54,4 +54,4 @@ def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) 
 
 def test_line_without_letters_is_read_by_a_model_of_such_text() -> None:
     codec = SubwordCodec(learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
-    assert LongLines(codec, None, "stop").line("2 1").read == codec.encode("2 1")
+    assert LineEncoder(codec, None, "stop").encode("2 1").encoded == codec.encode("2 1")

@@ -7,13 +7,13 @@ import pytest
 
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import (
-    LONGEST_LINE,
-    MOST_BYTES,
-    aligned,
+    MAX_LINE_BYTES,
+    MAX_LINE_CHARS,
     count_lines,
-    cut_lines,
     is_too_long,
     read_lines,
+    truncated_lines,
+    zip_lines,
 )
 
 
@@ -65,28 +65,28 @@ def test_aligned_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_
     source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
     message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
     with pytest.raises(DataError, match=message):
-        list(aligned(source, target, read_lines))
+        list(zip_lines(source, target, read_lines))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
 @pytest.mark.parametrize("letter", ["a", "ä", "犬", "🐕"])
 def test_read_lines_one_character_over_the_most_is_refused(tmp_path: Path, name: str, end: str, letter: str) -> None:
-    longest = letter * LONGEST_LINE
+    longest = letter * MAX_LINE_CHARS
     path = write(tmp_path / name, f"\ufeff{longest}\r\nb\n{longest}{end}".encode())
     assert list(read_lines(path)) == [longest, "b", longest]
     path = write(tmp_path / name, f"\ufeff{longest}b\r\nb\n{longest}{letter}{end}".encode())
-    assert list(cut_lines(path)) == [f"{longest}b", "b", longest + letter]
+    assert list(truncated_lines(path)) == [f"{longest}b", "b", longest + letter]
     with pytest.raises(DataError, match=rf"^{path}: line 1 has more than 4,000 characters; split it$"):
         list(read_lines(path))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
 @pytest.mark.parametrize("letter", ["a", "🐕"])
-@pytest.mark.parametrize("excess", [0, 3 * MOST_BYTES - 1, 1 << 20])
+@pytest.mark.parametrize("excess", [0, 3 * MAX_LINE_BYTES - 1, 1 << 20])
 def test_cut_lines_too_long_line_gives_its_beginning(tmp_path: Path, name: str, letter: str, excess: int) -> None:
-    long = letter * (MOST_BYTES // len(letter.encode()) + excess)
+    long = letter * (MAX_LINE_BYTES // len(letter.encode()) + excess)
     path = write(tmp_path / name, f"a\n{long}\n\n{long}".encode())
-    lines = list(cut_lines(path))
-    assert lines == ["a", letter * (LONGEST_LINE + 1), "", letter * (LONGEST_LINE + 1)]
+    lines = list(truncated_lines(path))
+    assert lines == ["a", letter * (MAX_LINE_CHARS + 1), "", letter * (MAX_LINE_CHARS + 1)]
     assert [is_too_long(line) for line in lines] == [False, True, False, True]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.text.codec import Codec, Encoded, SubwordCodec, WordCodec
+from transformer_cli.text.codec import Codec, EncodedText, SubwordCodec, WordCodec
 from transformer_cli.text.normalization import NormalizedText, Placeholder, is_all_caps, lower, upper
 from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
@@ -172,8 +172,8 @@ def test_read_line_in_capitals_is_cased_as_the_codec_knows_its_words(name: str) 
 def test_codec_encode_unknown_word_keeps_its_form() -> None:
     codec = words(["a dog ."], language="en", lowercase=True)
     text = "A Dog  barks."
-    assert codec.encode(f" {text}") == Encoded(["a", "dog", "barks", "."], [4, 5, UNK, 6], NormalizedText(text))
-    assert codec.encode(" ") == Encoded([], [])
+    assert codec.encode(f" {text}") == EncodedText(["a", "dog", "barks", "."], [4, 5, UNK, 6], NormalizedText(text))
+    assert codec.encode(" ") == EncodedText([], [])
     assert words(["A"]).encode("A a").ids == [4, UNK]
     assert len(codec) == len(codec.tokens(range(len(codec)))) == 7
 

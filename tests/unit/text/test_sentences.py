@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from small_corpus import pairs
-from transformer_cli.text.sentences import join, pieces, sentences
+from transformer_cli.text.sentences import join_translations, sentence_spans, split_long_sentence
 
 Paragraph = tuple[str, list[str]]
 """A language and sentences"""
@@ -49,7 +49,7 @@ def judge(paragraphs: Iterable[Paragraph]) -> tuple[int, list[str], list[str]]:
 
 
 def cut(text: str, language: str = "en") -> list[str]:
-    return [text[start:end] for start, end in sentences(text, language)]
+    return [text[start:end] for start, end in sentence_spans(text, language)]
 
 
 def test_sentences_of_our_own_are_found() -> None:
@@ -95,7 +95,7 @@ def test_sentences_heading_is_one_and_a_blank_line_is_none() -> None:
     st.sampled_from(["de", "zh", "ar"]),
 )
 def test_sentences_have_only_white_space_between_them(line: str, language: str) -> None:
-    spans = sentences(line, language)
+    spans = sentence_spans(line, language)
     place, rest = 0, ""
     for start, end in spans:
         assert place <= start < end
@@ -103,7 +103,7 @@ def test_sentences_have_only_white_space_between_them(line: str, language: str) 
         rest += line[place:start]
         place = end
     assert not (rest + line[place:]).strip()
-    joined = join(line, spans, [line[start:end] for start, end in spans])
+    joined = join_translations(line, spans, [line[start:end] for start, end in spans])
     assert "".join(joined.split()) == "".join(line.split())
     if all(one[1] < other[0] for one, other in pairwise(spans)):
         assert joined == line
@@ -111,10 +111,10 @@ def test_sentences_have_only_white_space_between_them(line: str, language: str) 
 
 def test_join_keeps_white_space_around_translations() -> None:
     line = "  Eins.  Zwei.\t"
-    assert join(line, sentences(line, "de"), ["One.", "Two."]) == "  One.  Two.\t"
-    assert join("两只狗。一个人！", [(0, 4), (4, 8)], ["Two dogs.", "A man!"]) == "Two dogs. A man!"
-    assert join("两只狗。一个人！", [(0, 4), (4, 8)], ["犬二匹。", "人！"]) == "犬二匹。人！"
-    assert join(" ", [], []) == " "
+    assert join_translations(line, sentence_spans(line, "de"), ["One.", "Two."]) == "  One.  Two.\t"
+    assert join_translations("两只狗。一个人！", [(0, 4), (4, 8)], ["Two dogs.", "A man!"]) == "Two dogs. A man!"
+    assert join_translations("两只狗。一个人！", [(0, 4), (4, 8)], ["犬二匹。", "人！"]) == "犬二匹。人！"
+    assert join_translations(" ", [], []) == " "
 
 
 def test_sentences_of_a_long_text_are_those_of_a_short_one() -> None:
@@ -124,9 +124,9 @@ def test_sentences_of_a_long_text_are_those_of_a_short_one() -> None:
         assert cut(text) == [text]
     line = "狗。" * 5_000
     spans = [(place, place + 2) for place in range(0, len(line), 2)]
-    assert sentences(line, "zh") == spans
-    assert join(line, spans, ["A dog."] * 5_000) == " ".join(["A dog."] * 5_000)
-    assert join(line, spans, ["犬。"] * 5_000) == "犬。" * 5_000
+    assert sentence_spans(line, "zh") == spans
+    assert join_translations(line, spans, ["A dog."] * 5_000) == " ".join(["A dog."] * 5_000)
+    assert join_translations(line, spans, ["犬。"] * 5_000) == "犬。" * 5_000
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "ja", "kk", "xx"])
@@ -138,7 +138,10 @@ def test_sentences_take_any_white_space_between_a_capital_and_a_full_stop(langua
 
 def test_pieces_of_what_is_too_long_end_at_a_mark_or_else_at_a_space() -> None:
     def parts(text: str, most: int) -> list[str]:
-        return [text[start:end] for start, end in pieces(text, (0, len(text)), lambda start, end: end - start <= most)]
+        return [
+            text[start:end]
+            for start, end in split_long_sentence(text, (0, len(text)), lambda start, end: end - start <= most)
+        ]
 
     assert parts("one, two; three four", 20) == ["one, two; three four"]
     assert parts("one, two; three four", 12) == ["one, two;", "three four"]

@@ -25,9 +25,9 @@ def read(path: Path, *, lowercase: bool = False) -> Vectors:
 
 
 def numbers(vectors: Vectors) -> dict[str, list[float]]:
-    assert all(vector.shape == (vectors.dimension,) for vector in vectors.found.values())
-    assert all(vector.dtype == np.float32 for vector in vectors.found.values())
-    return {word: vector.tolist() for word, vector in vectors.found.items()}
+    assert all(vector.shape == (vectors.dimension,) for vector in vectors.by_word.values())
+    assert all(vector.dtype == np.float32 for vector in vectors.by_word.values())
+    return {word: vector.tolist() for word, vector in vectors.by_word.items()}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def numbers(vectors: Vectors) -> dict[str, list[float]]:
 def test_read_vectors_text_of_every_kind_gives_the_wanted_words(tmp_path: Path, text: str) -> None:
     vectors = read(write(tmp_path / "vectors.txt", text))
     assert numbers(vectors) == {"läuft": [1, 2, 3], "der": [0.5, -1, pytest.approx(0.2)]}
-    assert list(vectors.found) == ["läuft", "der"]  # in the order of the wanted words
+    assert list(vectors.by_word) == ["läuft", "der"]  # in the order of the wanted words
     assert (vectors.dimension, vectors.n_other_case) == (3, 0)
 
 
@@ -56,7 +56,7 @@ def test_read_vectors_lower_cased_words_take_an_exact_match_or_else_the_first_of
     path = write(tmp_path / "v.txt", f"DER 9 9 9\nLÄUFT 1 1 1\n{PLAIN}")
     vectors = read(path, lowercase=True)
     assert numbers(vectors) == {"hund": [4, 5, 6], "läuft": [1, 2, 3], "der": [0.5, -1, pytest.approx(0.2)]}
-    assert list(vectors.found) == ["hund", "läuft", "der"]
+    assert list(vectors.by_word) == ["hund", "läuft", "der"]
     assert vectors.n_other_case == 1
 
 
@@ -109,7 +109,7 @@ def test_read_vectors_holds_only_the_wanted_words_and_lines_of_any_length(tmp_pa
     vectors = read(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert (list(vectors.found), vectors.dimension) == (["hund"], 1_000)
+    assert (list(vectors.by_word), vectors.dimension) == (["hund"], 1_000)
     assert peak < 1_000_000  # bytes, of the 5 million that went by
 
 

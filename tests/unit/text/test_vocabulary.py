@@ -34,14 +34,14 @@ def test_vocabulary_build_words_go_by_frequency_then_alphabet(
 def test_vocabulary_encode_text_like_a_special_token_is_unknown() -> None:
     vocabulary = Vocabulary.build({**dict.fromkeys(SPECIALS, 9), "a": 1}, min_freq=1)
     assert vocabulary.tokens == (*SPECIALS, "a")
-    assert vocabulary.encode([*SPECIALS, "a"]) == [UNK, UNK, UNK, UNK, 4]
+    assert vocabulary.to_ids([*SPECIALS, "a"]) == [UNK, UNK, UNK, UNK, 4]
 
 
 def test_ids_decode_to_their_tokens_and_the_unseen_is_unknown() -> None:
     vocabulary = build(a=2, b=1)
-    assert vocabulary.encode(["b", "x", "a", "b"]) == [5, UNK, 4, 5]
-    assert vocabulary.decode([5, UNK, 4, EOS]) == ["b", "<unk>", "a", "<eos>"]
-    assert (vocabulary.encode([]), vocabulary.decode([])) == ([], [])
+    assert vocabulary.to_ids(["b", "x", "a", "b"]) == [5, UNK, 4, 5]
+    assert vocabulary.to_tokens([5, UNK, 4, EOS]) == ["b", "<unk>", "a", "<eos>"]
+    assert (vocabulary.to_ids([]), vocabulary.to_tokens([])) == ([], [])
 
 
 def test_vocabulary_saved_and_loaded_is_equal(tmp_path: Path) -> None:
@@ -50,4 +50,4 @@ def test_vocabulary_saved_and_loaded_is_equal(tmp_path: Path) -> None:
     assert (tmp_path / "v.txt").read_bytes() == "".join(f"{token}\n" for token in [*SPECIALS, *ODD]).encode()
     loaded = Vocabulary.load(tmp_path / "v.txt")
     assert loaded.tokens == vocabulary.tokens
-    assert loaded.encode(ODD) == list(range(4, 4 + len(ODD)))
+    assert loaded.to_ids(ODD) == list(range(4, 4 + len(ODD)))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.adapters.corpora.formats import LeaveOut
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.text.lines import Placed, has_letter
+from transformer_cli.text.lines import LocatedPair, has_letter
 from transformer_cli.text.normalization import lower, nfc_stripped, primary_subtag
 
 TOO_LONG = "too long"  # what is left out whatever `data.clean` says
@@ -53,12 +53,12 @@ RULES: dict[str, Callable[[str, str], bool]] = {
 
 
 def cleaned(
-    pairs: Iterator[Placed],
+    pairs: Iterator[LocatedPair],
     data: DataConfig,
     leave_out: LeaveOut,
     held_out: Collection[int],
     counts: Counter[str],
-) -> Iterator[Placed]:
+) -> Iterator[LocatedPair]:
     """Yield the pairs that no rule of `data.clean` leaves out, and that are not too long.
 
     counts: "mended" is how many pairs had entities, such as &apos;, which the rule `markup` reads as their characters.
@@ -85,8 +85,8 @@ def cleaned(
 
 
 def without(
-    rule: str, applies: Callable[[str, str], bool], pairs: Iterator[Placed], leave_out: LeaveOut
-) -> Iterator[Placed]:
+    rule: str, applies: Callable[[str, str], bool], pairs: Iterator[LocatedPair], leave_out: LeaveOut
+) -> Iterator[LocatedPair]:
     """Yield the pairs that a rule does not apply to."""
     for source, target, place in pairs:
         if applies(source, target):
@@ -95,7 +95,7 @@ def without(
             yield source, target, place
 
 
-def _without_entities(pairs: Iterator[Placed], counts: Counter[str]) -> Iterator[Placed]:
+def _without_entities(pairs: Iterator[LocatedPair], counts: Counter[str]) -> Iterator[LocatedPair]:
     for source, target, place in pairs:
         if _ENTITY.search(source) or _ENTITY.search(target):
             sides = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
@@ -158,7 +158,7 @@ class Seen:
         return is_first
 
 
-def _without_duplicates(pairs: Iterator[Placed], leave_out: LeaveOut) -> Iterator[Placed]:
+def _without_duplicates(pairs: Iterator[LocatedPair], leave_out: LeaveOut) -> Iterator[LocatedPair]:
     seen = Seen()
     while chunk := list(islice(pairs, CHUNK)):
         found = (_hash("\t".join(" ".join(nfc_stripped(side).split()) for side in pair[:2])) for pair in chunk)

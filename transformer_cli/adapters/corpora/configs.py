@@ -11,7 +11,7 @@ from transformer_cli.config.load import as_commented_yaml, load_config, with_pat
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, HeldOutConfig, Rule
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.lines import unpacked_name
+from transformer_cli.text.lines import decompressed_name
 from transformer_cli.text.subwords import smallest_size
 
 BASE = "demo"  # the config whose model a new translator has, unless another one is named
@@ -96,5 +96,5 @@ def commented(config: Config, place: Path) -> str:
 
 def _name_of(path: Path) -> str:
     """Returns the name that text from a file has: memory of memory.tmx.gz, europarl of europarl.de."""
-    stem = Path(unpacked_name(path).removesuffix(".txt")).stem
+    stem = Path(decompressed_name(path).removesuffix(".txt")).stem
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:MOST_OF_A_NAME].strip("._-")

@@ -29,7 +29,7 @@ from transformer_cli.system.files import sha256_of_file
 from transformer_cli.system.terminal import pluralize, shorten
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import JSON
-from transformer_cli.text.lines import TOO_LONG, Place, Placed, is_too_long
+from transformer_cli.text.lines import TOO_LONG, LocatedPair, Location, is_too_long
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
 """UTF-8: all German lines, then the English ones; first valid, then test, then train. a grammar wrote it from a seed"""
@@ -51,7 +51,7 @@ class OpenedCorpus:
 
     data: DataConfig
     checksums: Mapping[str, str]
-    splits: Mapping[str, Callable[[LeaveOut], Iterator[Placed]]]
+    splits: Mapping[str, Callable[[LeaveOut], Iterator[LocatedPair]]]
     """split → a function that starts a pass over its pairs, as `formats.read_texts` describes it"""
     rules: Mapping[str, Any] = field(default_factory=dict)
 
@@ -108,8 +108,8 @@ def _open_captions(data: DataConfig) -> OpenedCorpus:
     return OpenedCorpus(data, {"captions": total.hexdigest()}, splits)
 
 
-def _in_memory(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[Placed]:
-    return ((*pair, Place(CAPTIONS, CAPTIONS, number, "pair")) for number, pair in enumerate(pairs, start=1))
+def _in_memory(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[LocatedPair]:
+    return ((*pair, Location(CAPTIONS, CAPTIONS, number, "pair")) for number, pair in enumerate(pairs, start=1))
 
 
 def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:
@@ -143,14 +143,14 @@ def gather(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
         left_out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=new_file(LEFT_OUT), mtime=0))
         files = {split: [new_file(f"{split}.{side}.txt") for side in SIDES] for split in splits}
 
-        def leave_out(rule: str, source: str, target: str, place: Place) -> None:
+        def leave_out(rule: str, source: str, target: str, place: Location) -> None:
             found = counts.setdefault(rule, {"pairs": 0, "examples": []})
             found["pairs"] += 1
             found["examples"] += [[str(place), source, target]] if len(found["examples"]) < N_EXAMPLES else []
             cells = (rule, str(place.source), f"{place.unit} {place.number}", source, target)
             left_out.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
 
-        def add(split: str, source: str, target: str, place: Place) -> None:
+        def add(split: str, source: str, target: str, place: Location) -> None:
             for side, path in ((source, place.source), (target, place.target)):
                 if is_too_long(side):
                     raise DataError(f"{place._replace(source=path)} has {TOO_LONG}; split it, or take the pair out")

@@ -24,25 +24,25 @@ from transformer_cli.adapters.corpora.xliff_state import is_confirmed, is_only_c
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import first_few, pluralize
-from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, form_of
-from transformer_cli.text.languages import NAMES, language_named
+from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, detect_format
+from transformer_cli.text.languages import LANGUAGE_NAMES, language_code
 from transformer_cli.text.lines import (
-    LONGEST_LINE,
-    WIDEST,
-    Place,
-    Placed,
-    Recoded,
-    aligned,
-    cut_lines,
+    MAX_LINE_CHARS,
+    MAX_RECORD_BYTES,
+    LocatedPair,
+    Location,
+    Utf8Stream,
+    decompressed_name,
     has_letter,
-    refuse_halves,
-    unpacked,
-    unpacked_name,
-    wide_lines,
+    open_decompressed,
+    record_lines,
+    refuse_lone_surrogates,
+    truncated_lines,
+    zip_lines,
 )
 from transformer_cli.text.normalization import is_spaceless, is_word
 
-LeaveOut = Callable[[str, str, str, Place], None]
+LeaveOut = Callable[[str, str, str, Location], None]
 """Notes a pair that is left out: why, its sides, and where it stands"""
 
 LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
@@ -73,7 +73,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def read_texts(
     texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut = lambda *_: None
-) -> Iterator[Placed]:
+) -> Iterator[LocatedPair]:
     """Yield the pairs of texts, one after another: of two aligned files, or of one file that holds both sides.
 
     leave_out: is told of what is no pair and no mistake either, such as units of other languages. Raises DataError,
@@ -82,10 +82,10 @@ def read_texts(
     for text in texts:
         if isinstance(text, FilePair):
             for path in (text.source, text.target):
-                if (form := form_of(beginning_of(path))) in (TMX, XLIFF, PO):
+                if (form := detect_format(beginning_of(path))) in (TMX, XLIFF, PO):
                     alone = f"name it alone, as in data.files.train: [{path.name}]"
                     raise DataError(f"{path}: {form}, which has both sides; {alone}")
-            pairs = aligned(text.source, text.target, cut_lines)
+            pairs = zip_lines(text.source, text.target, truncated_lines)
         else:
             pairs = FORMATS[format_of(text, data)](text, data, leave_out)
         n_pairs = 0
@@ -102,7 +102,7 @@ def format_of(path: Path, data: DataConfig) -> str:
     beginning = beginning_of(path)
     if not beginning.strip():
         raise DataError(f"{path}: an empty file; name one with text")
-    form = form_of(beginning)
+    form = detect_format(beginning)
     if form in XML:
         raise DataError(f"{path}: {form}, but neither TMX nor XLIFF; export its text as TMX, TSV or CSV")
     if form in (TMX, XLIFF, PO, JSON):
@@ -160,7 +160,7 @@ def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
     A language counts before a role, and the last of several. What has a table's form holds both sides, unless its name
     ends in one of them.
     """
-    parts = re.split(r"([._-])", unpacked_name(path).removesuffix(".txt"))
+    parts = re.split(r"([._-])", decompressed_name(path).removesuffix(".txt"))
     side, rest = None, list(parts)
     by_language = [[_rank(part, language) for language in (data.source, data.target)] for part in parts]
     by_role = [[float(_OF_TEXT.sub("", part.lower()) in roles) for roles in ROLES] for part in parts]
@@ -183,7 +183,7 @@ def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
 # Formats
 
 
-def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Iterator[tuple[list[str], Place]]:
+def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Iterator[tuple[list[str], Location]]:
     """Yield the rows of a TSV or CSV; a blank line has no cells. Raises DataError.
 
     Between tabs, quotes are text, unless cells are quoted as in CSV throughout, as Excel and pandas write them.
@@ -191,10 +191,10 @@ def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Ite
     """
     beginning = beginning_of(path)
     delimiter = _delimiter(_COMMENT.sub(b"", beginning) if with_comments else beginning, path, data) or ","
-    with unpacked(path) as file:
-        quote = '"' if delimiter != "\t" or isinstance(file.raw, Recoded) or _is_quoted(beginning) else None
-    csv.field_size_limit(WIDEST)
-    lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in wide_lines(path))
+    with open_decompressed(path) as file:
+        quote = '"' if delimiter != "\t" or isinstance(file.raw, Utf8Stream) or _is_quoted(beginning) else None
+    csv.field_size_limit(MAX_RECORD_BYTES)
+    lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in record_lines(path))
     if with_comments:
         lines = (_COMMENT.sub(b"", line.encode()).decode() or "\n" for line in lines)
     rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote))
@@ -202,7 +202,7 @@ def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Ite
     is_first = True
     try:
         for cells in rows:
-            place, begun = Place(path, path, begun), rows.line_num + 1
+            place, begun = Location(path, path, begun), rows.line_num + 1
             if is_first and [cell.lower() for cell in cells] == ["sep=", ""]:
                 continue
             if any(cells) and is_first:
@@ -217,7 +217,7 @@ def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Ite
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
 
 
-def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two."""
     columns: tuple[int, int] | None = None
     for cells, place in rows_of(path, data):
@@ -246,9 +246,9 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
         yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
 
 
-def refuse_heading(cells: Sequence[str], data: DataConfig, place: Place, remedy: str) -> None:
+def refuse_heading(cells: Sequence[str], data: DataConfig, place: Location, remedy: str) -> None:
     """Raises DataError if the first row of a table names languages, but not both sides."""
-    languages = [cell for cell in cells if language_named(cell) in NAMES]
+    languages = [cell for cell in cells if language_code(cell) in LANGUAGE_NAMES]
     if not sides_of(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
         what = f"looks like a heading ({_shown(cells)}), but not of {data.source} and {data.into}"
         raise DataError(f"{place} {what}; {remedy}")
@@ -265,7 +265,7 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
         return "\t" if "\t" in first else first[4:5] or None
     if named := next((each for each in ",;" if sides_of(first.split(each), data)), None):
         return named
-    if not data.columns and not unpacked_name(path).lower().endswith(".csv"):
+    if not data.columns and not decompressed_name(path).lower().endswith(".csv"):
         return None
     rows = text.replace("\0", "").splitlines()[:50]
     commas, semicolons = ({len(row) for row in csv.reader(rows, delimiter=each)} - {0} for each in ",;")
@@ -306,11 +306,11 @@ def _refuse_no_text_in(rows: Sequence[Sequence[str]], path: Path) -> None:
             )
 
 
-def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    for number, line in wide_lines(path):
+def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+    for number, line in record_lines(path):
         if not line.strip():
             continue
-        place = Place(path, path, number)
+        place = Location(path, path, number)
         try:
             found = json.loads(line.rstrip())
         except (ValueError, RecursionError) as error:
@@ -329,13 +329,13 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError(f"{place}: a side is not text; write both as strings")
         for side in (source, target):
-            refuse_halves(side, f"{place}: ")
+            refuse_lone_surrogates(side, f"{place}: ")
         yield _on_one_line(source), _on_one_line(target), place
 
 
-def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     for number, (unit, _) in enumerate(units_of(path, "tu"), start=1):
-        place = Place(path, path, number, "unit")
+        place = Location(path, path, number, "unit")
         variants = [
             (language_of(each), seg) for each in unit if tag_of(each) == "tuv" for seg in each if tag_of(seg) == "seg"
         ]
@@ -347,12 +347,12 @@ def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
             leave_out(WITHOUT, " ".join(codes[:8]), "", place)
 
 
-_Translated = tuple[str, str, tuple[str, str], str, Place]
+_Translated = tuple[str, str, tuple[str, str], str, Location]
 """A text and its translation, their languages as far as the file names them, why they are no pair, if it says so, and
 where they stand"""
 
 
-def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield what has been translated, from whichever of the languages. One that is not named may be any.
 
     If none is named, the text is taken for English, as messages are as a rule, where that is one of the two.
@@ -375,7 +375,7 @@ def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOu
 
 def _xliff(path: Path) -> Iterator[_Translated]:
     for number, (unit, around) in enumerate(units_of(path, "trans-unit", "unit"), start=1):
-        place = Place(path, path, number, "unit")
+        place = Location(path, path, number, "unit")
         if tag_of(unit) == "unit":
             raise DataError(f"{place}: XLIFF 2.0; export it as XLIFF 1.2, or as TMX")
         file = next((each for each in around if tag_of(each) == "file"), unit)
@@ -408,11 +408,11 @@ def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]
 
 def _catalogue(path: Path) -> Iterator[_Translated]:
     """Yield the messages of a catalogue; of a plural with two forms, both, and of others only the first one."""
-    with unpacked(path) as file:
-        is_utf_8 = isinstance(file.raw, Recoded) or file.peek(READ).startswith(BOM_UTF8)
+    with open_decompressed(path) as file:
+        is_utf_8 = isinstance(file.raw, Utf8Stream) or file.peek(READ).startswith(BOM_UTF8)
     encoding = "utf-8" if is_utf_8 else encoding_of(beginning_of(path), f"{path}: ")
     languages = "", ""
-    for each in messages((line for _, line in wide_lines(path, encoding)), f"{path}: "):
+    for each in messages((line for _, line in record_lines(path, encoding)), f"{path}: "):
         strings = {key: meant("".join(texts), encoding) for key, texts in each.strings.items()}
         sources = [strings[key] for key in ("msgid", "msgid_plural") if key in strings]
         targets = [text for key, text in strings.items() if key.startswith("msgstr")]
@@ -422,7 +422,7 @@ def _catalogue(path: Path) -> Iterator[_Translated]:
             continue
         why = "fuzzy" if each.is_fuzzy else PLURAL if len(sources) != len(targets) else ""
         for source, target in list(zip(sources, targets, strict=False))[: 1 if why else 2]:
-            yield source, target, languages, why, Place(path, path, each.number)
+            yield source, target, languages, why, Location(path, path, each.number)
 
 
 def units_of(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
@@ -440,9 +440,9 @@ def units_of(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
     around: list[Element] = []  # the elements that are open
     unit: Element | None = None
     size = 0  # bytes since something ended
-    with unpacked(path) as file:
+    with open_decompressed(path) as file:
         start = file.peek(READ)
-        is_utf_8 = isinstance(file.raw, Recoded) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
+        is_utf_8 = isinstance(file.raw, Utf8Stream) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
         for content in chain(iter(lambda: file.read1(READ), b""), [b""]):
             size += len(content)
             try:
@@ -473,8 +473,8 @@ def units_of(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
                 raise DataError(f"{path}: {what}; mend it")
 
 
-def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    what = form_of(beginning_of(path)) or "text of one column"
+def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+    what = detect_format(beginning_of(path)) or "text of one column"
     raise DataError(
         f"{path}: {what}, but both sides of each pair are wanted; name the file of the other side too, as in "
         f"NAME.{data.source} and NAME.{data.into}, or {{source: …, target: …}} in data.files"
@@ -500,7 +500,7 @@ def _text(element: Element) -> str:
     return text
 
 
-FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
+FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[LocatedPair]]] = {
     TMX: _tmx,
     XLIFF: lambda path, data, leave_out: _pairs_of(_xliff(path), data, leave_out),
     PO: lambda path, data, leave_out: _pairs_of(_catalogue(path), data, leave_out),
@@ -514,7 +514,7 @@ def beginning_of(path: Path) -> bytes:
     """Returns the beginning of a file, unpacked. Raises DataError if it is of a kind that is known and not read."""
     content = b""
     try:
-        with unpacked(path) as file:
+        with open_decompressed(path) as file:
             while len(content) < LOOKED_AT and (part := file.read1(LOOKED_AT)):
                 content += part
     except DataError:
@@ -544,7 +544,7 @@ def _rank(code: str, language: str) -> float:
     both = code.strip().lower().replace("_", "-"), language.lower().replace("_", "-")
     if both[0] == both[1]:
         return 2
-    if language_named(code) != language_named(language):
+    if language_code(code) != language_code(language):
         return 0
     one, other = map(_script_and_region, both)
     shared = [one[kind] == other[kind] for kind in one.keys() & other.keys()]
@@ -559,7 +559,7 @@ def _script_and_region(code: str) -> dict[str, str]:
     return {**({"script": script} if script else {}), **found}
 
 
-def _columns(wanted: Sequence[str], names: Sequence[str], place: Place) -> tuple[int, int]:
+def _columns(wanted: Sequence[str], names: Sequence[str], place: Location) -> tuple[int, int]:
     """Returns which columns have two names."""
     names = [name.strip() for name in names]
     for name in wanted:
@@ -574,5 +574,5 @@ def _shown(names: Sequence[str]) -> str:
 
 def _on_one_line(text: str) -> str:
     """Returns a text without line ends; of one that is too long, its beginning, of which `is_too_long` is true."""
-    text = text[: LONGEST_LINE + 1]
+    text = text[: MAX_LINE_CHARS + 1]
     return _LINE_ENDS.sub(" ", text) if "\n" in text or "\r" in text else text

@@ -11,7 +11,7 @@ from typing import Any
 from transformer_cli.adapters.corpora.cleaning import MARKUP
 from transformer_cli.data.corpus import read_pairs
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.file_formats import CUT, form_of
+from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
 
 LOOKED_AT = 1_000  # lines of each side of each split
 MOST = 0.5  # the share of lines that makes one kind of text of it
@@ -34,9 +34,9 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     formats: dict[str, list[str]] = {}
     cut: list[str] = []
     for (split, side), lines in texts.items():
-        found = Counter(form_of(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
+        found = Counter(detect_format(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
         name, n = found.most_common(1)[0]
-        if found[CUT] > FEW * len(lines):
+        if found[SUBWORD_TEXT] > FEW * len(lines):
             cut.append(f"{split}, {side}")
         elif name and n >= MOST * len(lines):
             formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
@@ -45,7 +45,7 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
             "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
         )
     if cut:
-        log.warning("%s already (%s): give it as it was before, since tfm cuts it itself", CUT, "; ".join(cut))
+        log.warning("%s already (%s): give it as it was before, since tfm cuts it itself", SUBWORD_TEXT, "; ".join(cut))
     same = [
         split
         for split in manifest["splits"]

@@ -19,14 +19,14 @@ from transformer_cli.adapters.corpora.formats import (
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import is_stream
-from transformer_cli.text.file_formats import TBX, form_of
-from transformer_cli.text.languages import NAMES, language_named
-from transformer_cli.text.lines import Place, Placed
+from transformer_cli.text.file_formats import TBX, detect_format
+from transformer_cli.text.languages import LANGUAGE_NAMES, language_code
+from transformer_cli.text.lines import LocatedPair, Location
 
 log = logging.getLogger(__name__)
 
 
-def read_terms(path: Path, data: DataConfig) -> Iterator[Placed]:
+def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
     """Yield the terms of a TBX, or of a table, each with one translation; "" for what is left as it is.
 
     A warning at the end says what was not taken. data: which languages are the source and the target. Raises DataError.
@@ -38,19 +38,19 @@ def read_terms(path: Path, data: DataConfig) -> Iterator[Placed]:
             yield from read_terms(copy, data)
         return
     left_out: Counter[str] = Counter()
-    is_tbx = form_of(beginning_of(path)) == TBX
+    is_tbx = detect_format(beginning_of(path)) == TBX
     yield from (_of_tbx if is_tbx else _of_table)(path, data, left_out)
     if left_out:
         log.warning("%s: not taken: %s", path, ", ".join(f"{what} ({n:,})" for what, n in left_out.items()))
 
 
-def _of_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[Placed]:
+def _of_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
     """Yield the entries of a table: of the columns that its heading names, or of the first two.
 
     Behind these, two columns may have the languages of each row, as DeepL has them.
     """
     of_first = [cells[2:] for cells, _ in islice(_rows(path, data), 2)]
-    are_coded = all(len(codes) == 2 and NAMES.keys() >= {*map(language_named, codes)} for codes in of_first)
+    are_coded = all(len(codes) == 2 and LANGUAGE_NAMES.keys() >= {*map(language_code, codes)} for codes in of_first)
     columns, names = (0, 1), list[str]()
     for number, (cells, place) in enumerate(_rows(path, data)):
         if are_coded:
@@ -72,7 +72,7 @@ def _of_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[
             yield source, target, place
 
 
-def _rows(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Place]]:
+def _rows(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Location]]:
     """Yield the rows of a table that are neither blank nor comments."""
     for row, place in rows_of(path, data, with_comments=True):
         cells = [cell.strip() for cell in row]
@@ -80,7 +80,7 @@ def _rows(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Place]]:
             yield cells, place
 
 
-def _of_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[Placed]:
+def _of_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
     """Yield the entries of a TBX: each term of the source with each one of the target, but for deprecated ones."""
     for number, (concept, _) in enumerate(units_of(path, "termEntry", "conceptEntry"), start=1):
         texts: dict[str, list[str]] = {}
@@ -93,6 +93,6 @@ def _of_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[Pl
                     texts.setdefault(language_of(group), []).append(term.strip())
         if sides := sides_of(list(texts), data):
             source, target = ([*texts.values()][side] for side in sides)
-            yield from ((one, other, Place(path, path, number, "entry")) for one in source for other in target)
+            yield from ((one, other, Location(path, path, number, "entry")) for one in source for other in target)
         else:
             left_out["entries without one of the languages"] += 1

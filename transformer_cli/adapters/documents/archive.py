@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from transformer_cli.errors import DataError
-from transformer_cli.text.file_formats import refuse_no_text
+from transformer_cli.text.file_formats import refuse_binary
 
 MAX_MEMBERS = 10_000
 MAX_UNPACKED_BYTES = 1 << 26  # bytes of all members that are read
@@ -23,7 +23,7 @@ class Archive:
             self._file = ZipFile(io.BytesIO(content))
         except (BadZipFile, struct.error, ValueError, OverflowError, OSError) as error:
             if content and not content.startswith(b"PK"):
-                refuse_no_text(content[:1000], "no ZIP archive, which a .docx is")
+                refuse_binary(content[:1000], "no ZIP archive, which a .docx is")
                 raise DataError("no ZIP archive, which a .docx is; name it as what it is") from None
             what = error if content else "it is empty"
             raise DataError(f"not a whole ZIP archive ({what}); copy it again") from None

@@ -19,8 +19,8 @@ from transformer_cli.adapters.documents.word import parse_word
 from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import pluralize
-from transformer_cli.text.file_formats import HTML, MAY_BE_PLAIN, NAMES, NO_TEXT, PO, XLIFF, refuse_no_text
-from transformer_cli.text.lines import unpacked, unpacked_name
+from transformer_cli.text.file_formats import BINARY_NAMES, HTML, MAY_BE_PLAIN, PO, SUFFIXES, XLIFF, refuse_binary
+from transformer_cli.text.lines import decompressed_name, open_decompressed
 
 TRANSLATED, MISSING = "translated", ("a number", "a term", "the place of a tag")
 MAX_FILE_BYTES = 1 << 28  # bytes of a file that is read, when it is unpacked
@@ -43,12 +43,12 @@ class FileFormat:
 
 def read_content(path: Path, form: FileFormat) -> bytes:
     """Returns the content of a file, unpacked. Raises DataError if it cannot be read, or is of another kind."""
-    with unpacked(path, as_it_is=True) as file:
+    with open_decompressed(path, raw=True) as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise DataError(f"{path}: more than {MAX_FILE_BYTES >> 20} MiB; translate its parts")
     if form.is_text:
-        refuse_no_text(content[: 1 << 16], path)
+        refuse_binary(content[: 1 << 16], path)
     return content
 
 
@@ -109,7 +109,7 @@ def is_misnamed(path: Path, form: str, *, any_text: bool = False) -> bool:
     """
     known, other = format_by_name(path), other_kind_by_name(path)
     if any_text:
-        return other in NO_TEXT or (known is not None and not FORMATS[known].is_text)
+        return other in BINARY_NAMES or (known is not None and not FORMATS[known].is_text)
     if known == PLAIN_TEXT:
         return not FORMATS[form].is_text
     return known != form if known else other not in (None, *MAY_BE_PLAIN * (form == PLAIN_TEXT))
@@ -121,9 +121,9 @@ def format_by_name(path: Path) -> str | None:
 
 
 def other_kind_by_name(path: Path) -> str | None:
-    """Returns which of `forms.NAMES` a file has that is neither lines of text nor of a format; None if it has none."""
-    return next((name for name, suffixes in NAMES.items() if _suffix(path) in suffixes.split()), None)
+    """Returns the format in `file_formats.SUFFIXES` that a file's name tells; None if there is none."""
+    return next((name for name, suffixes in SUFFIXES.items() if _suffix(path) in suffixes.split()), None)
 
 
 def _suffix(path: Path) -> str:
-    return Path(unpacked_name(path)).suffix.lower()
+    return Path(decompressed_name(path)).suffix.lower()

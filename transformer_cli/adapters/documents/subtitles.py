@@ -15,7 +15,7 @@ from transformer_cli.adapters.documents.blocks import Builder, escaping
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
-from transformer_cli.text.sentences import sentences
+from transformer_cli.text.sentences import sentence_spans
 
 APART_S = 3.0  # between two cues, in which no sentence goes on
 MOST_CUES = 5  # of a sentence; without marks, each cue is translated by itself
@@ -133,7 +133,7 @@ def _add(build: Builder, parts: list[_Part], language: str) -> None:
     lengths = [len(each.text) if each.kind == "text" else int(each.kind in _BREAKS) for each in parts]
     places = [0, *accumulate(lengths)]
     text = "".join(each.text if each.kind == "text" else " " * (each.kind in _BREAKS) for each in parts)
-    spans = sentences(text, language)
+    spans = sentence_spans(text, language)
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     at_once = {*starts} & {*ends}  # where a sentence follows another one without a space
     cues = [place for place, each in zip(places, parts, strict=False) if each.kind == "cue"]

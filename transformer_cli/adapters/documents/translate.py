@@ -12,9 +12,9 @@ from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, starts
 from transformer_cli.text.alignment import Link, Span, moved, word_links
-from transformer_cli.text.line_encoder import readable
+from transformer_cli.text.line_encoder import bounded_sentence_spans
 from transformer_cli.text.lines import is_too_long
-from transformer_cli.text.sentences import join
+from transformer_cli.text.sentences import join_translations
 from transformer_cli.translate import Translator
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,9 @@ def _translate_blocks(
     """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
     texts, language = [block.text for block in blocks], translator.run.config.data.source
     protected = translator.pipeline.protected
-    spans = [readable(text, language, protected) if is_too_long(text) else [(0, len(text))] for text in texts]
+    spans = [
+        bounded_sentence_spans(text, language, protected) if is_too_long(text) else [(0, len(text))] for text in texts
+    ]
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
     by_sentences = translator.with_options(split_sentences=True, scores=False)
     found = by_sentences.translations(lines, name="blocks of text, one a line")
@@ -72,7 +74,7 @@ def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation])
 
     spans: which parts of the text the translations are of.
     """
-    translated = join(text, spans, [each.text for each in translations])
+    translated = join_translations(text, spans, [each.text for each in translations])
     units = [
         (origin + each.start, each)
         for (origin, _), translation in zip(spans, translations, strict=True)

@@ -49,14 +49,14 @@ class PretrainedVectors(Callback):
                     f"model.vectors.{side}: {where} has {vectors.dimension} numbers per word, but model.d_model is "
                     f"{config.model.d_model}; set model.d_model: {vectors.dimension}, or choose other vectors"
                 )
-            if not vectors.found:
+            if not vectors.by_word:
                 raise DataError(
                     f"{where}: not one of the {len(words):,} words of the {side} vocabulary; choose vectors of its "
                     "language, and of its case (data.lowercase)"
                 )
             log.info("%s vectors: %s", side, _coverage(where, words, vectors))
-            ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.found])
-            self.vectors[side] = ids, torch.from_numpy(np.stack(list(vectors.found.values())))
+            ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.by_word])
+            self.vectors[side] = ids, torch.from_numpy(np.stack(list(vectors.by_word.values())))
 
     @torch.no_grad()
     def on_new_run(self, run: Run, start: Checkpoint) -> None:
@@ -113,9 +113,9 @@ class InitialWeights(Callback):
 
 
 def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:
-    missed = [word for word in words if word not in vectors.found]  # most frequent first, as in the vocabulary
-    line = f"{where} ({vectors.dimension} numbers each): {len(vectors.found):,} of {len(words):,} words"
-    line += f" ({len(vectors.found) / len(words):.1%})"
+    missed = [word for word in words if word not in vectors.by_word]  # most frequent first, as in the vocabulary
+    line = f"{where} ({vectors.dimension} numbers each): {len(vectors.by_word):,} of {len(words):,} words"
+    line += f" ({len(vectors.by_word) / len(words):.1%})"
     if vectors.n_other_case:
         line += f", {vectors.n_other_case:,} of them in another case"
     if missed:

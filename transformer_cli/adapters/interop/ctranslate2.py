@@ -42,7 +42,7 @@ from transformer_cli.search.interface import (
     too_large,
 )
 from transformer_cli.system.files import open_regular, read_json
-from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
+from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
@@ -159,7 +159,7 @@ class CTranslate2Engine:
                 num_hypotheses=settings.beam_size if is_constrained else settings.n_best,  # their order may change
                 length_penalty=alpha,
                 no_repeat_ngram_size=settings.no_repeat_ngram,
-                suppress_sequences=[[self._target[index]] for index in UNWRITTEN],
+                suppress_sequences=[[self._target[index]] for index in UNWRITABLE],
                 max_input_length=0,
                 max_decoding_length=max(limits[row] for row in rows),
                 min_decoding_length=0,  # 1 would forbid an empty translation

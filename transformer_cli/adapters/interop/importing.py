@@ -27,7 +27,7 @@ from transformer_cli.runs.checkpoints import save_imported
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
-from transformer_cli.text.languages import MANY, TARGET_TOKEN, language_named, short_code, targets_among
+from transformer_cli.text.languages import MULTILINGUAL, TARGET_TOKEN, find_target_tokens, language_code, short_code
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
@@ -79,12 +79,12 @@ def import_run(
     found = read_marian(folder, weights, (source, target)) if is_marians else read_hugging_face(folder, weights)
     said = [short_code(code) if code else None for code in found.languages]
     codes = foreign.known((source, target), (said[0], said[1]))
-    targets = targets_among(found.sides[0].tokens)
-    languages = [code or (MANY if side and targets else "") for side, code in enumerate(codes)]
+    targets = find_target_tokens(found.sides[0].tokens)
+    languages = [code or (MULTILINGUAL if side and targets else "") for side, code in enumerate(codes)]
     if unknown := [side for side, code in zip(SIDES, languages, strict=True) if not code]:
         raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as de")
     for side, code, other in zip(SIDES, (source, target), said, strict=True):
-        if code and other and language_named(code) != language_named(other):
+        if code and other and language_code(code) != language_code(other):
             log.warning("%s: %s is taken, though %s says %s", side, code, folder, other)
     vocabularies, rows = zip(*(_arranged(found, side) for side in found.sides), strict=True)
     tensors = found.tensors

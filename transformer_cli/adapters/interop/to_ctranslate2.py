@@ -23,13 +23,13 @@ from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.run import EDITABLE_FILES, ExportInfo, Run, is_exported, write_config, write_metadata
 from transformer_cli.system.files import atomic_folder, write_checksums, write_text
 from transformer_cli.text.codec import Codecs, WordCodec
-from transformer_cli.text.lines import LONGEST_LINE
-from transformer_cli.text.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
+from transformer_cli.text.lines import MAX_LINE_CHARS
+from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, SOS, SPECIALS, UNK
 
 log = logging.getLogger(__name__)
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
-TABLE = LONGEST_LINE + MARKERS  # positions that are written for sinusoids, which have no last one
+TABLE = MAX_LINE_CHARS + N_SOS_EOS  # positions that are written for sinusoids, which have no last one
 WRITTEN = {
     "activation": ("relu", "gelu", "swish"),
     "norm": ("post", "pre"),
@@ -107,7 +107,7 @@ def readme(config: Config, codecs: Codecs, facts: ExportInfo) -> str:
         "beam_size": config.decoding.beam_size,
         "length_penalty": config.decoding.length_penalty,
         "no_repeat_ngram_size": config.decoding.no_repeat_ngram,
-        "max_decoding_length": facts.positions - MARKERS,
+        "max_decoding_length": facts.positions - N_SOS_EOS,
         "max_input_length": facts.positions,
         "max_batch_size": 1 if is_one_by_one else 2048,
         "batch_type": '"examples"' if is_one_by_one else '"tokens"',
@@ -119,7 +119,7 @@ def readme(config: Config, codecs: Codecs, facts: ExportInfo) -> str:
         target=config.data.target,
         lowercase=config.data.lowercased,
         options=",\n        ".join(f"{name}={value}" for name, value in options.items()),
-        longest=facts.positions - MARKERS,
+        longest=facts.positions - N_SOS_EOS,
     )
 
 

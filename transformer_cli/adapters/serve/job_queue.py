@@ -23,7 +23,7 @@ from transformer_cli.compute.threads import WorkerPool
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.pipeline import Translation, joined
 from transformer_cli.search.interface import BeforeStep
-from transformer_cli.text.line_encoder import Line
+from transformer_cli.text.line_encoder import InputLine
 from transformer_cli.translate import PARTS, PIECES, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
@@ -65,7 +65,7 @@ class _Part(NamedTuple):
 
     row: int
     number: int
-    line: Line
+    line: InputLine
     cost: int
 
 
@@ -85,7 +85,7 @@ class Lines(Job):
     """whether lines have been split, so that a sentence that is too long is cut further"""
     n_in_glossary: int = 0
     """the characters of its own terms, which cost something, too"""
-    read: list[Line] = field(default_factory=list, init=False)
+    read: list[InputLine] = field(default_factory=list, init=False)
     """the lines that have been read, which are the first ones"""
     parts: deque[_Part] = field(default_factory=deque, init=False)
     """of these, what no worker has taken yet"""
@@ -113,16 +113,20 @@ class Lines(Job):
         return self.parts.popleft() if self.parts and self.parts[0].cost <= most else None
 
     def _read_line(self, limits: Limits) -> None:
-        index, long_lines = len(self.read), self.translator.pipeline.long_lines(SPLIT)
+        index, encoder = len(self.read), self.translator.pipeline.line_encoder(SPLIT)
         most = max(1, min(limits.tokens, limits.hypotheses // self.translator.settings.rows_of_each))
         try:
-            line = long_lines.cut(self.lines[index], most) if self.are_sentences else long_lines.line(self.lines[index])
-            if (n_tokens := max((len(unit.read) for unit in line.units), default=0)) > most:
+            line = (
+                encoder.split_to_fit(self.lines[index], most)
+                if self.are_sentences
+                else encoder.encode(self.lines[index])
+            )
+            if (n_tokens := max((len(unit.encoded) for unit in line.units), default=0)) > most:
                 raise DataError(f"{n_tokens} tokens, but this server takes at most {most}; {SPLIT}")
         except DataError as error:
             raise DataError(f"line {self.keys[index] % PARTS + 1}: {error}") from None
         for n, unit in enumerate(line.units or [line]):  # of nothing, one that is its own translation
-            self.parts.append(_Part(index, n, unit, self._cost(unit.sentence, len(unit.read))))
+            self.parts.append(_Part(index, n, unit, self._cost(unit.sentence, len(unit.encoded))))
         self.read.append(line)
 
     @property

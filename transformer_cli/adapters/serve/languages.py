@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import py3langid
 
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.text.languages import NAMES
+from transformer_cli.text.languages import LANGUAGE_NAMES
 from transformer_cli.text.normalization import primary_subtag
 from transformer_cli.translate import Translator
 
@@ -53,7 +53,7 @@ class Directions:
         return [
             {
                 "code": code,
-                "name": NAMES.get(code, code),
+                "name": LANGUAGE_NAMES.get(code, code),
                 "targets": [into for _, into in pairs],
                 "inspectable": [pair[1] for pair in pairs if not self._by_pair[pair].run.exported],
             }
@@ -87,7 +87,7 @@ class Directions:
         if source == AUTO:
             source, confidence = (self.detect(text, target) or self.detect(text))[0]
         if (source, target) not in self._by_pair:
-            of, into = NAMES.get(source, source), NAMES.get(target, target)
+            of, into = LANGUAGE_NAMES.get(source, source), LANGUAGE_NAMES.get(target, target)
             raise DataError(f"{into} ({target}) is not available as a target language from {of} ({source})")
         return self._by_pair[source, target], source, confidence
 

@@ -16,9 +16,9 @@ from transformer_cli.adapters.terminology.annotations import annotations
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.text.alignment import Span
-from transformer_cli.text.line_encoder import FindSpans, readable
+from transformer_cli.text.line_encoder import FindSpans, bounded_sentence_spans
 from transformer_cli.text.lines import TOO_LONG, is_too_long
-from transformer_cli.text.sentences import join
+from transformer_cli.text.sentences import join_translations
 from transformer_cli.translate import PARTS, Translator
 
 _Line = tuple[str, Sequence[Span], Sequence[Translation]]
@@ -77,7 +77,7 @@ class Parsed:
         ]
         if self.documents:
             return self.documents[number].render([whole(*each) for each in chosen])
-        return "\n".join(join(line, spans, [one.text for one in found]) for line, spans, found in chosen)
+        return "\n".join(join_translations(line, spans, [one.text for one in found]) for line, spans, found in chosen)
 
 
 def _sentences(number: int, line: _Line) -> Iterator[dict[str, Any]]:
@@ -131,7 +131,11 @@ def _split(lines: Sequence[str], language: str, protected: FindSpans, *, are_blo
     """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
-        spans = readable(line, language, protected) if are_blocks or not is_too_long(line) else [(0, len(line))]
+        spans = (
+            bounded_sentence_spans(line, language, protected)
+            if are_blocks or not is_too_long(line)
+            else [(0, len(line))]
+        )
         if any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
         spans_of.append(spans)

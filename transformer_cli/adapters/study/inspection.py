@@ -31,7 +31,7 @@ from transformer_cli.search.interface import longest_translation
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import format_table
 from transformer_cli.text.vectors import read_vectors
-from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
+from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITABLE
 from transformer_cli.translate import Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -308,8 +308,8 @@ def translate_from(
     most_tokens: of a sentence that may be looked into.
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
-    line = translator.pipeline.long_lines("split the sentence").line(sentence)
-    read, wanted = line.read, translator.pipeline.prepare(line, 0).request
+    line = translator.pipeline.line_encoder("split the sentence").encode(sentence)
+    read, wanted = line.encoded, translator.pipeline.prepare(line, 0).request
     if most_tokens is not None and len(read) > most_tokens:
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
     if not wanted:
@@ -346,8 +346,8 @@ def decoder_choices(
         logits = [model(source, read, record)[0] for model, record in zip(models, records, strict=True)]
         probabilities = mean_log_probs(logits).exp().cpu()
     of_written = probabilities[range(len(written)), written].tolist()
-    probabilities[:, UNWRITTEN] = -1.0
-    values, ids = probabilities.topk(min(n, probabilities.shape[1] - len(UNWRITTEN)), dim=1)
+    probabilities[:, UNWRITABLE] = -1.0
+    values, ids = probabilities.topk(min(n, probabilities.shape[1] - len(UNWRITABLE)), dim=1)
 
     def candidate(index: int, probability: float) -> Candidate:
         token = SPECIALS[index] if index < len(SPECIALS) else translator.run.codecs.target.tokens([index])[0]
@@ -373,7 +373,7 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     words = sentence.split()
     if not words:
         raise DataError(BLANK)
-    found = read_vectors(Path(where), [*words, *map(str.lower, words)], lowercase=True).found
+    found = read_vectors(Path(where), [*words, *map(str.lower, words)], lowercase=True).by_word
     found = {word.lower(): row for word, row in found.items()} | found
     rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
     missing = [word for word in words if word not in rows]

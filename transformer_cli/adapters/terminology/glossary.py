@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import OPENING, Link, Span, Taken, edge_after, edge_before, ends_in_mark, word_edges
-from transformer_cli.text.lines import Placed
+from transformer_cli.text.lines import LocatedPair
 from transformer_cli.text.normalization import is_word, nfc
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def _forms(word: str) -> list[str]:
     return [word, *(f"{word[: len(word) - n]}*" for n in range(min(ENDINGS + 1, len(word))))]
 
 
-def entries_of(terms: Iterable[Placed]) -> dict[str, str]:
+def entries_of(terms: Iterable[LocatedPair]) -> dict[str, str]:
     """Returns the entries of a glossary: sources and translations, an empty one for what is left as it is.
 
     terms: sources, each with one translation. Where a source has several, any will do. Raises DataError.

@@ -23,7 +23,7 @@ from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.pipeline import Draft, LineHook
 from transformer_cli.search.interface import Constraints
 from transformer_cli.text.alignment import Span, overlap, places_in, token_spans
-from transformer_cli.text.codec import Codec, Codecs, Encoded
+from transformer_cli.text.codec import Codec, Codecs, EncodedText
 from transformer_cli.text.normalization import Placeholder, is_spaceless
 
 MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
@@ -56,7 +56,7 @@ class Terminology(LineHook):
     def protected(self, text: str) -> Sequence[Span]:
         return self.holder.spans(text)
 
-    def requirements(self, encoded: Encoded, codecs: Codecs, *, may_constrain: bool) -> "RequiredTerms | None":
+    def requirements(self, encoded: EncodedText, codecs: Codecs, *, may_constrain: bool) -> "RequiredTerms | None":
         normalized = encoded.normalized
         terms = self.glossary.find(normalized.text, any_case=normalized.all_caps or codecs.source.lowercase)
         if not terms:
@@ -107,7 +107,7 @@ class RequiredTerms:
         return text, [*zip(of_source, term_spans(self.terms, text), strict=True)]
 
 
-def _constraints(encoded: Encoded, terms: Sequence[Term], codecs: Codecs) -> Constraints | None:
+def _constraints(encoded: EncodedText, terms: Sequence[Term], codecs: Codecs) -> Constraints | None:
     """Returns what a search has to write for a line with these terms; None where that is nothing."""
     text = encoded.normalized.text
     spelled = [(each.span, ids) for each in terms if (ids := _spelled(each, text, codecs.target))][:MOST_TERMS]

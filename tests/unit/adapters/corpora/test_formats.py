@@ -14,7 +14,7 @@ import pytest
 from transformer_cli.adapters.corpora.formats import PLURAL, UNCONFIRMED, UNTRANSLATED, WITHOUT, paired, read_texts
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
-from transformer_cli.text.lines import Place
+from transformer_cli.text.lines import Location
 
 PAIRS = [("Ein Hund.", "A dog."), ("Zwei  Männer 😀", "Two men, one dog")]
 TSV = "".join(f"{de}\t{en}\t0.5\n" for de, en in PAIRS)
@@ -69,7 +69,7 @@ def settings(**more: Any) -> DataConfig:
 
 
 def places(path: Path, left_out: list[tuple[str, str]] | None = None, **more: Any) -> Iterator[tuple[str, str, str]]:
-    def leave_out(rule: str, source: str, target: str, place: Place) -> None:
+    def leave_out(rule: str, source: str, target: str, place: Location) -> None:
         if left_out is not None:
             left_out.append((rule, str(place)))
 

@@ -15,7 +15,7 @@ from transformer_cli.adapters.serve.job_queue import Busy, Call, Lines, Workers
 from transformer_cli.adapters.serve.request_bodies import Limits
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.text.line_encoder import Line, LongLines
+from transformer_cli.text.line_encoder import InputLine, LineEncoder
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
 
@@ -54,7 +54,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     seen: list[list[str]] = []
     translate = Translator.translate_lines
 
-    def noted(self: Translator, lines: Sequence[Line], *arguments: Any, **named: Any) -> list[Translation]:
+    def noted(self: Translator, lines: Sequence[InputLine], *arguments: Any, **named: Any) -> list[Translation]:
         seen.append([line.sentence for line in lines])
         return translate(self, lines, *arguments, **named)
 
@@ -240,14 +240,14 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
 
 
 def test_an_error_in_reading_a_line_ends_its_job_alone(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = LongLines.line
+    read = LineEncoder.encode
 
-    def failing(self: LongLines, sentence: str) -> Line:
+    def failing(self: LineEncoder, sentence: str) -> InputLine:
         if sentence == "kaputt":
             raise MemoryError
         return read(self, sentence)
 
-    monkeypatch.setattr(LongLines, "line", failing)
+    monkeypatch.setattr(LineEncoder, "encode", failing)
     with started() as them:
         with pytest.raises(MemoryError):
             translating(them, translator, ["kaputt", "Hund"]).result()
