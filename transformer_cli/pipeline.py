@@ -14,7 +14,7 @@ from typing import Protocol
 
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, longest_translation
+from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, max_target_tokens
 from transformer_cli.text.alignment import Link, Span, moved, put_back, word_links
 from transformer_cli.text.codec import Codec, Codecs, EncodedText
 from transformer_cli.text.line_encoder import NO_TOKENS, TOO_LONG_REMEDY, InputLine, LineEncoder
@@ -230,7 +230,7 @@ class TextPipeline:
         encoder = self.line_encoder()
         line = encoder.split_sentences(text, self.language) if self.settings.split_sentences else encoder.encode(text)
         if line.encoded and len(self.prefix) > (
-            limit := longest_translation(self.settings, len(line.encoded), self.max_length)
+            limit := max_target_tokens(self.settings, len(line.encoded), self.max_length)
         ):
             raise DataError(
                 f"prefix has {len(self.prefix)} tokens, but the translation may have {limit}; shorten it, or raise "
@@ -246,8 +246,8 @@ class TextPipeline:
         may_constrain = self.takes_constraints and not self.settings.sample and EOS not in self.prefix[-1:]
         needs = self.hook.requirements(read, self.codecs, may_constrain=may_constrain)
         constraints = needs.constraints if needs else None
-        more = constraints.n_tokens if constraints else 0
-        limit = longest_translation(self.settings, len(read), self.max_length, more=more)
+        more = constraints.min_tokens if constraints else 0
+        limit = max_target_tokens(self.settings, len(read), self.max_length, more=more)
         request = SearchRequest(read.ids, limit, key, self.prefix)
         constrained = replace(request, constraints=constraints) if constraints else None
         return PreparedSentence(line, request, needs, constrained)

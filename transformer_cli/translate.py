@@ -21,8 +21,8 @@ from transformer_cli.search.interface import (
     Engine,
     Hypothesis,
     SearchRequest,
-    longest_translation,
-    no_check,
+    max_target_tokens,
+    never_stop,
 )
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import refuse_str
@@ -57,7 +57,7 @@ class Translator:
         language, takes_constraints = self.run.config.data.source, engine.takes_constraints
         hook = hook.with_settings(self.settings)
         self.pipeline = TextPipeline(self.run.codecs, language, self.max_length, takes_constraints, self.settings, hook)
-        self._before_step: BeforeStep = no_check
+        self._before_step: BeforeStep = never_stop
 
     def __repr__(self) -> str:
         data, settings = self.run.config.data, self.settings
@@ -191,7 +191,7 @@ class Translator:
                 "split_sentences: n_best and prefix are about one sentence; leave them out, or give each sentence as a "
                 "line of its own"
             )
-        self.engine.refuse(self.settings)
+        self.engine.check_supported(self.settings)
         _ = self.pipeline.prefix
 
     def _read(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[InputLine]:
@@ -291,7 +291,7 @@ def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
 def refuse_not_finite(engine: Engine, runs: Sequence[Run]) -> None:
     """Translate a word. Raises CheckpointError, which names the runs, if what their weights compute is not finite."""
     settings = TranslationSettings(max_tokens=4)
-    tried = SearchRequest([UNK], longest_translation(settings, 1, engine.max_length))
+    tried = SearchRequest([UNK], max_target_tokens(settings, 1, engine.max_length))
     if not all(math.isfinite(one.log_prob) for _, found in engine.translate([tried], settings) for one in found[0]):
         folders = ", ".join(str(run.folder) for run in runs)
         raise CheckpointError(f"{folders}: its weights give numbers that are not finite; train it, or export it, again")

@@ -18,7 +18,7 @@ from transformer_cli.adapters.interop.to_ctranslate2 import write_model
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import find_run
-from transformer_cli.search.interface import longest_translation
+from transformer_cli.search.interface import max_target_tokens
 from transformer_cli.text.vocabulary import EOS, SOS
 
 SENTENCES = 1000
@@ -58,7 +58,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
         found = []
         for sentence in sample:
             source = run.codecs.source.encode(sentence)
-            limit = longest_translation(TranslationSettings(), len(source), run.config.model.max_length)
+            limit = max_target_tokens(TranslationSettings(), len(source), run.config.model.max_length)
             ids = plain_greedy(plain, [SOS, *source.ids, EOS], sos=SOS, eos=EOS, max_tokens=limit)
             run.codecs.target.text(ids)
             found.append(run.codecs.target.tokens(ids))
@@ -167,7 +167,7 @@ def text_to_text(translator: Translator, sentences: Sequence[str], settings: Tra
         "beam_size": settings.beam_size,
         "length_penalty": settings.length_penalty,
         "batch_type": "tokens",
-        "max_decoding_length": longest_translation(TranslationSettings(max_tokens=10_000), 0, translator.max_length),
+        "max_decoding_length": max_target_tokens(TranslationSettings(max_tokens=10_000), 0, translator.max_length),
     }
 
     def translate(engine: Any, size: int) -> list[list[str]]:

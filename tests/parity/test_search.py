@@ -68,7 +68,7 @@ def test_search_alone_and_in_smaller_batches_finds_the_same(
     way: TranslationSettings, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = decode([make_model()], wanted(SENTENCES), way)
-    monkeypatch.setattr(module, "MOST_ROWS", most)
+    monkeypatch.setattr(module, "MAX_BATCH_ROWS", most)
     engine = TransformerEngine([make_model()])
     batches = list(engine.translate(wanted(SENTENCES), way))
     assert len(batches) > 1

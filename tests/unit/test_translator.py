@@ -104,7 +104,7 @@ def test_translations_share_threads_among_batches_and_find_the_same_or_their_err
         return decode(models, batch, *arguments, **named)
 
     monkeypatch.setattr(decoder, "decode", watched)
-    monkeypatch.setattr(decoder, "FEW", 2)
+    monkeypatch.setattr(decoder, "MIN_SENTENCES_PER_THREAD", 2)
     torch.set_num_threads(3)
     try:
         n_failed = 0

@@ -542,7 +542,7 @@ class TranslationSettings(DecodingConfig, decides=Decides.FREE):
     """translations of words and phrases: as `api.read_glossary` reads them"""
 
     @property
-    def rows_of_each(self) -> int:
+    def rows_per_sentence(self) -> int:
         """How many hypotheses of a sentence are decoded side by side."""
         return self.n_best if self.sample else self.beam_size
 

@@ -37,7 +37,7 @@ from transformer_cli.scoring.metrics import (
     score_text,
     warn_of_form,
 )
-from transformer_cli.search.interface import FindsLogProbs
+from transformer_cli.search.interface import TargetScorer
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.lines import line_count_error, read_lines, refuse_lone_surrogates, zip_lines
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
@@ -381,7 +381,7 @@ def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> Senten
     Of an exported model they are those of its weights as they are kept, such as in int8.
     """
     engine = translator.engine
-    if not isinstance(engine, FindsLogProbs):
+    if not isinstance(engine, TargetScorer):
         first, *others = engine.models
         return sentence_losses(first, split, rows, others=others)
     sources, targets = ([side[row].tolist() for row in rows] for side in (split.source, split.target))

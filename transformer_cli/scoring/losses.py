@@ -20,7 +20,7 @@ from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.runs.run import as_checkpoint_error
 from transformer_cli.runs.state import WITNESSES
-from transformer_cli.search.interface import groups_by_length
+from transformer_cli.search.interface import group_by_length
 from transformer_cli.system.files import read_verified_json
 from transformer_cli.system.terminal import pluralize
 
@@ -103,7 +103,7 @@ def sentence_losses(
         sums, counts = sum_by_row(of_mean.cpu(), batch.target, model.pad_id)
         return sums.numpy(), counts.numpy()
 
-    groups = groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
+    groups = group_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
     n_workers = min(torch.get_num_threads(), MOST_GROUPS, len(groups)) or 1
     with WorkerPool(n_workers, threads_each=1) if device.type == "cpu" else INLINE_POOL as workers:
         for group, (sums, counts) in zip(groups, workers.run(losses_of, groups), strict=True):

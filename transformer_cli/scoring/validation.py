@@ -9,7 +9,7 @@ from transformer_cli.config.schema import DataConfig, TranslationSettings
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.scoring.metrics import METRICS, text_metrics
 from transformer_cli.search.decoder import TransformerEngine
-from transformer_cli.search.interface import SearchRequest, longest_translation
+from transformer_cli.search.interface import SearchRequest, max_target_tokens
 from transformer_cli.text.codec import Codecs
 from transformer_cli.text.vocabulary import N_SOS_EOS
 
@@ -37,7 +37,7 @@ def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[st
     encoded = [codecs.source.encode(line) for line in sources]
     rows = [row for row, line in enumerate(encoded) if line.ids]
     ids = [encoded[row].ids[:most] for row in rows]
-    requests = [SearchRequest(each, longest_translation(GREEDY, len(each), engine.max_length)) for each in ids]
+    requests = [SearchRequest(each, max_target_tokens(GREEDY, len(each), engine.max_length)) for each in ids]
     texts = [""] * len(sources)
     for places, found in engine.translate(requests, GREEDY):
         for place, (best, *_) in zip(places, found, strict=True):

@@ -23,28 +23,28 @@ from transformer_cli.search.interface import (
     BATCH_POSITIONS,
     BeforeStep,
     Hypothesis,
-    Rules,
     SearchRequest,
     SearchResult,
+    SearchRules,
     Step,
     StepDecoder,
-    longest_first,
-    no_check,
-    too_large,
+    batch_too_large,
+    batches_longest_first,
+    never_stop,
 )
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITABLE
 
-LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
-LEAST_BEAM = 5  # places of a search with constraints
-FEW = 16  # sentences of a thread: with fewer, steps are so short that two threads wait for Python
+GPU_BATCH_POSITIONS = 16_384  # on other devices than CPUs
+MIN_CONSTRAINED_BEAM = 5  # places of a search with constraints
+MIN_SENTENCES_PER_THREAD = 16  # sentences of a thread: with fewer, steps are so short that two threads wait for Python
 
 
 class TransformerEngine:
     """An `interface.Engine` of one Transformer, or of several as an ensemble, in torch: it can do everything.
 
-    On the CPU, each of the caller's torch threads decodes a batch of its own, if there are FEW sentences for each. The
-    products of a decoding step are small: if one were split between threads, these would mostly wait for each other,
-    and for any other program that keeps one of them from its core.
+    On the CPU, each of the caller's torch threads decodes a batch of its own, if there are MIN_SENTENCES_PER_THREAD
+    sentences for each. The products of a decoding step are small: if one were split between threads, these would mostly
+    wait for each other, and for any other program that keeps one of them from its core.
     """
 
     def __init__(self, models: Sequence[Transformer]) -> None:
@@ -57,7 +57,7 @@ class TransformerEngine:
         self.takes_constraints = True
 
     @cached_property
-    def _of_bfloat16(self) -> list[Transformer]:
+    def _bfloat16_models(self) -> list[Transformer]:
         """The models with the matrices of layers and output in bfloat16, so that no step rounds them anew."""
         copies = deepcopy(self.models)
         for module in (each for model in copies for each in model.modules() if isinstance(each, nn.Linear)):
@@ -69,14 +69,14 @@ class TransformerEngine:
             return "float32"  # a step of a search is too small: 0.97 times as fast in bfloat16
         return choose_precision(settings.precision, self._device)
 
-    def refuse(self, settings: TranslationSettings) -> None:
+    def check_supported(self, settings: TranslationSettings) -> None:
         """See `Engine`: ours can do everything."""
 
     def translate(
-        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = never_stop
     ) -> Iterator[SearchResult]:
         precision = self.precision(settings)
-        models = self.models if precision == "float32" else self._of_bfloat16
+        models = self.models if precision == "float32" else self._bfloat16_models
         batches = self._batches(sentences, settings)
 
         def decode_batch(batch: tuple[Sequence[int], TranslationSettings]) -> SearchResult:
@@ -97,15 +97,18 @@ class TransformerEngine:
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings
     ) -> list[tuple[Sequence[int], TranslationSettings]]:
         """Returns the rows of each batch, and how to search for them: those with constraints by themselves."""
-        positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
+        positions = BATCH_POSITIONS if self.is_on_cpu else GPU_BATCH_POSITIONS
         constrained = [row for row, each in enumerate(sentences) if each.constraints]
         others = [row for row, each in enumerate(sentences) if not each.constraints]
-        wider = settings.model_copy(update={"beam_size": max(settings.beam_size, LEAST_BEAM)})
+        wider = settings.model_copy(update={"beam_size": max(settings.beam_size, MIN_CONSTRAINED_BEAM)})
         return [
             ([rows[place] for place in places], way)
             for rows, way in ((others, settings), (constrained, wider))
-            for places in longest_first(
-                [sentences[row].ids for row in rows], positions, way.rows_of_each, min(self._threads, len(rows) // FEW)
+            for places in batches_longest_first(
+                [sentences[row].ids for row in rows],
+                positions,
+                way.rows_per_sentence,
+                min(self._threads, len(rows) // MIN_SENTENCES_PER_THREAD),
             )
         ]
 
@@ -116,7 +119,7 @@ def decode(
     sentences: Sequence[SearchRequest],
     settings: TranslationSettings,
     *,
-    before_step: BeforeStep = no_check,
+    before_step: BeforeStep = never_stop,
 ) -> list[list[Hypothesis]]:
     """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
 
@@ -128,10 +131,10 @@ def decode(
     """
     device = next(models[0].parameters()).device
     constraints = [each.constraints for each in sentences if each.constraints]
-    with catch_oom(partial(too_large, [each.ids for each in sentences], settings.rows_of_each)):
+    with catch_oom(partial(batch_too_large, [each.ids for each in sentences], settings.rows_per_sentence)):
         decoder = TransformerDecoder(models, pad_ids([each.ids for each in sentences]).to(device), before_step)
-        rules = Rules(
-            max_tokens=torch.tensor([each.limit for each in sentences], device=device),
+        rules = SearchRules(
+            max_tokens=torch.tensor([each.max_tokens for each in sentences], device=device),
             sos=SOS,
             eos=EOS,
             unwritable_ids=torch.tensor(UNWRITABLE, device=device),
@@ -143,19 +146,19 @@ def decode(
             return _samples(decoder, rules, sentences, settings)
         if settings.beam_size == 1 and not constraints:
             return [[each] for each in greedy(decoder, rules, scores=settings.scores)]
-        ranking = constraints[0].ranking(constraints) if constraints else None
-        return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best, ranking=ranking)
+        rank_fn = constraints[0].rank_fn(constraints) if constraints else None
+        return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best, rank_fn=rank_fn)
 
 
 def _samples(
-    decoder: StepDecoder, rules: Rules, sentences: Sequence[SearchRequest], settings: TranslationSettings
+    decoder: StepDecoder, rules: SearchRules, sentences: Sequence[SearchRequest], settings: TranslationSettings
 ) -> list[list[Hypothesis]]:
     """Draw n_best samples of each sentence: its rows."""
     count, limits = settings.n_best, rules.max_tokens
     rules = replace(rules, max_tokens=limits.repeat_interleave(count))
     decoder.select(torch.arange(len(limits), device=limits.device).repeat_interleave(count))  # 0 0 0 1 1 1 for count 3
     # the key comes last: it may be long
-    seeds = [(settings.seed, number, each.key) for each in sentences for number in range(count)]
+    seeds = [(settings.seed, number, each.sample_key) for each in sentences for number in range(count)]
     uniform = uniform_numbers(seeds, int(limits.max())).to(limits.device)
     found = sample(
         decoder, rules, uniform, temperature=settings.temperature, top_k=settings.top_k, top_p=settings.top_p
@@ -171,7 +174,7 @@ class TransformerDecoder:
     what it attends to: the mean of the models' attention, each over its heads.
     """
 
-    def __init__(self, models: Sequence[Transformer], source: Tensor, before_step: BeforeStep = no_check) -> None:
+    def __init__(self, models: Sequence[Transformer], source: Tensor, before_step: BeforeStep = never_stop) -> None:
         """Encodes source by each model: int64 (sentences, source), from <sos> to <eos>, padded at the end.
 
         before_step: is called before each step, and ends a search by raising.
@@ -183,7 +186,7 @@ class TransformerDecoder:
 
     def decode_step(self, tokens: Tensor) -> Step:
         self._before_step()
-        logits, attention = zip(*map(partial(_read, tokens), self._models, self._caches), strict=True)
+        logits, attention = zip(*map(partial(_step_model, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads
         attended = sum(others, first).masked_fill(~self._is_word, -1.0).argmax(dim=1)
         return Step(logits[0].float() if len(logits) == 1 else mean_log_probs(logits), attended)
@@ -194,7 +197,7 @@ class TransformerDecoder:
             cache.select(rows)
 
 
-def _read(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Tensor]:
+def _step_model(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Tensor]:
     """Returns a model's logits, (rows, vocabulary), and its last layer's attention, (rows, heads, source)."""
     record = AttentionRecord()
     logits = model.next_logits(tokens, cache, record)

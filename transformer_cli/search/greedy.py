@@ -11,29 +11,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.search.interface import Hypothesis, Rules, StepDecoder, score
+from transformer_cli.search.interface import Hypothesis, SearchRules, StepDecoder, score
 
-Choose = Callable[[Tensor, Tensor, int], Tensor]
+ChooseFn = Callable[[Tensor, Tensor, int], Tensor]
 """Logits (rows, vocabulary), the rows' sentences, int64 (rows,), and the position → each row's token, int64 (rows,)."""
 
 
-def greedy(decoder: StepDecoder, rules: Rules, *, scores: bool = True) -> list[Hypothesis]:
+def greedy(decoder: StepDecoder, rules: SearchRules, *, scores: bool = True) -> list[Hypothesis]:
     """Choose the likeliest token at each step, until <eos> or the sentence's own limit; one hypothesis per sentence.
 
     scores: whether log-probabilities are wanted; they are NaN if not.
     """
 
-    def likeliest(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
+    def argmax(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
         """Of equal ones, the first. On the CPU NumPy does it: it vectorises."""
         if logits.device.type == "cpu":
             return torch.from_numpy(logits.numpy().argmax(axis=1))
         return logits.argmax(dim=1)
 
-    return _one_at_a_time(decoder, rules, likeliest, scores=scores)
+    return _decode_rows(decoder, rules, argmax, scores=scores)
 
 
 def sample(
-    decoder: StepDecoder, rules: Rules, uniform: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
+    decoder: StepDecoder,
+    rules: SearchRules,
+    uniform: Tensor,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
 ) -> list[Hypothesis]:
     """Draw a translation of each sentence.
 
@@ -42,16 +48,18 @@ def sample(
     """
 
     def draw(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
-        shares = ((logits - logits.amax(dim=1, keepdim=True)) / temperature).softmax(dim=1)
+        probs = ((logits - logits.amax(dim=1, keepdim=True)) / temperature).softmax(dim=1)
         if not top_k and top_p == 1.0:
-            return _drawn(shares, uniform[sentences, position])
-        ranked = _likeliest(shares, top_k, top_p)
-        return _ids_at(_drawn(ranked, uniform[sentences, position]), ranked, shares)
+            return _sample_rows(probs, uniform[sentences, position])
+        ranked = _top_probs(probs, top_k, top_p)
+        return _ids_of_ranks(_sample_rows(ranked, uniform[sentences, position]), ranked, probs)
 
-    return _one_at_a_time(decoder, rules, draw)
+    return _decode_rows(decoder, rules, draw)
 
 
-def _one_at_a_time(decoder: StepDecoder, rules: Rules, choose: Choose, *, scores: bool = True) -> list[Hypothesis]:
+def _decode_rows(
+    decoder: StepDecoder, rules: SearchRules, choose: ChooseFn, *, scores: bool = True
+) -> list[Hypothesis]:
     """Choose a token of each sentence at each step, until <eos> or the sentence's limit; finished ones are dropped.
 
     scores: as in `greedy`.
@@ -61,23 +69,23 @@ def _one_at_a_time(decoder: StepDecoder, rules: Rules, choose: Choose, *, scores
     tokens = torch.full((n_rows, longest), eos, device=device)
     attended = torch.zeros((n_rows, longest), dtype=torch.int64, device=device)
     log_probs = torch.full((n_rows,), 0.0 if scores else math.nan, device=device)
-    alive = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
+    active_rows = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
     newest = torch.full((n_rows,), rules.sos, device=device)
     for position in range(longest):
         step = decoder.decode_step(newest)
         logits = step.logits.float()
-        log_total = logits.logsumexp(dim=1) if scores else None  # before `restrict`
-        rules.restrict(logits, tokens[alive, :position])
-        newest = choose(logits, alive, position)
+        log_total = logits.logsumexp(dim=1) if scores else None  # before `mask_logits`
+        rules.mask_logits(logits, tokens[active_rows, :position])
+        newest = choose(logits, active_rows, position)
         if log_total is not None:
-            log_probs[alive] += logits.gather(1, newest[:, None])[:, 0] - log_total
-        tokens[alive, position], attended[alive, position] = newest, step.attended
-        goes_on = (newest != eos) & (position + 1 < max_tokens[alive])
+            log_probs[active_rows] += logits.gather(1, newest[:, None])[:, 0] - log_total
+        tokens[active_rows, position], attended[active_rows, position] = newest, step.attended
+        goes_on = (newest != eos) & (position + 1 < max_tokens[active_rows])
         if not goes_on.all():
             kept = goes_on.nonzero()[:, 0]
             if not len(kept):
                 break
-            alive, newest = alive[kept], newest[kept]
+            active_rows, newest = active_rows[kept], newest[kept]
             decoder.select(kept)
     found = []
     rows = zip(tokens.tolist(), attended.tolist(), log_probs.tolist(), max_tokens.tolist(), strict=True)
@@ -93,18 +101,18 @@ def uniform_numbers(seeds: Sequence[tuple[int, ...]], length: int) -> Tensor:
     return torch.from_numpy(np.stack([np.random.default_rng(seed).random(length, np.float32) for seed in seeds]))
 
 
-def _likeliest(shares: Tensor, top_k: int, top_p: float) -> Tensor:
+def _top_probs(probs: Tensor, top_k: int, top_p: float) -> Tensor:
     """Returns the largest of the probabilities (rows, vocabulary) in falling order: (rows, places).
 
     For example, of 0.1 0.6 0.3 the top_k 2 are 0.6 0.3; with top_p 0.6 they are 0.6 0.0 0.0. Numbers alone are sorted,
     without their ids: on the CPU NumPy does that twenty times as fast as torch sorts pairs of them.
     """
-    if shares.device.type == "cpu":
-        ranked = torch.from_numpy(-np.sort(-shares.numpy(), axis=1))
+    if probs.device.type == "cpu":
+        ranked = torch.from_numpy(-np.sort(-probs.numpy(), axis=1))
     elif top_k:
-        ranked = shares.topk(min(top_k, shares.shape[1]), dim=1).values
+        ranked = probs.topk(min(top_k, probs.shape[1]), dim=1).values
     else:
-        ranked = shares.sort(dim=1, descending=True).values
+        ranked = probs.sort(dim=1, descending=True).values
     if top_k:
         ranked = ranked[:, :top_k]
     if top_p == 1.0:
@@ -114,20 +122,21 @@ def _likeliest(shares: Tensor, top_k: int, top_p: float) -> Tensor:
     return ranked.masked_fill(before >= top_p * total, 0.0)
 
 
-def _drawn(shares: Tensor, uniform: Tensor) -> Tensor:
-    """Returns for each row the first place whose shares up to there exceed `uniform` of them all: int64 (rows,)."""
-    up_to = shares.cumsum(dim=1)
+def _sample_rows(probs: Tensor, uniform: Tensor) -> Tensor:
+    """Returns for each row the first place whose probabilities up to there exceed `uniform` of them all: int64
+    (rows,)."""
+    up_to = probs.cumsum(dim=1)
     place = torch.searchsorted(up_to, (uniform * up_to[:, -1])[:, None], right=True)
     return torch.minimum(place, up_to.argmax(dim=1, keepdim=True))[:, 0]  # rounding may have reached the end
 
 
-def _ids_at(places: Tensor, ranked: Tensor, shares: Tensor) -> Tensor:
-    """Returns the ids that have these places, int64 (rows,), when shares are ranked; of equal ones the lower id first.
+def _ids_of_ranks(places: Tensor, ranked: Tensor, probs: Tensor) -> Tensor:
+    """Returns the ids that have these places, int64 (rows,), when probs are ranked; of equal ones the lower id first.
 
     For example, 0.2 0.6 0.2 are ranked 0.6 0.2 0.2: place 2 is the second one of 0.2, which is that of id 2.
     """
     value = ranked.gather(1, places[:, None])
     earlier = places - (ranked > value).sum(dim=1)  # how many equal ones go before it
-    rows, ids = ((shares == value) | value.isnan()).nonzero(as_tuple=True)  # by rows, the lower id first
-    first = torch.searchsorted(rows, torch.arange(len(shares), device=rows.device))
+    rows, ids = ((probs == value) | value.isnan()).nonzero(as_tuple=True)  # by rows, the lower id first
+    first = torch.searchsorted(rows, torch.arange(len(probs), device=rows.device))
     return ids[first + earlier]

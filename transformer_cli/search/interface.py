@@ -1,7 +1,7 @@
 """What translates ids, and how a search and a decoder, which is run step by step, work together.
 
 Three things stand here. An `Engine` translates many sentences at once: tfm's own models in decoder.py, CTranslate2 in
-adapters/interop/. A search of ours works with any `StepDecoder`, keeps `Rules`, and finds `Hypothesis`es.
+adapters/interop/. A search of ours works with any `StepDecoder`, keeps `SearchRules`, and finds `Hypothesis`es.
 
 Knows token ids, positions and lengths. Knows no text, no files and no class of model; imports no torch. A row is one
 hypothesis in the making. Rows of a sentence are neighbours: one in greedy search, up to `beam_size` in beam search,
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
 BATCH_POSITIONS = 2048  # padded source positions that one thread of a CPU decodes together
-MOST_ROWS = 1024  # hypotheses that are decoded together
+MAX_BATCH_ROWS = 1024  # hypotheses that are decoded together
 NEG_INF = float("-inf")  # the logit of what may not be written
 
 BeforeStep = Callable[[], object]
 """What is called before each step of a search, and ends it by raising: a server looks whether anybody still waits"""
 
 
-def no_check() -> None:
+def never_stop() -> None:
     """The `BeforeStep` of a search that always goes on."""
 
 
@@ -42,11 +42,11 @@ class Constraints(Protocol):
     """What a beam search has to write in a translation, such as the terms of a glossary."""
 
     @property
-    def n_tokens(self) -> int:
+    def min_tokens(self) -> int:
         """How many tokens that takes at least."""
 
-    def ranking(self, of_batch: Sequence[Any]) -> Callable[..., Any]:
-        """Returns the `beam.Ranking` of a batch.
+    def rank_fn(self, of_batch: Sequence[Any]) -> Callable[..., Any]:
+        """Returns the `beam.RankFn` of a batch.
 
         of_batch: the constraints of each of its sentences, all of this class.
         """
@@ -58,9 +58,9 @@ class SearchRequest:
 
     ids: Sequence[int]
     """without <sos> and <eos>, at least one, and no more than there are positions for"""
-    limit: int
+    max_tokens: int
     """how many tokens its translation may have, at least 1, <eos> not counted"""
-    key: int = 0
+    sample_key: int = 0
     """what its samples are drawn by, together with the seed"""
     prefix: Ids = ()
     """ids that its translation begins with: the same for all sentences that are given together"""
@@ -68,7 +68,7 @@ class SearchRequest:
     """what its translation has to write, in a beam search of an engine that `takes_constraints`"""
 
 
-def longest_translation(
+def max_target_tokens(
     settings: TranslationSettings, source_tokens: int, max_length: int | None, *, more: int = 0
 ) -> int:
     """Returns how many tokens the translation of a sentence of `source_tokens` tokens may have.
@@ -126,11 +126,11 @@ class Engine(Protocol):
     def precision(self, settings: DecodingConfig) -> str:
         """Returns the type in which matrices are multiplied, such as bfloat16, or int8_float32 of an exported model."""
 
-    def refuse(self, settings: TranslationSettings) -> None:
+    def check_supported(self, settings: TranslationSettings) -> None:
         """Raises ConfigError for what this engine cannot do: callers ask before they read or translate anything."""
 
     def translate(
-        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = never_stop
     ) -> Iterator[SearchResult]:
         """Yields batches as they are done, in any order, while others are translated; each row comes once.
 
@@ -140,7 +140,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class FindsLogProbs(Protocol):
+class TargetScorer(Protocol):
     """An `Engine` whose models are not ours, so that it finds the log-probabilities of given translations itself."""
 
     def log_probs(self, sentences: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
@@ -151,32 +151,32 @@ class FindsLogProbs(Protocol):
         """
 
 
-def longest_first(
-    sentences: Sequence[Sized], positions: int, rows_of_each: int = 1, n_batches: int = 1
+def batches_longest_first(
+    sentences: Sequence[Sized], positions: int, rows_per_sentence: int = 1, n_batches: int = 1
 ) -> list[list[int]]:
     """Returns the rows of batches of sentences of similar length.
 
-    A batch has at most `positions` padded positions, and MOST_ROWS hypotheses, if each sentence has rows_of_each. The
-    longest come first, so that batches that are decoded side by side end at about the same time. There are at least
-    n_batches of them if there are as many sentences.
+    A batch has at most `positions` padded positions, and MAX_BATCH_ROWS hypotheses, if each sentence has
+    rows_per_sentence. The longest come first, so that batches that are decoded side by side end at about the same time.
+    There are at least n_batches of them if there are as many sentences.
     """
     lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
-    most = max(1, MOST_ROWS // rows_of_each)
-    groups = groups_by_length(lengths, positions)[::-1]
+    most = max(1, MAX_BATCH_ROWS // rows_per_sentence)
+    groups = group_by_length(lengths, positions)[::-1]
     if len(groups) < (least := min(n_batches, len(lengths))):  # 5 sentences for 4 batches: 2, 1, 1, 1
         shares = [np.array_split(group, -(-len(group) * least // len(lengths)))[::-1] for group in groups]
         groups = [share for of_group in shares for share in of_group]
     return [group[start : start + most].tolist() for group in groups for start in range(0, len(group), most)]
 
 
-def too_large(sentences: Sequence[Sized], rows_of_each: int) -> str:
+def batch_too_large(sentences: Sequence[Sized], rows_per_sentence: int) -> str:
     """Returns what is said if the sentences of a batch do not fit in memory, with so many hypotheses of each."""
     longest = max(map(len, sentences))
-    what = f"{len(sentences)} sentences of up to {longest} tokens, with {rows_of_each} hypotheses each,"
+    what = f"{len(sentences)} sentences of up to {longest} tokens, with {rows_per_sentence} hypotheses each,"
     return f"{what} do not fit in memory; use a smaller beam, or split long sentences"
 
 
-def groups_by_length(lengths: NDArray[Any], most: int) -> list[NDArray[np.int64]]:
+def group_by_length(lengths: NDArray[Any], most: int) -> list[NDArray[np.int64]]:
     """Group sentences of similar length: at most `most` padded positions per group, <sos> and <eos> included.
 
     lengths (sentences,). Returns the indices of each group, the shortest sentences first; a sentence that is longer
@@ -222,7 +222,7 @@ class StepDecoder(Protocol):
 
 
 @dataclass(frozen=True)
-class Rules:
+class SearchRules:
     """What may be written, in every search of ours; ctranslate2.py tells CTranslate2 the same."""
 
     max_tokens: "Tensor"
@@ -238,7 +238,7 @@ class Rules:
     length_penalty: float = 1.0
     """α of the scores"""
 
-    def restrict(self, logits: "Tensor", tokens: "Tensor") -> None:
+    def mask_logits(self, logits: "Tensor", tokens: "Tensor") -> None:
         """Set the logits (rows, vocabulary) of all tokens that may not follow to -inf, in place.
 
         tokens int64 (rows, length): the tokens so far. After the prefix <eos> always may follow.
@@ -250,10 +250,10 @@ class Rules:
             logits.fill_(NEG_INF)
             logits[:, self.prefix[position]] = forced
         elif 0 < self.no_repeat_ngram <= position:
-            logits[_completing_ngrams(tokens, self.no_repeat_ngram)] = NEG_INF
+            logits[_banned_ngram_tokens(tokens, self.no_repeat_ngram)] = NEG_INF
 
 
-def _completing_ngrams(tokens: "Tensor", size: int) -> "tuple[Tensor, Tensor]":
+def _banned_ngram_tokens(tokens: "Tensor", size: int) -> "tuple[Tensor, Tensor]":
     """Returns rows and ids, both int64 (n,): ids[i] after rows[i] of tokens make an n-gram that this row has already.
 
     For example, after 7 8 9 7 8 with size 3: the last two tokens, 7 8, stood before a 9, so 9 would be one.

@@ -9,14 +9,14 @@ from torch import Tensor
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, everything, table
 from transformer_cli.search.beam import beam_search
 from transformer_cli.search.greedy import greedy
-from transformer_cli.search.interface import Hypothesis, Rules, Step, score
+from transformer_cli.search.interface import Hypothesis, SearchRules, Step, score
 
 EVERYTHING = 200  # more than the 121 translations of up to four tokens
 SENTENCES = list(range(12))
 
 
-def rules(*limits: int, length_penalty: float = 1.0) -> Rules:
-    return Rules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]), length_penalty=length_penalty)
+def rules(*limits: int, length_penalty: float = 1.0) -> SearchRules:
+    return SearchRules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]), length_penalty=length_penalty)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])

@@ -10,13 +10,13 @@ from hypothesis import strategies as some
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, table
 from transformer_cli.search.beam import beam_search
 from transformer_cli.search.greedy import greedy, sample, uniform_numbers
-from transformer_cli.search.interface import Hypothesis, Rules
+from transformer_cli.search.interface import Hypothesis, SearchRules
 
 SENTENCES = list(range(6))
-Search = Callable[[Rules], list[list[Hypothesis]]]  # those of each sentence
+Search = Callable[[SearchRules], list[list[Hypothesis]]]  # those of each sentence
 
 
-def drawn(rules: Rules) -> list[list[Hypothesis]]:
+def drawn(rules: SearchRules) -> list[list[Hypothesis]]:
     uniform = uniform_numbers([(1, each) for each in SENTENCES], int(rules.max_tokens.max()))
     return [[each] for each in sample(TableDecoder(SENTENCES), rules, uniform, temperature=2.0)]
 
@@ -30,12 +30,12 @@ searches = pytest.mark.parametrize("search", SEARCHES, ids=["greedy", "beam", "s
 a_prefix = some.lists(some.sampled_from([A, B, C]), max_size=5)
 
 
-def rules(limit: int, no_repeat_ngram: int = 0, prefix: Sequence[int] = ()) -> Rules:
+def rules(limit: int, no_repeat_ngram: int = 0, prefix: Sequence[int] = ()) -> SearchRules:
     max_tokens = torch.full((len(SENTENCES),), limit)
-    return Rules(max_tokens, SOS, EOS, torch.tensor([SOS]), no_repeat_ngram, prefix, length_penalty=0.8)
+    return SearchRules(max_tokens, SOS, EOS, torch.tensor([SOS]), no_repeat_ngram, prefix, length_penalty=0.8)
 
 
-def found_by(search: Search, rules: Rules) -> list[Hypothesis]:
+def found_by(search: Search, rules: SearchRules) -> list[Hypothesis]:
     return [each for hypotheses in search(rules) for each in hypotheses]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from transformer_cli.search.interface import groups_by_length
+from transformer_cli.search.interface import group_by_length
 from transformer_cli.text.vocabulary import N_SOS_EOS
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
@@ -15,7 +15,7 @@ LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
 
 @given(lengths=LENGTHS, most=st.integers(1, 200))
 def test_groups_by_length_are_disjoint_and_full(lengths: NDArray[np.int64], most: int) -> None:
-    groups = groups_by_length(lengths, most)
+    groups = group_by_length(lengths, most)
     order = [index for group in groups for index in group.tolist()]
     assert sorted(order) == list(range(len(lengths)))
     assert [lengths[index] for index in order] == sorted(lengths)

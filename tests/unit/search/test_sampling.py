@@ -8,11 +8,11 @@ from torch import Tensor
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder
 from transformer_cli.search.greedy import greedy, sample, uniform_numbers
-from transformer_cli.search.interface import Rules, Step
+from transformer_cli.search.interface import SearchRules, Step
 
 
-def rules(limits: list[int]) -> Rules:
-    return Rules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]))
+def rules(limits: list[int]) -> SearchRules:
+    return SearchRules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]))
 
 
 def by_sorting(logits: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> list[int]:
@@ -34,7 +34,7 @@ def test_sample_draws_as_from_a_sorted_vocabulary(temperature: float, top_k: int
     chance = torch.Generator().manual_seed(0)
     logits, uniform = 4 * torch.randn(40, 3000, generator=chance), torch.rand(40, 1, generator=chance)
     logits[:20] = logits[:20].round()  # many of them equal
-    one_token = Rules(torch.ones(40, dtype=torch.int64), SOS, -1, torch.tensor([SOS]))
+    one_token = SearchRules(torch.ones(40, dtype=torch.int64), SOS, -1, torch.tensor([SOS]))
     expected = by_sorting(logits.index_fill(1, torch.tensor([SOS]), float("-inf")), uniform, temperature, top_k, top_p)
     found = sample(AlwaysTheSame(logits), one_token, uniform, temperature=temperature, top_k=top_k, top_p=top_p)
     assert [each.tokens for each in found] == [[token] for token in expected]

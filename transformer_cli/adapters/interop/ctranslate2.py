@@ -36,10 +36,10 @@ from transformer_cli.search.interface import (
     Hypothesis,
     SearchRequest,
     SearchResult,
-    longest_first,
-    no_check,
+    batch_too_large,
+    batches_longest_first,
+    never_stop,
     score,
-    too_large,
 )
 from transformer_cli.system.files import open_regular, read_json
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
@@ -125,7 +125,7 @@ class CTranslate2Engine:
     def precision(self, settings: DecodingConfig) -> str:
         return self.computes_in
 
-    def refuse(self, settings: TranslationSettings) -> None:
+    def check_supported(self, settings: TranslationSettings) -> None:
         """See `Engine`: what CTranslate2 cannot do as tfm does."""
         if settings.sample:
             raise ConfigError(
@@ -139,10 +139,14 @@ class CTranslate2Engine:
             )
 
     def translate(
-        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = no_check
+        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = never_stop
     ) -> Iterator[SearchResult]:
         """See `Engine`; CTranslate2 takes its steps by itself."""
-        ids, limits, prefix = [each.ids for each in sentences], [each.limit for each in sentences], sentences[0].prefix
+        ids, limits, prefix = (
+            [each.ids for each in sentences],
+            [each.max_tokens for each in sentences],
+            sentences[0].prefix,
+        )
         is_greedy = settings.beam_size == 1
         alpha = 0.0 if is_greedy else settings.length_penalty  # a greedy search has nothing to compare
         is_constrained = bool(prefix or settings.no_repeat_ngram)
@@ -171,11 +175,11 @@ class CTranslate2Engine:
             return [results, self._first_steps(texts) if is_first_wrong else []]
 
         positions = BATCH_POSITIONS * FULL_BEAM // max(FULL_BEAM, settings.beam_size)
-        batches = longest_first(ids, positions, settings.beam_size)
+        batches = batches_longest_first(ids, positions, settings.beam_size)
         for rows, (results, first_steps) in self._in_turn(search, batches):
             longest = max(limits[row] for row in rows)
             found = []
-            with catch_oom(partial(too_large, [ids[row] for row in rows], settings.beam_size)):
+            with catch_oom(partial(batch_too_large, [ids[row] for row in rows], settings.beam_size)):
                 for row, result in zip(rows, results, strict=True):
                     found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
                 first_position = {
@@ -207,7 +211,7 @@ class CTranslate2Engine:
             yield rows, list(best.values())
 
     def log_probs(self, sentences: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """See `search.interface.FindsLogProbs`."""
+        """See `search.interface.TargetScorer`."""
         longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
         found: dict[int, list[float]] = {}
 
@@ -217,8 +221,8 @@ class CTranslate2Engine:
             # 0 is no limit: what does not fit is left out before
             return [self._translator.score_batch(sources, chosen, max_input_length=0, asynchronous=True)]
 
-        for rows, (results,) in self._in_turn(score_rows, longest_first(longest, BATCH_POSITIONS)):
-            with catch_oom(partial(too_large, [longest[row] for row in rows], 1)):
+        for rows, (results,) in self._in_turn(score_rows, batches_longest_first(longest, BATCH_POSITIONS)):
+            with catch_oom(partial(batch_too_large, [longest[row] for row in rows], 1)):
                 found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
         return [found[row] for row in range(len(sentences))]
 

@@ -97,7 +97,7 @@ class Lines(Job):
         self.cost = self.n_in_glossary + sum(map(self._cost, self.lines))
 
     def _cost(self, text: str, n_tokens: int = 0) -> int:
-        return 1 + max(len(text), TOKEN_COST * n_tokens) * self.translator.settings.rows_of_each
+        return 1 + max(len(text), TOKEN_COST * n_tokens) * self.translator.settings.rows_per_sentence
 
     def goes_with(self, other: "Lines") -> bool:
         """Whether both can be translated together. Samples depend on a line's number, which is that in its request."""
@@ -114,7 +114,7 @@ class Lines(Job):
 
     def _read_line(self, limits: Limits) -> None:
         index, encoder = len(self.read), self.translator.pipeline.line_encoder(SPLIT)
-        most = max(1, min(limits.tokens, limits.hypotheses // self.translator.settings.rows_of_each))
+        most = max(1, min(limits.tokens, limits.hypotheses // self.translator.settings.rows_per_sentence))
         try:
             line = (
                 encoder.split_to_fit(self.lines[index], most)

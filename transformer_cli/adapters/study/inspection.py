@@ -27,7 +27,7 @@ from transformer_cli.model.layers import FeedForward, Residual
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
 from transformer_cli.pipeline import Translation
 from transformer_cli.search.decoder import mean_log_probs
-from transformer_cli.search.interface import longest_translation
+from transformer_cli.search.interface import max_target_tokens
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import format_table
 from transformer_cli.text.vectors import read_vectors
@@ -314,7 +314,7 @@ def translate_from(
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
     if not wanted:
         raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
-    n_words, limit = len(forced) - (EOS in forced[-1:]), wanted.limit
+    n_words, limit = len(forced) - (EOS in forced[-1:]), wanted.max_tokens
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
     (translation,) = translator.with_options(prefix=tuple(forced[:limit])).translate_encoded([sentence], [read])
@@ -333,7 +333,7 @@ def decoder_choices(
     """
     _refuse_several(translation)
     source_tokens = len(translation.source_ids)
-    limit = longest_translation(translator.settings, source_tokens, translator.max_length)  # terms may take more
+    limit = max_target_tokens(translator.settings, source_tokens, translator.max_length)  # terms may take more
     written = [*translation.ids, EOS][: max(limit, len(translation.ids))]
     models = translator.engine.models
     device = next(models[0].parameters()).device

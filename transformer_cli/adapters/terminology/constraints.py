@@ -1,10 +1,10 @@
 """How a beam search writes given terms: the model says where, and what stands around them.
 
 Constrained decoding with dynamic beam allocation (Post and Vilar 2018; vectorised: Hu et al. 2019). To the likeliest
-continuations of each hypothesis come those with the next token of a term that it lacks. The places of a sentence are
-dealt out in turns: to the best of those to which least is missing, to the best of those to which one token more is
+continuations of each hypothesis come those with the next token of a term that it lacks. The candidates of a sentence
+are dealt out in turns: to the best of those to which least is missing, to the best of those to which one token more is
 missing, and so on, then to the second best of each. None ends before it has all of its terms, unless it is as long as
-it may be. All else is as in beam.py, whose search this is; only the places are dealt out in another way. Knows ids.
+it may be. All else is as in beam.py, whose search this is; only the candidates are dealt out in another way. Knows ids.
 Knows no words and no model.
 """
 
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transformer_cli.search.beam import Live, Places, ending, places_of, scored
-from transformer_cli.search.interface import NEG_INF, Ids, Rules, Step
+from transformer_cli.search.beam import ActiveBeams, Candidates, gather_candidates, is_ending, rank_scores
+from transformer_cli.search.interface import NEG_INF, Ids, SearchRules, Step
 
 BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
 
@@ -34,10 +34,10 @@ class TermConstraints:
     """ids that go on with a word: a term is not written if one of them follows it"""
 
     @property
-    def n_tokens(self) -> int:
+    def min_tokens(self) -> int:
         return sum(min(map(len, each)) for each in self.phrases)
 
-    def ranking(self, of_batch: Sequence["TermConstraints"]) -> "ConstrainedRanking":
+    def rank_fn(self, of_batch: Sequence["TermConstraints"]) -> "ConstrainedRanking":
         return ConstrainedRanking(of_batch)
 
 
@@ -49,33 +49,35 @@ class ConstrainedRanking:
         self._of_rows = [_States(each) for each in terms]
         self._now = [0] * len(terms)  # the state of each row
 
-    def __call__(self, step: Step, live: Live, of_finished: Tensor, rules: Rules) -> Places:
-        """Give the places of a step: a `beam.Ranking`."""
-        if live.tokens.shape[1]:
-            rows = live.chosen_by[:, -1].tolist()
+    def __call__(self, step: Step, active: ActiveBeams, finished_scores: Tensor, rules: SearchRules) -> Candidates:
+        """Give the candidates of a step: a `beam.RankFn`."""
+        if active.tokens.shape[1]:
+            rows = active.backpointers[:, -1].tolist()
             self._of_rows = [self._of_rows[row] for row in rows]
-            states = zip(self._of_rows, rows, live.newest.tolist(), strict=True)
+            states = zip(self._of_rows, rows, active.newest.tolist(), strict=True)
             self._now = [of.after(self._now[row], token) for of, row, token in states]
-        log_probs, tokens = self._continuations(step, live, rules, of_finished.shape[1])
+        log_probs, tokens = self._continuations(step, active, rules, finished_scores.shape[1])
         left = [
             [of.left[of.after(state, token)] for token in row]
             for of, state, row in zip(self._of_rows, self._now, tokens.tolist(), strict=True)
         ]
         missing = torch.tensor(left, device=tokens.device)
-        log_probs, scores = scored(log_probs, live, of_finished, rules)
-        order, missing = _dealt_out(scores, live.by_sentence(missing, 0), of_finished.shape[1])
-        places = places_of(order, scores, log_probs, tokens, live)
+        log_probs, scores = rank_scores(log_probs, active, finished_scores, rules)
+        order, missing = _dealt_out(scores, active.pad_by_sentence(missing, 0), finished_scores.shape[1])
+        candidates = gather_candidates(order, scores, log_probs, tokens, active)
         # at the limit, what lacks terms counts only if nothing lacks fewer
-        is_end = ending(places, live, rules)
-        fewest = missing.masked_fill(~(places.is_new & is_end), int(missing.max()) + 1).amin(dim=1)
-        fewest = fewest.masked_fill(of_finished[:, 0] > NEG_INF, 0)
-        return replace(places, is_new=places.is_new & ~(is_end & (missing > fewest[:, None])))
+        is_end = is_ending(candidates, active, rules)
+        fewest = missing.masked_fill(~(candidates.is_continuation & is_end), int(missing.max()) + 1).amin(dim=1)
+        fewest = fewest.masked_fill(finished_scores[:, 0] > NEG_INF, 0)
+        return replace(candidates, is_continuation=candidates.is_continuation & ~(is_end & (missing > fewest[:, None])))
 
-    def _continuations(self, step: Step, live: Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
+    def _continuations(
+        self, step: Step, active: ActiveBeams, rules: SearchRules, beam_size: int
+    ) -> tuple[Tensor, Tensor]:
         """Returns log-probabilities and tokens, (rows, n): the likeliest tokens, then those that terms go on with."""
         log_probs = step.logits.float().log_softmax(dim=1)
         device = log_probs.device
-        rules.restrict(log_probs, live.tokens)
+        rules.mask_logits(log_probs, active.tokens)
         is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
         lacks = [of.left[state] > 0 for of, state in zip(self._of_rows, self._now, strict=True)]
         log_probs[torch.tensor(lacks, device=device), rules.eos] = NEG_INF
@@ -89,15 +91,15 @@ class ConstrainedRanking:
         further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(wanted), width)
         values = log_probs.gather(1, further).masked_fill(further == rules.eos, NEG_INF)
         values = values.masked_fill((further[:, :, None] == ids[:, None]).any(dim=2), NEG_INF)
-        return torch.cat((best, values), dim=1) + live.log_probs[:, None], torch.cat((ids, further), dim=1)
+        return torch.cat((best, values), dim=1) + active.log_probs[:, None], torch.cat((ids, further), dim=1)
 
 
 def _dealt_out(scores: Tensor, missing: Tensor, beam_size: int) -> tuple[Tensor, Tensor]:
-    """Returns which of all that is ranked get the places of each sentence, and how many tokens are missing to each.
+    """Returns which of all that is ranked get the candidates of each sentence, and how many tokens are missing to each.
 
     scores (sentences, beam_size + continuations): of what is finished, and of the continuations. missing int64
     (sentences, continuations). Both results are int64 (sentences, beam_size). For example, with scores and missing
-    tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three places go to -3, -4, -1, and five to -3, -4, -1, -5, -2.
+    tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three candidates go to -3, -4, -1, and five to -3, -4, -1, -5, -2.
     """
     worst = int(missing.max()) + 1
     lacking = torch.cat((torch.zeros_like(missing[:, :1]).expand(-1, beam_size), missing), dim=1)

@@ -25,7 +25,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.scoring.losses import sentence_losses
 from transformer_cli.search import interface as module
 from transformer_cli.search.decoder import TransformerEngine
-from transformer_cli.search.interface import Engine, Hypothesis, SearchRequest, longest_translation
+from transformer_cli.search.interface import Engine, Hypothesis, SearchRequest, max_target_tokens
 from transformer_cli.system.files import write_json
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
@@ -64,7 +64,7 @@ def opened(tmp_path: Path) -> Open:
 def translate(
     engine: Engine, settings: TranslationSettings = TranslationSettings(), prefix: Sequence[int] = ()
 ) -> list[list[Hypothesis]]:
-    limits = [longest_translation(settings, len(ids), engine.max_length) for ids in SENTENCES]
+    limits = [max_target_tokens(settings, len(ids), engine.max_length) for ids in SENTENCES]
     wanted = [SearchRequest(ids, limit, prefix=tuple(prefix)) for ids, limit in zip(SENTENCES, limits, strict=True)]
     found = [pair for rows, several in engine.translate(wanted, settings) for pair in zip(rows, several, strict=True)]
     assert sorted(row for row, _ in found) == list(range(len(SENTENCES)))
@@ -171,7 +171,7 @@ def test_exported_beam_keeps_limits_and_says_the_models_own_log_probabilities(
     split = EncodedSplit(Side.of([SENTENCES[row] for row, _ in rows]), Side.of([each.tokens for _, each in rows]))
     losses = sentence_losses(model, split, torch.arange(len(rows)).numpy())
     for (row, each), nll in zip(rows, losses.nll, strict=True):
-        limit = longest_translation(settings, len(SENTENCES[row]), model.config.max_length)
+        limit = max_target_tokens(settings, len(SENTENCES[row]), model.config.max_length)
         assert each.tokens[: len(prefix)] == prefix
         assert len(each.tokens) <= limit
         if len(each.tokens) < limit:
@@ -195,7 +195,7 @@ def test_exported_never_writes_unwritable_tokens_and_may_write_nothing(opened: O
 def test_exported_translates_a_sentence_alone_as_among_others(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = opened(make_model())
     together = translate(engine)
-    monkeypatch.setattr(module, "MOST_ROWS", 1)
+    monkeypatch.setattr(module, "MAX_BATCH_ROWS", 1)
     assert_same(translate(engine), together)
 
 
@@ -217,7 +217,7 @@ def test_exported_without_attention_finds_the_same_and_an_unknown_word_has_it(
 def test_exported_begins_a_few_batches_and_none_when_nobody_waits(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_ROWS", 1)
+    monkeypatch.setattr(module, "MAX_BATCH_ROWS", 1)
     engine, begun = opened(make_model()), list[str]()
     monkeypatch.setattr(engine, "_translator", Recorder(engine._translator, begun))
 
@@ -270,9 +270,9 @@ def test_exported_int8_computes_in_float32_where_sums_overflow(
 def test_exported_refuses_what_it_cannot_do_in_one_line(opened: Open, tmp_path: Path) -> None:
     engine = opened(make_model())
     with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
-        engine.refuse(search(sample=True))
+        engine.check_supported(search(sample=True))
     with pytest.raises(ConfigError, match=r"an exported model goes on after an <eos> in the prefix; leave it out, or"):
-        engine.refuse(search(prefix=(5, EOS)))
+        engine.check_supported(search(prefix=(5, EOS)))
     with pytest.raises(FileError, match=r"config\.json: missing$"):
         CTranslate2Engine(tmp_path, "cpu", positions=9, source=NAMES, target=NAMES)
 

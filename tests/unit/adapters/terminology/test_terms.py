@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transformer_cli.adapters.terminology.constraints import ConstrainedRanking, TermConstraints
 from transformer_cli.search.beam import beam_search
-from transformer_cli.search.interface import Rules, Step
+from transformer_cli.search.interface import SearchRules, Step
 
 EOS, SOS = 0, 1
 N = 6  # ids; those from 2 on are written
@@ -29,8 +29,8 @@ class Scripted:
         self.rows = self.rows[rows]
 
 
-def rules(*limits: int) -> Rules:
-    return Rules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]))
+def rules(*limits: int) -> SearchRules:
+    return SearchRules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]))
 
 
 def has(tokens: Sequence[int], phrase: Sequence[int]) -> bool:
@@ -41,7 +41,7 @@ def has(tokens: Sequence[int], phrase: Sequence[int]) -> bool:
 def test_terms_a_wide_beam_finds_the_best_translation_that_has_them(seed: int) -> None:
     phrases = ((2, 3),), ((4,), (5, 5))
     (found,) = beam_search(
-        Scripted(1, seed), rules(4), beam_size=2000, n_best=1, ranking=ConstrainedRanking([TermConstraints(phrases)])
+        Scripted(1, seed), rules(4), beam_size=2000, n_best=1, rank_fn=ConstrainedRanking([TermConstraints(phrases)])
     )
     log_probs = Scripted(1, seed).table[0].log_softmax(1)
 
@@ -64,7 +64,7 @@ def test_terms_are_all_written_once_for_each_however_unlikely(beam_size: int, se
         TermConstraints((((2,),), ((2, 3),))),  # the second one begins as the first
     ]
     found = beam_search(
-        Scripted(3, seed), rules(12, 12, 12), beam_size=beam_size, n_best=1, ranking=ConstrainedRanking(terms)
+        Scripted(3, seed), rules(12, 12, 12), beam_size=beam_size, n_best=1, rank_fn=ConstrainedRanking(terms)
     )
     for each, (best, *_) in zip(terms, found, strict=True):
         text = "".join(map(str, best.tokens))
@@ -76,7 +76,7 @@ def test_terms_are_all_written_once_for_each_however_unlikely(beam_size: int, se
 
 def test_terms_none_is_beam_search() -> None:
     with_none = beam_search(
-        Scripted(3, 1), rules(9, 9, 4), beam_size=3, n_best=2, ranking=ConstrainedRanking([TermConstraints(())] * 3)
+        Scripted(3, 1), rules(9, 9, 4), beam_size=3, n_best=2, rank_fn=ConstrainedRanking([TermConstraints(())] * 3)
     )
     assert [[one.tokens for one in each] for each in with_none] == [
         [one.tokens for one in each] for each in beam_search(Scripted(3, 1), rules(9, 9, 4), beam_size=3, n_best=2)
@@ -86,12 +86,12 @@ def test_terms_none_is_beam_search() -> None:
 def test_terms_a_term_that_goes_on_as_another_word_is_not_written() -> None:
     terms = [TermConstraints((((2,),),), continuing=frozenset({3, 4, 5}))]
     for seed in range(5):
-        ((best,),) = beam_search(Scripted(1, seed), rules(5), beam_size=4, n_best=1, ranking=ConstrainedRanking(terms))
+        ((best,),) = beam_search(Scripted(1, seed), rules(5), beam_size=4, n_best=1, rank_fn=ConstrainedRanking(terms))
         followers = [other for one, other in zip(best.tokens, [*best.tokens[1:], EOS], strict=True) if one == 2]
         assert {2, EOS}.intersection(followers)
 
 
 def test_terms_a_limit_that_is_too_short_gives_what_has_most() -> None:
     terms = [TermConstraints((((2,),), ((3,),), ((4,),)))]
-    ((best,),) = beam_search(Scripted(1, 0), rules(2), beam_size=5, n_best=1, ranking=ConstrainedRanking(terms))
+    ((best,),) = beam_search(Scripted(1, 0), rules(2), beam_size=5, n_best=1, rank_fn=ConstrainedRanking(terms))
     assert len({2, 3, 4}.intersection(best.tokens)) == 2
