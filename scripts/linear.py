@@ -179,7 +179,7 @@ def split(text: str) -> object:
 def clean(text: str) -> object:
     data = DataConfig().model_copy(update={"clean": names("empty copies markup length duplicates held_out")})
     pairs = ((line, line[::-1], lines.Location(Path("a"), Path("b"), 1)) for line in lines_of(text))
-    return list(cleaning.cleaned(pairs, data, lambda *_: None, {1}, Counter()))
+    return list(cleaning.clean_pairs(pairs, data, lambda *_: None, {1}, Counter()))
 
 
 def of_file(write: Callable[[str], str]) -> Reader:
@@ -274,8 +274,8 @@ TOKENS = "a|(|'|😀|a.|ab-|://a|'s |1,|犬|\u0301|a\u0301"
 CODES = ("de", "tr", "lt")  # whose capitals differ
 
 READERS: dict[str, tuple[Reader, str]] = {
-    "cleaning.cleaned": (clean, "<a|&a|[[|1|_|a b "),
-    "cleaning.fingerprint": (lambda text: cleaning.fingerprint(text, "de"), "1|_| |a1|ΑΣ"),
+    "cleaning.clean_pairs": (clean, "<a|&a|[[|1|_|a b "),
+    "cleaning.sentence_hash": (lambda text: cleaning.sentence_hash(text, "de"), "1|_| |a1|ΑΣ"),
     "formats.read_texts": (of_file(lambda text: f"{text}\tb\n"), 'a b|""|" |a;'),
     "formats.read_texts (CSV)": (of_file(lambda text: f"de,en\n{text},b\n"), 'a b|""|" |a;'),
     "formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
@@ -354,8 +354,8 @@ READERS: dict[str, tuple[Reader, str]] = {
 }
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
-    "adapters.corpora.po._COMMENT adapters.corpora.po._STRING adapters.corpora.formats._CELL "
-    "adapters.corpora.formats._REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
+    "adapters.corpora.po._OTHER_LINE adapters.corpora.po._STRING adapters.corpora.formats._CELL "
+    "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
     "adapters.documents.subtitles._SPEAKER adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "
     "text.file_formats._BINARY text.lines.COMPRESSIONS"

@@ -58,7 +58,7 @@ def prepare(
     without the run of `data.codec`, and ConfigError.
     """
     from transformer_cli.adapters.corpora.corpora import open_corpus
-    from transformer_cli.adapters.corpora.notices import warn_of_text
+    from transformer_cli.adapters.corpora.notices import warn_of_suspicious_text
 
     if pairs is not None and config.data.corpus != "pairs":
         raise ConfigError(f"data.corpus: {config.data.corpus}, but pairs are given; set data.corpus: pairs")
@@ -70,7 +70,7 @@ def prepare(
         corpus = PairCorpus({split: list(of_split) for split, of_split in pairs.items()})
     prepared = make_dataset(config, corpus, data_dir=Path(data_dir), codec_dir=codec_dir)
     if prepared.created:
-        warn_of_text(prepared.folder, prepared.manifest)
+        warn_of_suspicious_text(prepared.folder, prepared.manifest)
     return prepared
 
 

@@ -60,8 +60,8 @@ def prepare(
         raise typer.BadParameter("--source-dir is about Multi30k; leave it out where FILEs are named")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
-    from transformer_cli.adapters.corpora.configs import commented, config_for
-    from transformer_cli.adapters.corpora.corpora import gather, open_corpus
+    from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
+    from transformer_cli.adapters.corpora.corpora import clean_and_split, open_corpus
     from transformer_cli.adapters.finetuning.settings import inherited
     from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
@@ -72,13 +72,13 @@ def prepare(
     below, place = inherited(like) if like else None, None
     if files:
         held_out = Run.load(like).config.data.held_out if like else HeldOutConfig()
-        settings, place = config_for(
+        settings, place = config_for_files(
             files, options=settings_given, base=config, overrides=overrides or (), inherited=below, held_out=held_out
         )
     else:
         settings = load_config(config, overrides or (), inherited=below)
     if dry_run:
-        facts = gather(open_corpus(settings.data, source_dir=source_dir), None)
+        facts = clean_and_split(open_corpus(settings.data, source_dir=source_dir), None)
         print(json.dumps(facts, ensure_ascii=False) if as_json else cleaning_as_table(facts))
         return
     prepared = prepare(settings, source_dir=source_dir)
@@ -86,7 +86,7 @@ def prepare(
         log.info("%s: nothing has changed, nothing to do", prepared.folder)
     is_written = place is not None and not (place.exists() and load_config(place) == settings)
     if place and is_written:
-        write_text(place, commented(settings, place))
+        write_text(place, commented_yaml(settings, place))
     print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else prepared_as_table(prepared))
     if place and not as_json:
         print(f"{f'wrote {place}; ' if is_written else ''}next: tfm train --config {place}")
@@ -94,13 +94,13 @@ def prepare(
 
 def cleaning_as_table(facts: Mapping[str, Any]) -> str:
     """Returns how many pairs were read and which rules left some out, each with examples, and what is left."""
-    from transformer_cli.adapters.corpora.corpora import MOST_SHOWN
+    from transformer_cli.adapters.corpora.corpora import MAX_SHOWN_CHARS
 
     lines = [f"{facts['read']:>11,}  pairs read"]
     for rule, found in facts["left_out"].items():
         lines.append(f"{-found['pairs']:>11,}  {rule}")
         for where, source, target in found["examples"]:
-            lines.append(f"{'':13}{where}: {shorten(source, MOST_SHOWN)} | {shorten(target, MOST_SHOWN)}")
+            lines.append(f"{'':13}{where}: {shorten(source, MAX_SHOWN_CHARS)} | {shorten(target, MAX_SHOWN_CHARS)}")
     if n_mended := facts.get("mended"):
         lines.append(f"{n_mended:>11,}  with entities, such as &amp;, which are mended")
     return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])

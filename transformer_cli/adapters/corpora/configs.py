@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from transformer_cli.adapters.corpora.corpora import shares_for
-from transformer_cli.adapters.corpora.formats import paired, read_texts, require_files
+from transformer_cli.adapters.corpora.corpora import held_out_shares
+from transformer_cli.adapters.corpora.formats import pair_files, read_texts, require_files
 from transformer_cli.config.load import as_commented_yaml, load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, HeldOutConfig, Rule
 from transformer_cli.errors import ConfigError
@@ -14,13 +14,13 @@ from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import decompressed_name
 from transformer_cli.text.subwords import smallest_size
 
-BASE = "demo"  # the config whose model a new translator has, unless another one is named
-MANY_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
-PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
-PAIRS_TAUGHT = 100_000  # the same for a run that is taught
+DEFAULT_BASE = "demo"  # the config whose model a new translator has, unless another one is named
+SMALL_TEXT_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
+PAIRS_PER_TRAINING = 300_000  # in all epochs of a new config, which has 3 to 30 of them
+PAIRS_PER_FINETUNING = 100_000  # the same for a run that is taught
 
 
-def config_for(
+def config_for_files(
     files: Sequence[Path],
     *,
     options: Mapping[str, tuple[Any, str]],
@@ -44,7 +44,7 @@ def config_for(
     is_new = not place.exists()
     if not is_new and base is not None:
         raise ConfigError(f"{place} is there already: leave --config out to go on with it, or give another --name")
-    start = (base or (None if inherited else BASE)) if is_new else place
+    start = (base or (None if inherited else DEFAULT_BASE)) if is_new else place
     before = load_config(start).data
     given: dict[str, tuple[Any, str]] = {"name": (name, option), "data.corpus": ("files", "FILE"), **options}
     sides = [given.get(f"data.{side}", (None,))[0] for side in SIDES]
@@ -64,7 +64,7 @@ def config_for(
         chosen["data.fingerprint"] = None  # of other text, if the base is a run's config
         chosen["data.clean"] = list(get_args(Rule))
         chosen["data.held_out"] = {} if "valid" in (before.files or {}) else {"valid": 0.01}  # for now
-    texts = paired(files, load(chosen).data)
+    texts = pair_files(files, load(chosen).data)
     chosen["data.files.train"] = [
         str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in texts
     ]
@@ -72,14 +72,14 @@ def config_for(
     if not is_new:
         return config, place
     n_pairs = sum(1 for _ in read_texts(texts, config.data))
-    shares = shares_for(n_pairs, config.data).model_dump()
+    shares = held_out_shares(n_pairs, config.data).model_dump()
     chosen["data.held_out"] = {split: max(share, getattr(held_out, split)) for split, share in shares.items()}
     if inherited:
-        chosen["training.epochs"] = max(3, min(30, PAIRS_TAUGHT // max(1, n_pairs)))
+        chosen["training.epochs"] = max(3, min(30, PAIRS_PER_FINETUNING // max(1, n_pairs)))
     elif base is None:
-        chosen["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs)))
+        chosen["training.epochs"] = max(3, min(30, PAIRS_PER_TRAINING // max(1, n_pairs)))
         size = max(500, min(config.data.subwords.size, n_pairs // 2))
-        if n_pairs < MANY_PAIRS:  # a text of many characters, such as Japanese, needs more
+        if n_pairs < SMALL_TEXT_PAIRS:  # a text of many characters, such as Japanese, needs more
             smallest = smallest_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
             size = size if size > smallest else smallest + smallest // 5
         chosen["data.subwords.size"] = size
@@ -87,7 +87,7 @@ def config_for(
     return load(chosen), place
 
 
-def commented(config: Config, place: Path) -> str:
+def commented_yaml(config: Config, place: Path) -> str:
     """Returns the text of a config that is to stand at a place, with a comment on each setting."""
     old = place.read_text(encoding="utf-8") if place.exists() else ""
     title = f"The settings of {config.run_name}, as `tfm prepare` chose them; change what you like"

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from transformer_cli.adapters.corpora import multi30k
-from transformer_cli.adapters.corpora.cleaning import RULES, cleaned, fingerprint, shaped_by, without
-from transformer_cli.adapters.corpora.formats import TABLE, LeaveOut, format_of, read_texts, require_files
+from transformer_cli.adapters.corpora.cleaning import RULES, apply_rule, clean_pairs, rule_parameters, sentence_hash
+from transformer_cli.adapters.corpora.formats import TABLE, LeaveOut, pair_format, read_texts, require_files
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
@@ -33,14 +33,14 @@ from transformer_cli.text.lines import TOO_LONG, LocatedPair, Location, is_too_l
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
 """UTF-8: all German lines, then the English ones; first valid, then test, then train. a grammar wrote it from a seed"""
-HELD_OUT = 500  # pairs of valid, and of test
-LEFT_OUT = "left-out.tsv.gz"
-N_EXAMPLES = 2
-MOST_SHOWN = 50  # characters of a side
-WANTED, MOST_SHARE = 1_000, 0.02  # pairs of a held-out split, and the most that it may take
-SURELY = 5  # pairs that a share of a text means, so that there is one at all, but in one of 150 texts
-MOST_OF_FEW = 0.4
-ENOUGH = 1_000  # pairs, with which there is also a test split
+HELD_OUT_CAPTIONS = 500  # pairs of valid, and of test
+LEFT_OUT_FILE = "left-out.tsv.gz"
+MAX_EXAMPLES = 2
+MAX_SHOWN_CHARS = 50  # characters of a side
+TARGET_HELD_OUT_PAIRS, MAX_HELD_OUT_SHARE = 1_000, 0.02  # pairs of a held-out split, and the most that it may take
+MIN_EXPECTED_PAIRS = 5  # pairs that a share of a text means, so that there is one at all, but in one of 150 texts
+MAX_SHARE_OF_SMALL_TEXT = 0.4
+MIN_PAIRS_FOR_TEST = 1_000  # pairs, with which there is also a test split
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ class OpenedCorpus:
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
         """Write what cleaning and holding out leave of each split, and what it was that they left out, into a folder.
 
-        Raises DataError as `gather` does.
+        Raises DataError as `clean_and_split` does.
         """
-        facts = gather(self, folder)
-        return facts["splits"], facts if self.rules or facts["left_out"] else {}
+        report = clean_and_split(self, folder)
+        return report["splits"], report if self.rules or report["left_out"] else {}
 
 
 def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> OpenedCorpus:
@@ -82,19 +82,21 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> OpenedCo
         return _open_captions(data)
     if data.corpus == "multi30k":
         pairs = multi30k.find_files(data.source, data.target, source_dir)
-        sums = {path.name: multi30k.sums()[path.name] for pair in pairs.values() for path in (pair.source, pair.target)}
+        sums = {
+            path.name: multi30k.checksums()[path.name] for pair in pairs.values() for path in (pair.source, pair.target)
+        }
         return OpenedCorpus(data, sums, {split: partial(read_texts, [pair], data) for split, pair in pairs.items()})
     assert data.files is not None  # the config ensures it
     require_files((f"data.files.{name}", path) for name, path in data.texts)
     sums = {name: sha256_of_file(path) for name, path in data.texts}
     texts = {split: text if isinstance(text, tuple) else (text,) for split, text in data.files.items()}
     whole = [text for split in texts.values() for text in split if isinstance(text, Path)]
-    if data.columns and not any(format_of(text, data) in (TABLE, JSON) for text in whole):
+    if data.columns and not any(pair_format(text, data) in (TABLE, JSON) for text in whole):
         raise DataError(
             f"data.columns (--columns {','.join(data.columns)}): no file is a table or JSON lines; leave it out"
         )
     return OpenedCorpus(
-        data, sums, {split: partial(read_texts, text, data) for split, text in texts.items()}, shaped_by(data)
+        data, sums, {split: partial(read_texts, text, data) for split, text in texts.items()}, rule_parameters(data)
     )
 
 
@@ -104,11 +106,11 @@ def _open_captions(data: DataConfig) -> OpenedCorpus:
     for split, pairs in read_captions(data.captions.sentences).items():
         for german, english in pairs:
             total.update(f"{split}\t{german}\t{english}\n".encode())
-        splits[split] = partial(_in_memory, pairs if data.source == "de" else [(en, de) for de, en in pairs])
+        splits[split] = partial(_read_captions, pairs if data.source == "de" else [(en, de) for de, en in pairs])
     return OpenedCorpus(data, {"captions": total.hexdigest()}, splits)
 
 
-def _in_memory(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[LocatedPair]:
+def _read_captions(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[LocatedPair]:
     return ((*pair, Location(CAPTIONS, CAPTIONS, number, "pair")) for number, pair in enumerate(pairs, start=1))
 
 
@@ -119,11 +121,15 @@ def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:
     """
     lines = bz2.decompress(CAPTIONS.read_bytes()).decode("utf-8").splitlines()
     pairs = list(zip(lines[: len(lines) // 2], lines[len(lines) // 2 :], strict=True))
-    valid, test, train = pairs[:HELD_OUT], pairs[HELD_OUT : 2 * HELD_OUT], pairs[2 * HELD_OUT :]
+    valid, test, train = (
+        pairs[:HELD_OUT_CAPTIONS],
+        pairs[HELD_OUT_CAPTIONS : 2 * HELD_OUT_CAPTIONS],
+        pairs[2 * HELD_OUT_CAPTIONS :],
+    )
     return {"train": train[:sentences], "valid": valid, "test": test}
 
 
-def gather(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
+def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
     """Write {split}.source.txt and {split}.target.txt into a dataset's folder, and into LEFT_OUT what was left out.
 
     folder: None writes nothing. Returns how many pairs were read of the training text,
@@ -140,13 +146,13 @@ def gather(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
         def new_file(name: str) -> BinaryIO:
             return opened.enter_context(open(folder / name if folder else os.devnull, "wb"))
 
-        left_out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=new_file(LEFT_OUT), mtime=0))
+        left_out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=new_file(LEFT_OUT_FILE), mtime=0))
         files = {split: [new_file(f"{split}.{side}.txt") for side in SIDES] for split in splits}
 
         def leave_out(rule: str, source: str, target: str, place: Location) -> None:
             found = counts.setdefault(rule, {"pairs": 0, "examples": []})
             found["pairs"] += 1
-            found["examples"] += [[str(place), source, target]] if len(found["examples"]) < N_EXAMPLES else []
+            found["examples"] += [[str(place), source, target]] if len(found["examples"]) < MAX_EXAMPLES else []
             cells = (rule, str(place.source), f"{place.unit} {place.number}", source, target)
             left_out.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
 
@@ -167,24 +173,24 @@ def gather(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
         for split in [split for split in texts if split != "train"]:
             pairs = texts[split](leave_out)
             if data.skip_empty:
-                pairs = without("empty", RULES["empty"], pairs, leave_out)
+                pairs = apply_rule("empty", RULES["empty"], pairs, leave_out)
             for source, target, place in pairs:
                 add(split, source, target, place)
                 if "held_out" in data.clean:
-                    held_out.add(fingerprint(source, data.source))
+                    held_out.add(sentence_hash(source, data.source))
         mended = Counter[str]()
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
-            for pair in cleaned(texts["train"](leave_out), data, leave_out, held_out, mended):
-                add(split_of(pair[0], data), *pair)
+            for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, mended):
+                add(assign_split(pair[0], data), *pair)
                 bar.update(1)
                 if (
                     data.corpus == "files" and pair[2].source not in shown
                 ):  # so whoever reads it sees what the sides are
                     shown.add(pair[2].source)
-                    log.info("%s: %s | %s", pair[2], *(shorten(side, MOST_SHOWN) for side in pair[:2]))
+                    log.info("%s: %s | %s", pair[2], *(shorten(side, MAX_SHOWN_CHARS) for side in pair[:2]))
     if folder and not counts:
-        (folder / LEFT_OUT).unlink()
+        (folder / LEFT_OUT_FILE).unlink()
     reasons = ", ".join(
         f"{rule} {found['pairs']:,}, such as {found['examples'][0][1][:40]!r}" for rule, found in counts.items()
     )
@@ -192,19 +198,21 @@ def gather(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
         where, remedy = f"data.files.{split}", "a split needs at least one"
         if share := dict(data.held_out).get(split):
             where = f"data.held_out.{split}: {share:g} of {pluralize(sum(splits.values()), 'pair')}"
-            remedy = f"give at least {math.ceil(SURELY / share):,} pairs, a larger share, or files for {split}"
+            remedy = (
+                f"give at least {math.ceil(MIN_EXPECTED_PAIRS / share):,} pairs, a larger share, or files for {split}"
+            )
         elif any(share for _, share in data.held_out):
-            remedy = f"all were held out; give at least {SURELY} pairs"
-            if sum(splits.values()) >= SURELY:
+            remedy = f"all were held out; give at least {MIN_EXPECTED_PAIRS} pairs"
+            if sum(splits.values()) >= MIN_EXPECTED_PAIRS:
                 remedy = "all were held out together, since they differ in numbers and marks alone; give others"
         if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # so not the share is too small
             remedy = "see that neither the sides nor the columns (data.columns) are mistaken, or name fewer rules"
         raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")
-    facts = {"read": n_pairs() - before, "left_out": counts, "splits": splits}
-    return {**facts, **mended}
+    report = {"read": n_pairs() - before, "left_out": counts, "splits": splits}
+    return {**report, **mended}
 
 
-def split_of(source: str, data: DataConfig) -> str:
+def assign_split(source: str, data: DataConfig) -> str:
     """Returns the split that a training pair is in, by a hash between 0 and 1: valid has the beginning, test the end.
 
     For example, with valid 0.01 and test 0.02 a hash of 0.004 is valid, one of 0.985 is test, all others are train. A
@@ -212,19 +220,19 @@ def split_of(source: str, data: DataConfig) -> str:
     """
     if not data.held_out.valid and not data.held_out.test:
         return "train"
-    place = fingerprint(source, data.source) / 2**64
+    place = sentence_hash(source, data.source) / 2**64
     return "valid" if place < data.held_out.valid else "test" if place >= 1 - data.held_out.test else "train"
 
 
-def shares_for(n_pairs: int, data: DataConfig) -> HeldOutConfig:
+def held_out_shares(n_pairs: int, data: DataConfig) -> HeldOutConfig:
     """Returns the shares that hold out about WANTED pairs for each split without files, but at most MOST_SHARE.
 
     Of very few pairs, a larger share is held out, so that there is one at all.
     """
-    share = min(MOST_SHARE, float(f"{WANTED / max(1, n_pairs):.2g}"))
-    share = max(share, min(MOST_OF_FEW, float(f"{SURELY / max(1, n_pairs):.2g}")))
+    share = min(MAX_HELD_OUT_SHARE, float(f"{TARGET_HELD_OUT_PAIRS / max(1, n_pairs):.2g}"))
+    share = max(share, min(MAX_SHARE_OF_SMALL_TEXT, float(f"{MIN_EXPECTED_PAIRS / max(1, n_pairs):.2g}")))
     given = data.files or {}
     return HeldOutConfig(
         valid=0.0 if "valid" in given else share,
-        test=0.0 if n_pairs < ENOUGH or {*given} - {"train", "valid"} else share,
+        test=0.0 if n_pairs < MIN_PAIRS_FOR_TEST or {*given} - {"train", "valid"} else share,
     )

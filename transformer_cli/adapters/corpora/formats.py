@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from transformer_cli.adapters.corpora.po import encoding_of, meant, messages
-from transformer_cli.adapters.corpora.xliff_state import is_confirmed, is_only_copy
+from transformer_cli.adapters.corpora.po import parse_messages, po_encoding, unescape
+from transformer_cli.adapters.corpora.xliff_state import is_confirmed, is_untranslated_copy
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import first_few, pluralize
@@ -45,28 +45,30 @@ from transformer_cli.text.normalization import is_spaceless, is_word
 LeaveOut = Callable[[str, str, str, Location], None]
 """Notes a pair that is left out: why, its sides, and where it stands"""
 
-LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
-READ = 1 << 14  # bytes of XML at a time, whose elements are in memory
-LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of XML, and elements inside each other
-LARGEST_FILE = 1 << 26  # bytes of the file that an XLIFF is made of, which may be in it
+BEGINNING_BYTES = 1 << 16  # bytes of a file, by which its format is known
+READ_BYTES = 1 << 14  # bytes of XML at a time, whose elements are in memory
+MAX_UNIT_BYTES, MAX_UNIT_DEPTH = 1 << 22, 100  # bytes of XML, and elements inside each other
+MAX_INTERNAL_FILE_BYTES = 1 << 26  # bytes of the file that an XLIFF is made of, which may be in it
 TABLE, ONE_SIDE = "table", "one side"  # formats beside TMX and JSON lines
-ROLES = (  # what a side is called where its language is not, without "text" behind it
+SIDE_NAMES = (  # what a side is called where its language is not, without "text" behind it
     ("source", "src", "original", "quelle", "ausgangs", "fuente", "origen"),
     ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
 )
 SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by their regions
-N_ROWS = 100  # of a table without a heading, by which it is known whether its columns hold text
-CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
-WITHOUT = "a unit without one of the languages"
-UNTRANSLATED, UNCONFIRMED, PLURAL = "not translated", "not confirmed", "forms of the plural"
+SAMPLE_ROWS = 100  # of a table without a heading, by which it is known whether its columns hold text
+CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
+OTHER_LANGUAGES = "a unit without one of the languages"
+UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "forms of the plural"
 
-_ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
-_DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
+_UNSAFE_ENTITY = re.compile(
+    r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)"
+)  # but of text
+_DECLARED_ENCODING = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
 _UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
-_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
+_SCRIPT_OR_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
 _COMMENT = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
 _CELL = re.compile(r'(?:"(?:[^"]|"")*(?:"|\Z)|[^"\t\r\n]*)(?:[\t\r\n]+|\Z)')  # quoted as in CSV, or without a quote
-_OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
+_TEXT_SUFFIX = re.compile(r"[ _-]?(?:text|sentence|segment)$")
 _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # begins at the first of the white space
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -82,12 +84,12 @@ def read_texts(
     for text in texts:
         if isinstance(text, FilePair):
             for path in (text.source, text.target):
-                if (form := detect_format(beginning_of(path))) in (TMX, XLIFF, PO):
+                if (form := detect_format(read_beginning(path))) in (TMX, XLIFF, PO):
                     alone = f"name it alone, as in data.files.train: [{path.name}]"
                     raise DataError(f"{path}: {form}, which has both sides; {alone}")
             pairs = zip_lines(text.source, text.target, truncated_lines)
         else:
-            pairs = FORMATS[format_of(text, data)](text, data, leave_out)
+            pairs = FORMATS[pair_format(text, data)](text, data, leave_out)
         n_pairs = 0
         try:
             for pair in pairs:
@@ -97,9 +99,9 @@ def read_texts(
             raise DataError(f"{error} ({pluralize(n_pairs, 'pair')} before that)") from None
 
 
-def format_of(path: Path, data: DataConfig) -> str:
+def pair_format(path: Path, data: DataConfig) -> str:
     """Returns which of FORMATS a file with both sides is in. Raises DataError, which says what it is otherwise."""
-    beginning = beginning_of(path)
+    beginning = read_beginning(path)
     if not beginning.strip():
         raise DataError(f"{path}: an empty file; name one with text")
     form = detect_format(beginning)
@@ -121,7 +123,7 @@ def require_files(paths: Iterable[tuple[str, Path]]) -> None:
             raise DataError(f"{name}: {path}: {what}; {remedy}")
 
 
-def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
+def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
     """Returns files in their order, those of two sides of a text as a pair, by the languages or roles in their names.
 
     For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c; so are d.tgt, d.src one text, and deu_Latn.dev,
@@ -132,7 +134,7 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
     for number, path in enumerate(paths):
         if path in paths[:number]:
             raise DataError(f"{path} is given twice; name it once")
-        side, text = _side_of(path, data)
+        side, text = _side_in_name(path, data)
         sides.append(side)
         if side is None:
             texts[path] = [path]
@@ -143,18 +145,18 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
             raise DataError(f"{path}: {both[side]} is the same side of the same text, as their names say; {remedy}")
         both[side] = path
     are_two = len(texts) == len(paths) == 2 and (sides[0] is None or sides[0] != sides[1])
-    if are_two and all(format_of(path, data) == ONE_SIDE for path in paths):
+    if are_two and all(pair_format(path, data) == ONE_SIDE for path in paths):
         source = int(sides[0] == 1 or sides[1] == 0)
         return [FilePair(source=paths[source], target=paths[1 - source])]
     found = [[side for side in both if side] for both in texts.values()]
     for both, (path, *other) in zip(texts.values(), found, strict=True):
-        if None in both and not other and format_of(path, data) == ONE_SIDE:  # a table may be called de-en.txt
+        if None in both and not other and pair_format(path, data) == ONE_SIDE:  # a table may be called de-en.txt
             missing = (data.source, data.target)[both.index(None)]
             raise DataError(f"{path}: the same text in {missing} is not given; name it too")
     return [FilePair(source=both[0], target=both[1]) if len(both) == 2 else both[0] for both in found]
 
 
-def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
+def _side_in_name(path: Path, data: DataConfig) -> tuple[int | None, str]:
     """Returns which side a file holds by its name, 0 or 1 (None: it does not say so), and the rest of the name.
 
     A language counts before a role, and the last of several. What has a table's form holds both sides, unless its name
@@ -162,8 +164,8 @@ def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
     """
     parts = re.split(r"([._-])", decompressed_name(path).removesuffix(".txt"))
     side, rest = None, list(parts)
-    by_language = [[_rank(part, language) for language in (data.source, data.target)] for part in parts]
-    by_role = [[float(_OF_TEXT.sub("", part.lower()) in roles) for roles in ROLES] for part in parts]
+    by_language = [[_language_match(part, language) for language in (data.source, data.target)] for part in parts]
+    by_role = [[float(_TEXT_SUFFIX.sub("", part.lower()) in roles) for roles in SIDE_NAMES] for part in parts]
     for ranks in (by_language, by_role):
         place = max((place for place, each in enumerate(ranks) if any(each)), default=None)
         if place is None:
@@ -171,9 +173,9 @@ def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
         start, end = place, place + 1
         if ranks is by_language and any(by_language[max(0, place - 2)]) and parts[place - 1] in ("-", "_"):
             start = place - 2 if by_language[place - 2] == by_language[place] else place  # of de-DE
-        if any(map(_REGION.fullmatch, parts[place + 2 : place + 3])):
+        if any(map(_SCRIPT_OR_REGION.fullmatch, parts[place + 2 : place + 3])):
             end = place + 3
-        if side is None and end < len(parts) and format_of(path, data) != ONE_SIDE:
+        if side is None and end < len(parts) and pair_format(path, data) != ONE_SIDE:
             return None, ""
         side = ranks[place].index(max(ranks[place])) if side is None else side
         rest[start:end] = [""] * (end - start)
@@ -183,16 +185,16 @@ def _side_of(path: Path, data: DataConfig) -> tuple[int | None, str]:
 # Formats
 
 
-def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Iterator[tuple[list[str], Location]]:
+def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> Iterator[tuple[list[str], Location]]:
     """Yield the rows of a TSV or CSV; a blank line has no cells. Raises DataError.
 
     Between tabs, quotes are text, unless cells are quoted as in CSV throughout, as Excel and pandas write them.
     with_comments: whether a line that begins with "# " is a blank one.
     """
-    beginning = beginning_of(path)
+    beginning = read_beginning(path)
     delimiter = _delimiter(_COMMENT.sub(b"", beginning) if with_comments else beginning, path, data) or ","
     with open_decompressed(path) as file:
-        quote = '"' if delimiter != "\t" or isinstance(file.raw, Utf8Stream) or _is_quoted(beginning) else None
+        quote = '"' if delimiter != "\t" or isinstance(file.raw, Utf8Stream) or _is_csv_quoted(beginning) else None
     csv.field_size_limit(MAX_RECORD_BYTES)
     lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in record_lines(path))
     if with_comments:
@@ -217,27 +219,27 @@ def rows_of(path: Path, data: DataConfig, *, with_comments: bool = False) -> Ite
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
 
 
-def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two."""
     columns: tuple[int, int] | None = None
-    for cells, place in rows_of(path, data):
+    for cells, place in read_rows(path, data):
         if not cells:
             yield "", "", place
             continue
         if columns is None:
-            named, wanted = sides_of(cells, data), data.columns
+            named, wanted = find_sides(cells, data), data.columns
             if wanted and all(map(str.isdecimal, wanted)):
                 columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
             elif wanted:
-                columns = named = _columns(wanted, cells, place)
+                columns = named = _find_columns(wanted, cells, place)
             else:
                 refuse_heading(cells, data, place, "name their columns (--columns, or data.columns)")
                 columns = named or (0, 1)
                 if not named:
                     sample = list[list[str]]()
                     with suppress(DataError):  # which is raised when all before it have been read
-                        sample.extend(row for row, _ in islice(rows_of(path, data), N_ROWS) if len(row) > 1)
-                    _refuse_no_text_in(sample, path)
+                        sample.extend(row for row, _ in islice(read_rows(path, data), SAMPLE_ROWS) if len(row) > 1)
+                    _refuse_columns_without_text(sample, path)
             if named:
                 continue
         if len(cells) <= max(columns):
@@ -249,8 +251,8 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Locate
 def refuse_heading(cells: Sequence[str], data: DataConfig, place: Location, remedy: str) -> None:
     """Raises DataError if the first row of a table names languages, but not both sides."""
     languages = [cell for cell in cells if language_code(cell) in LANGUAGE_NAMES]
-    if not sides_of(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
-        what = f"looks like a heading ({_shown(cells)}), but not of {data.source} and {data.into}"
+    if not find_sides(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
+        what = f"looks like a heading ({_shorten_names(cells)}), but not of {data.source} and {data.into}"
         raise DataError(f"{place} {what}; {remedy}")
 
 
@@ -263,7 +265,7 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
     first = text.lstrip(" \r\n").partition("\n")[0].replace('"', "")
     if "\t" in first or first.startswith("sep="):
         return "\t" if "\t" in first else first[4:5] or None
-    if named := next((each for each in ",;" if sides_of(first.split(each), data)), None):
+    if named := next((each for each in ",;" if find_sides(first.split(each), data)), None):
         return named
     if not data.columns and not decompressed_name(path).lower().endswith(".csv"):
         return None
@@ -273,10 +275,10 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
     return ";" if len(commas) > 1 == len(semicolons) or has_semicolons else ","
 
 
-def _is_quoted(beginning: bytes) -> bool:
+def _is_csv_quoted(beginning: bytes) -> bool:
     """Whether the cells of a TSV are quoted as in CSV: all that have a quote; and one has what only these can have."""
     text, place = beginning.decode(errors="replace"), 0
-    if text.count('"') % 2 and len(beginning) < LOOKED_AT:  # else a cell may be cut off
+    if text.count('"') % 2 and len(beginning) < BEGINNING_BYTES:  # else a cell may be cut off
         return False
     while place < len(text):
         if not (found := _CELL.match(text, place)):
@@ -285,7 +287,7 @@ def _is_quoted(beginning: bytes) -> bool:
     return '""' in text.replace('\t""', "\t") or re.search(r'(?:^|\t)"[^"\t\n]*\n', text) is not None
 
 
-def _refuse_no_text_in(rows: Sequence[Sequence[str]], path: Path) -> None:
+def _refuse_columns_without_text(rows: Sequence[Sequence[str]], path: Path) -> None:
     """Raises DataError if more than half of a column holds addresses, numbers, ids or single words.
 
     rows: of a table without a heading, whose first two columns are taken. Where there are only two, single words are
@@ -306,7 +308,7 @@ def _refuse_no_text_in(rows: Sequence[Sequence[str]], path: Path) -> None:
             )
 
 
-def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+def _read_json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     for number, line in record_lines(path):
         if not line.strip():
             continue
@@ -321,10 +323,12 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
         if not isinstance(found, dict):
             raise DataError(f"{place}: not an object with a key for each side; write one on each line")
         keys = list(found)
-        columns = _columns(data.columns, keys, place) if data.columns else sides_of(keys, data)
+        columns = _find_columns(data.columns, keys, place) if data.columns else find_sides(keys, data)
         if columns is None:
             wanted = f"{data.source} and {data.into}, or source and target"
-            raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
+            raise DataError(
+                f"{place}: no keys {wanted}; it has {_shorten_names(keys)}; name two of them as data.columns"
+            )
         source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError(f"{place}: a side is not text; write both as strings")
@@ -333,26 +337,30 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
         yield _on_one_line(source), _on_one_line(target), place
 
 
-def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
-    for number, (unit, _) in enumerate(units_of(path, "tu"), start=1):
+def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+    for number, (unit, _) in enumerate(read_units(path, "tu"), start=1):
         place = Location(path, path, number, "unit")
         variants = [
-            (language_of(each), seg) for each in unit if tag_of(each) == "tuv" for seg in each if tag_of(seg) == "seg"
+            (xml_lang(each), seg)
+            for each in unit
+            if local_name(each) == "tuv"
+            for seg in each
+            if local_name(seg) == "seg"
         ]
         codes = [code for code, _ in variants]
-        if sides := sides_of(codes, data):
-            source, target = (_on_one_line(_text(variants[side][1])) for side in sides)
+        if sides := find_sides(codes, data):
+            source, target = (_on_one_line(_element_text(variants[side][1])) for side in sides)
             yield source, target, place
         else:
-            leave_out(WITHOUT, " ".join(codes[:8]), "", place)
+            leave_out(OTHER_LANGUAGES, " ".join(codes[:8]), "", place)
 
 
-_Translated = tuple[str, str, tuple[str, str], str, Location]
+_TranslatedText = tuple[str, str, tuple[str, str], str, Location]
 """A text and its translation, their languages as far as the file names them, why they are no pair, if it says so, and
 where they stand"""
 
 
-def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield what has been translated, from whichever of the languages. One that is not named may be any.
 
     If none is named, the text is taken for English, as messages are as a rule, where that is one of the two.
@@ -363,42 +371,42 @@ def _pairs_of(found: Iterable[_Translated], data: DataConfig, leave_out: LeaveOu
         ways = [
             way
             for way in ((0, 1), (1, 0))
-            if all(_rank(languages[side] or own, own) for side, own in zip(way, wanted, strict=True))
+            if all(_language_match(languages[side] or own, own) for side, own in zip(way, wanted, strict=True))
         ]
-        way = min(ways, key=lambda way: not _rank("en", wanted[way[0]]), default=(0, 1))
+        way = min(ways, key=lambda way: not _language_match("en", wanted[way[0]]), default=(0, 1))
         source, target = sides[way[0]], sides[way[1]]
-        if why := UNTRANSLATED if "" in sides else why or WITHOUT * (not ways):
+        if why := UNTRANSLATED if "" in sides else why or OTHER_LANGUAGES * (not ways):
             leave_out(why, source, target, place)
         else:
             yield source, target, place
 
 
-def _xliff(path: Path) -> Iterator[_Translated]:
-    for number, (unit, around) in enumerate(units_of(path, "trans-unit", "unit"), start=1):
+def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
+    for number, (unit, around) in enumerate(read_units(path, "trans-unit", "unit"), start=1):
         place = Location(path, path, number, "unit")
-        if tag_of(unit) == "unit":
+        if local_name(unit) == "unit":
             raise DataError(f"{place}: XLIFF 2.0; export it as XLIFF 1.2, or as TMX")
-        file = next((each for each in around if tag_of(each) == "file"), unit)
+        file = next((each for each in around if local_name(each) == "file"), unit)
         languages = file.get("source-language", ""), file.get("target-language", "")
         wishes = [wish for each in (*around, unit) if (wish := each.get("translate"))]
         if wishes[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
-            about = {**unit.attrib, **next((each.attrib for each in unit if tag_of(each) == "target"), {})}
+            about = {**unit.attrib, **next((each.attrib for each in unit if local_name(each) == "target"), {})}
             for source, target, state in _segments(unit):
-                sides, said = (_text(source), _text(target)), {**about, **state}
-                is_copy = sides[0] == sides[1] and is_only_copy(said)
+                sides, said = (_element_text(source), _element_text(target)), {**about, **state}
+                is_copy = sides[0] == sides[1] and is_untranslated_copy(said)
                 why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(said) is False else ""
                 yield *sides, languages, why, place
 
 
 def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]]:
     """Yield the source and the target of each segment of a unit, and what Trados says of it."""
-    children = {tag_of(each): each for each in unit}
+    children = {local_name(each): each for each in unit}
     source, target = (children.get(name, Element(name)) for name in ("source", "target"))
     cut, found = (
-        {each.get("mid", ""): each for each in side.iter() if tag_of(each) == "mrk" and each.get("mtype") == "seg"}
+        {each.get("mid", ""): each for each in side.iter() if local_name(each) == "mrk" and each.get("mtype") == "seg"}
         for side in (children.get("seg-source", source), target)
     )
-    states = {each.get("id", ""): {"conf": "", **each.attrib} for each in unit.iter() if tag_of(each) == "seg"}
+    states = {each.get("id", ""): {"conf": "", **each.attrib} for each in unit.iter() if local_name(each) == "seg"}
     if not found:
         yield source, target, next(iter(states.values()), {})
         return
@@ -406,33 +414,33 @@ def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]
         yield segment, found.get(name, Element("mrk")), states.get(name, {})
 
 
-def _catalogue(path: Path) -> Iterator[_Translated]:
+def _read_po(path: Path) -> Iterator[_TranslatedText]:
     """Yield the messages of a catalogue; of a plural with two forms, both, and of others only the first one."""
     with open_decompressed(path) as file:
-        is_utf_8 = isinstance(file.raw, Utf8Stream) or file.peek(READ).startswith(BOM_UTF8)
-    encoding = "utf-8" if is_utf_8 else encoding_of(beginning_of(path), f"{path}: ")
+        is_utf_8 = isinstance(file.raw, Utf8Stream) or file.peek(READ_BYTES).startswith(BOM_UTF8)
+    encoding = "utf-8" if is_utf_8 else po_encoding(read_beginning(path), f"{path}: ")
     languages = "", ""
-    for each in messages((line for _, line in record_lines(path, encoding)), f"{path}: "):
-        strings = {key: meant("".join(texts), encoding) for key, texts in each.strings.items()}
+    for each in parse_messages((line for _, line in record_lines(path, encoding)), f"{path}: "):
+        strings = {key: unescape("".join(texts), encoding) for key, texts in each.strings.items()}
         sources = [strings[key] for key in ("msgid", "msgid_plural") if key in strings]
         targets = [text for key, text in strings.items() if key.startswith("msgstr")]
         if sources == [""]:
             header = dict(line.partition(":")[::2] for line in targets[0].split("\n"))
             languages = header.get("X-Source-Language", "").strip(), header.get("Language", "").strip()
             continue
-        why = "fuzzy" if each.is_fuzzy else PLURAL if len(sources) != len(targets) else ""
+        why = "fuzzy" if each.is_fuzzy else PLURAL_FORMS if len(sources) != len(targets) else ""
         for source, target in list(zip(sources, targets, strict=False))[: 1 if why else 2]:
             yield source, target, languages, why, Location(path, path, each.number)
 
 
-def units_of(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
+def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
     """Yield the elements of an XML document that have one of these tags, such as the units of a TMX; holds one of them.
 
     With each come those around it, from the outermost, of which only the attributes are known.
 
     No entities may be declared but of short texts. Raises DataError.
     """
-    if _ENTITY.search(beginning_of(path).decode(errors="replace")):
+    if _UNSAFE_ENTITY.search(read_beginning(path).decode(errors="replace")):
         raise DataError(
             f"{path}: declares an entity that is more than a short text; such a file needs none: take it out"
         )
@@ -441,19 +449,19 @@ def units_of(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
     unit: Element | None = None
     size = 0  # bytes since something ended
     with open_decompressed(path) as file:
-        start = file.peek(READ)
+        start = file.peek(READ_BYTES)
         is_utf_8 = isinstance(file.raw, Utf8Stream) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
-        for content in chain(iter(lambda: file.read1(READ), b""), [b""]):
+        for content in chain(iter(lambda: file.read1(READ_BYTES), b""), [b""]):
             size += len(content)
             try:
                 if is_utf_8:  # whatever it declares
-                    content = _DECLARED.sub(rb"\1", content)
+                    content = _DECLARED_ENCODING.sub(rb"\1", content)
                 parser.feed(content) if content else parser.close()
                 for event, element in parser.read_events():
                     if event == "start":
                         around.append(element)
-                        unit = element if unit is None and tag_of(element) in tags else unit
-                        if len(around) > DEEPEST:
+                        unit = element if unit is None and local_name(element) in tags else unit
+                        if len(around) > MAX_UNIT_DEPTH:
                             break  # it is refused below
                         continue
                     around.pop()
@@ -467,55 +475,57 @@ def units_of(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
                 what = "not XML" if content else "ends in its middle"
                 remedy = "mend it, or convert it to UTF-8" if content else "copy it again"
                 raise DataError(f"{path}: {what}: {error}; {remedy}") from None
-            largest = LARGEST_FILE if around and tag_of(around[-1]) == "internal-file" else LARGEST_UNIT
-            if size > largest or len(around) > DEEPEST:
-                what = f"more than {largest:,} bytes in a unit, or {DEEPEST} elements inside each other"
+            largest = (
+                MAX_INTERNAL_FILE_BYTES if around and local_name(around[-1]) == "internal-file" else MAX_UNIT_BYTES
+            )
+            if size > largest or len(around) > MAX_UNIT_DEPTH:
+                what = f"more than {largest:,} bytes in a unit, or {MAX_UNIT_DEPTH} elements inside each other"
                 raise DataError(f"{path}: {what}; mend it")
 
 
-def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
-    what = detect_format(beginning_of(path)) or "text of one column"
+def _refuse_one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+    what = detect_format(read_beginning(path)) or "text of one column"
     raise DataError(
         f"{path}: {what}, but both sides of each pair are wanted; name the file of the other side too, as in "
         f"NAME.{data.source} and NAME.{data.into}, or {{source: …, target: …}} in data.files"
     )
 
 
-def tag_of(element: Element) -> str:
+def local_name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def language_of(variant: Element) -> str:
+def xml_lang(variant: Element) -> str:
     return next((code for key, code in variant.items() if key.lower().rpartition("}")[2] == "lang"), "")
 
 
-def _text(element: Element) -> str:
+def _element_text(element: Element) -> str:
     """Returns what stands in a <seg> or a <source>, and in elements in it, such as <hi>, that do not hold codes."""
     text = element.text or ""
     for each in element:
-        is_text = tag_of(each) not in CODES and each.get("mtype") != "x-sdl-deleted"
-        text += _text(each) if is_text else ""
-        is_glued = tag_of(each) in ("ph", "x") and is_word(text[-1:]) and is_word((each.tail or "")[:1])
+        is_text = local_name(each) not in CODE_ELEMENTS and each.get("mtype") != "x-sdl-deleted"
+        text += _element_text(each) if is_text else ""
+        is_glued = local_name(each) in ("ph", "x") and is_word(text[-1:]) and is_word((each.tail or "")[:1])
         text += (" " if is_glued else "") + (each.tail or "")  # a break of the line, for example
     return text
 
 
 FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[LocatedPair]]] = {
-    TMX: _tmx,
-    XLIFF: lambda path, data, leave_out: _pairs_of(_xliff(path), data, leave_out),
-    PO: lambda path, data, leave_out: _pairs_of(_catalogue(path), data, leave_out),
-    JSON: _json_lines,
-    TABLE: _table,
-    ONE_SIDE: _one_side,
+    TMX: _read_tmx,
+    XLIFF: lambda path, data, leave_out: _orient_pairs(_read_xliff(path), data, leave_out),
+    PO: lambda path, data, leave_out: _orient_pairs(_read_po(path), data, leave_out),
+    JSON: _read_json_lines,
+    TABLE: _read_table,
+    ONE_SIDE: _refuse_one_side,
 }
 
 
-def beginning_of(path: Path) -> bytes:
+def read_beginning(path: Path) -> bytes:
     """Returns the beginning of a file, unpacked. Raises DataError if it is of a kind that is known and not read."""
     content = b""
     try:
         with open_decompressed(path) as file:
-            while len(content) < LOOKED_AT and (part := file.read1(LOOKED_AT)):
+            while len(content) < BEGINNING_BYTES and (part := file.read1(BEGINNING_BYTES)):
                 content += part
     except DataError:
         if not content:  # else who reads the pairs comes to that place, and says how many stand before it
@@ -523,19 +533,19 @@ def beginning_of(path: Path) -> bytes:
     return content.removeprefix(BOM_UTF8)
 
 
-def sides_of(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
+def find_sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
-    for language, roles in zip((data.source, data.into), ROLES, strict=True):
-        bare = [_OF_TEXT.sub("", name.strip().lower()) for name in names]  # of source_text, German text
-        ranks = [1.5 if name in roles else _rank(name, language) for name in bare]
+    for language, roles in zip((data.source, data.into), SIDE_NAMES, strict=True):
+        bare = [_TEXT_SUFFIX.sub("", name.strip().lower()) for name in names]  # of source_text, German text
+        ranks = [1.5 if name in roles else _language_match(name, language) for name in bare]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)
     return None if -1 in found or found[0] == found[1] else (found[0], found[1])
 
 
 @lru_cache(1_000)
-def _rank(code: str, language: str) -> float:
+def _language_match(code: str, language: str) -> float:
     """Returns how well a code or a name means a language: 2 if it is its code, 0 if it means another one.
 
     Another region or another script is another language: neither zh-CN nor zh-Hans is zh-TW, but zh and zh-Hant are,
@@ -559,16 +569,16 @@ def _script_and_region(code: str) -> dict[str, str]:
     return {**({"script": script} if script else {}), **found}
 
 
-def _columns(wanted: Sequence[str], names: Sequence[str], place: Location) -> tuple[int, int]:
+def _find_columns(wanted: Sequence[str], names: Sequence[str], place: Location) -> tuple[int, int]:
     """Returns which columns have two names."""
     names = [name.strip() for name in names]
     for name in wanted:
         if name not in names:
-            raise DataError(f"{place}: no column {name}; it has {_shown(names)}; correct data.columns")
+            raise DataError(f"{place}: no column {name}; it has {_shorten_names(names)}; correct data.columns")
     return names.index(wanted[0]), names.index(wanted[1])
 
 
-def _shown(names: Sequence[str]) -> str:
+def _shorten_names(names: Sequence[str]) -> str:
     return first_few([name[:30] for name in names])
 
 

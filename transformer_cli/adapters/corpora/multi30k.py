@@ -18,14 +18,14 @@ from transformer_cli.system.progress import bar
 
 ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 FOLDER_VARIABLE = "TFM_MULTI30K_DIR"
-WITHOUT_A_NETWORK = (
+OFFLINE_REMEDY = (
     f"use a folder that holds the files (--source-dir FOLDER or {FOLDER_VARIABLE}), text of your own (data.corpus: "
     "files with data.files, as `tfm config` shows them), or the embedded German–English corpus (--config demo-captions)"
 )
 TIMEOUT_S = 20.0
-PAUSE_S = 1.0  # before the third attempt to reach the server
-MAY_PASS = (408, 429, 500, 502, 503, 504)  # answers after which it is asked again
-TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
+RETRY_PAUSE_S = 1.0  # before the third attempt to reach the server
+RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)  # answers after which it is asked again
+TEST_SETS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 
 log = logging.getLogger(__name__)
 
@@ -46,21 +46,21 @@ def find_files(source: str, target: str, source_dir: Path | None = None) -> dict
             by = "--source-dir" if source_dir else FOLDER_VARIABLE
             raise DataError(f"{folder}: no such folder; {by} must name one that holds Multi30k's *.gz files")
     files, left_out = {}, []
-    for split in ("train", "valid", *TESTS):
+    for split in ("train", "valid", *TEST_SETS):
         names = [f"{split.replace('valid', 'val')}.{language}.gz" for language in (source, target)]
-        if not sums().keys() >= {*names}:
+        if not checksums().keys() >= {*names}:
             continue
-        if folder and split in TESTS and not all((folder / name).exists() for name in names):
+        if folder and split in TEST_SETS and not all((folder / name).exists() for name in names):
             left_out.append(split)
             continue
-        files[split] = FilePair(source=_verified(names[0], folder), target=_verified(names[1], folder))
+        files[split] = FilePair(source=_verified_file(names[0], folder), target=_verified_file(names[1], folder))
     if left_out:
         log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
     return files
 
 
 @cache
-def sums() -> dict[str, str]:
+def checksums() -> dict[str, str]:
     """Returns the SHA-256 of each file of ADDRESS by its name, as `sha256sum` writes them. 2017 has no Czech."""
     lines = Path(__file__).with_suffix(".sha256").read_text(encoding="utf-8").splitlines()
     return {name: total for total, name in map(str.split, lines)}
@@ -71,9 +71,9 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("tfm"), "multi30k")
 
 
-def _verified(name: str, folder: Path | None) -> Path:
+def _verified_file(name: str, folder: Path | None) -> Path:
     """Returns one of the files, in a folder or in the cache, into which it is fetched if it is missing or another."""
-    path, address, expected = (folder or cache_folder()) / name, f"{ADDRESS}/{name}", sums()[name]
+    path, address, expected = (folder or cache_folder()) / name, f"{ADDRESS}/{name}", checksums()[name]
     found = sha256_of_file(path) if path.is_file() else None
     if found == expected:
         return path
@@ -97,13 +97,13 @@ def _download(address: str, path: Path) -> None:
     from requests.adapters import HTTPAdapter, Retry  # type: ignore[attr-defined]  # urllib3's, which requests needs
 
     log.info("fetching %s", address)
-    total, expected = hashlib.sha256(), sums()[path.name]
+    total, expected = hashlib.sha256(), checksums()[path.name]
     as_it_is = {"Accept-Encoding": "identity"}  # not compressed on the way: so the bar knows how much there is
-    again = Retry(2, backoff_factor=PAUSE_S, status_forcelist=MAY_PASS, raise_on_status=False)
-    again.respect_retry_after_header = False  # which may ask for hours
+    retries = Retry(2, backoff_factor=RETRY_PAUSE_S, status_forcelist=RETRIED_STATUSES, raise_on_status=False)
+    retries.respect_retry_after_header = False  # which may ask for hours
     try:
         with atomic_file(path) as file, requests.Session() as session:
-            session.mount(ADDRESS, HTTPAdapter(max_retries=again))
+            session.mount(ADDRESS, HTTPAdapter(max_retries=retries))
             with session.get(address, headers=as_it_is, stream=True, timeout=TIMEOUT_S) as response:
                 response.raise_for_status()
                 with bar(f"Fetching {path.name}", response.raw.length_remaining, "B", unit_scale=True) as progress:
@@ -118,5 +118,5 @@ def _download(address: str, path: Path) -> None:
         while inner := cause.__cause__ or cause.__context__:  # requests and urllib3 wrap the system's error
             cause = inner
         raise DownloadError(
-            f"{address}: cannot be fetched into {path.parent}: {cause}; try again later, or {WITHOUT_A_NETWORK}"
+            f"{address}: cannot be fetched into {path.parent}: {cause}; try again later, or {OFFLINE_REMEDY}"
         ) from None

@@ -13,15 +13,15 @@ from transformer_cli.data.corpus import read_pairs
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
 
-LOOKED_AT = 1_000  # lines of each side of each split
-MOST = 0.5  # the share of lines that makes one kind of text of it
-FEW = 0.1  # the share of lines with signs of subwords, of which other text has hardly any
-MANY_TIMES = 4  # the unknown words of training
+LINES_CHECKED = 1_000  # lines of each side of each split
+SUSPICIOUS_SHARE = 0.5  # the share of lines that makes one kind of text of it
+MAX_SUBWORD_SHARE = 0.1  # the share of lines with signs of subwords, of which other text has hardly any
+MAX_UNKNOWN_RATIO = 4  # the unknown words of training
 
 log = logging.getLogger(__name__)
 
 
-def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
+def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Warn of text that is the same on both sides, swapped, unlike the training text, or no plain text.
 
     folder, manifest: a dataset's.
@@ -29,31 +29,33 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     texts = {
         (split, side): lines
         for split in manifest["splits"]
-        for side, lines in zip(SIDES, zip(*islice(read_pairs(folder, split), LOOKED_AT), strict=True), strict=True)
+        for side, lines in zip(SIDES, zip(*islice(read_pairs(folder, split), LINES_CHECKED), strict=True), strict=True)
     }
     formats: dict[str, list[str]] = {}
-    cut: list[str] = []
+    in_subwords: list[str] = []
     for (split, side), lines in texts.items():
         found = Counter(detect_format(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
         name, n = found.most_common(1)[0]
-        if found[SUBWORD_TEXT] > FEW * len(lines):
-            cut.append(f"{split}, {side}")
-        elif name and n >= MOST * len(lines):
+        if found[SUBWORD_TEXT] > MAX_SUBWORD_SHARE * len(lines):
+            in_subwords.append(f"{split}, {side}")
+        elif name and n >= SUSPICIOUS_SHARE * len(lines):
             formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
     for name, where in formats.items():
         log.warning(
             "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
         )
-    if cut:
-        log.warning("%s already (%s): give it as it was before, since tfm cuts it itself", SUBWORD_TEXT, "; ".join(cut))
+    if in_subwords:
+        log.warning(
+            "%s already (%s): give it as it was before, since tfm cuts it itself", SUBWORD_TEXT, "; ".join(in_subwords)
+        )
     same = [
         split
         for split in manifest["splits"]
-        if sum(map(eq, texts[split, "source"], texts[split, "target"])) > MOST * len(texts[split, "source"])
+        if sum(map(eq, texts[split, "source"], texts[split, "target"])) > SUSPICIOUS_SHARE * len(texts[split, "source"])
     ]
     if same:
         log.warning("source and target are the same text: %s; correct data.files", ", ".join(same))
-    parts = {
+    trigrams = {
         key: {line[start : start + 3] for line in lines for start in range(len(line))} for key, lines in texts.items()
     }
     held_out = [split for split in manifest["splits"] if split != "train"]
@@ -61,7 +63,8 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         split
         for split in held_out
         if all(
-            _shared(parts[split, side], parts["train", other]) > _shared(parts[split, side], parts["train", side])
+            _overlap(trigrams[split, side], trigrams["train", other])
+            > _overlap(trigrams[split, side], trigrams["train", side])
             for side, other in (SIDES, SIDES[::-1])
         )
     ]
@@ -70,10 +73,10 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     for side in SIDES:
         rates = {split: counts[side]["unknown_rate"] for split, counts in manifest["splits"].items()}
         for split in held_out if not swapped else ():
-            if rates[split] > max(0.05, MANY_TIMES * rates["train"]):
+            if rates[split] > max(0.05, MAX_UNKNOWN_RATIO * rates["train"]):
                 what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%: is it text of the same kind?"
                 log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
 
 
-def _shared(parts: set[str], others: set[str]) -> float:
-    return len(parts & others) / max(1, len(parts))
+def _overlap(trigrams: set[str], others: set[str]) -> float:
+    return len(trigrams & others) / max(1, len(trigrams))

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from transformer_cli.errors import DataError
 
-LOOKED_AT = 1 << 14  # bytes of a catalogue in which its encoding stands
-LONGEST = 1 << 24  # characters of a message with the lines before it
+HEADER_BYTES = 1 << 14  # bytes of a catalogue in which its encoding stands
+MAX_MESSAGE_CHARS = 1 << 24  # characters of a message with the lines before it
 
 _STRING = re.compile(r'\s*(?:(msgctxt|msgid|msgid_plural|msgstr)(\[\d{1,2}\])?\s*)?"((?:[^"\\]|\\.)*)"\s*')
-_COMMENT = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domain\s|\Z)")
+_OTHER_LINE = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domain\s|\Z)")
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*?charset=([\w-]+)', re.IGNORECASE)
 _ESCAPE = re.compile(r"(?:\\[0-7]{1,3}|\\x[\da-fA-F]{1,2})+|\\.")  # bytes in digits, or one character
-_MEANT = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPED_CHARS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _BYTE = re.compile(r"\\(?:x([\da-fA-F]+)|([0-7]+))")
 
 
@@ -24,9 +24,9 @@ class Message:
 
     number: int = 0
     """of the line in which its first string begins"""
-    before: list[str] = field(default_factory=list)
+    lines_before: list[str] = field(default_factory=list)
     """its lines, and those between it and the message before it, as far as they are not of its translation"""
-    translation: list[str] = field(default_factory=list)
+    msgstr_lines: list[str] = field(default_factory=list)
     """the lines of its `msgstr`, or of several"""
     strings: dict[str, list[str]] = field(default_factory=dict)
     """msgctxt, msgid, msgid_plural, msgstr or msgstr[0] → what stands between its quotation marks, line by line"""
@@ -38,23 +38,25 @@ class Message:
         return any(any(texts) for key, texts in self.strings.items() if key.startswith("msgstr"))
 
 
-def messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
+def parse_messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
     """Yield the messages of a catalogue, and what stands behind the last one.
 
     where: what errors call the file. Raises DataError for what is no catalogue, or not a whole one.
     """
     message, key, number, size = Message(), "", 0, 0
     for number, line in enumerate(lines, start=1):
-        found, comment = _STRING.fullmatch(line), _COMMENT.match(line)
+        found, comment = _STRING.fullmatch(line), _OTHER_LINE.match(line)
         if not found and not comment:
             raise DataError(f"{where}line {number}: no line of a message catalogue (PO): {line[:40].strip()!r}")
         begins = found and found[1]
-        if message.translation and (comment or (begins and begins != "msgstr")):
+        if message.msgstr_lines and (comment or (begins and begins != "msgstr")):
             yield message
             message, key, size = Message(), "", 0
         size += len(line)
-        if size > LONGEST:
-            raise DataError(f"{where}line {number}: a message of more than {LONGEST:,} characters (PO); mend it")
+        if size > MAX_MESSAGE_CHARS:
+            raise DataError(
+                f"{where}line {number}: a message of more than {MAX_MESSAGE_CHARS:,} characters (PO); mend it"
+            )
         if found:
             key = f"{found[1]}{found[2] or ''}" if begins else key
             if not key:
@@ -65,18 +67,18 @@ def messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
             message.strings.setdefault(key, []).append(found[3])
         elif comment:
             message.is_fuzzy = bool(comment["flags"]) or (message.is_fuzzy and not comment["obsolete"])
-        (message.translation if found and key.startswith("msgstr") else message.before).append(line)
-    if message.strings and not message.translation:
+        (message.msgstr_lines if found and key.startswith("msgstr") else message.lines_before).append(line)
+    if message.strings and not message.msgstr_lines:
         raise DataError(f"{where}line {number}: ends in a message without a msgstr (PO); copy the file again")
     yield message
 
 
-def encoding_of(content: bytes, where: str = "") -> str:
+def po_encoding(content: bytes, where: str = "") -> str:
     """Returns the encoding that a catalogue says; UTF-8 if it says none that is known.
 
     where: what errors call the file. Raises DataError for an encoding that is not of text.
     """
-    named = _CHARSET.search(content[:LOOKED_AT])
+    named = _CHARSET.search(content[:HEADER_BYTES])
     try:
         encoding = codecs.lookup(named[1].decode()).name if named else "utf-8"
     except LookupError:  # CHARSET, as templates have it
@@ -88,11 +90,11 @@ def encoding_of(content: bytes, where: str = "") -> str:
     return encoding
 
 
-def meant(escaped: str, encoding: str) -> str:
+def unescape(escaped: str, encoding: str) -> str:
     r"""Returns what a string means, or a part of one: `"` for `\"`; for `\303\244`, the bytes of ä in UTF-8, ä."""
 
     def of_escape(found: re.Match[str]) -> str:
         given = [int(each[1], 16) if each[1] else int(each[2], 8) & 255 for each in _BYTE.finditer(found[0])]
-        return bytes(given).decode(encoding, "replace") if given else _MEANT.get(found[0][1], found[0][1])
+        return bytes(given).decode(encoding, "replace") if given else _ESCAPED_CHARS.get(found[0][1], found[0][1])
 
     return _ESCAPE.sub(of_escape, escaped)

@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transformer_cli.adapters.corpora.formats import (
-    beginning_of,
-    language_of,
+    find_sides,
+    local_name,
+    read_beginning,
+    read_rows,
+    read_units,
     refuse_heading,
-    rows_of,
-    sides_of,
-    tag_of,
-    units_of,
+    xml_lang,
 )
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
@@ -38,26 +38,26 @@ def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
             yield from read_terms(copy, data)
         return
     left_out: Counter[str] = Counter()
-    is_tbx = detect_format(beginning_of(path)) == TBX
-    yield from (_of_tbx if is_tbx else _of_table)(path, data, left_out)
+    is_tbx = detect_format(read_beginning(path)) == TBX
+    yield from (_read_tbx if is_tbx else _read_table)(path, data, left_out)
     if left_out:
         log.warning("%s: not taken: %s", path, ", ".join(f"{what} ({n:,})" for what, n in left_out.items()))
 
 
-def _of_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
+def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
     """Yield the entries of a table: of the columns that its heading names, or of the first two.
 
     Behind these, two columns may have the languages of each row, as DeepL has them.
     """
-    of_first = [cells[2:] for cells, _ in islice(_rows(path, data), 2)]
+    of_first = [cells[2:] for cells, _ in islice(_read_entries(path, data), 2)]
     are_coded = all(len(codes) == 2 and LANGUAGE_NAMES.keys() >= {*map(language_code, codes)} for codes in of_first)
     columns, names = (0, 1), list[str]()
-    for number, (cells, place) in enumerate(_rows(path, data)):
+    for number, (cells, place) in enumerate(_read_entries(path, data)):
         if are_coded:
-            columns = sides_of(cells[2:], data) or (0, 0)
+            columns = find_sides(cells[2:], data) or (0, 0)
         elif number == 0:
             refuse_heading(cells, data, place, "correct it")
-            if named := sides_of(cells, data):
+            if named := find_sides(cells, data):
                 columns, names = named, cells
                 continue
         source, target = (cells[column] if column < len(cells) else "" for column in columns)
@@ -72,26 +72,26 @@ def _of_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[
             yield source, target, place
 
 
-def _rows(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Location]]:
+def _read_entries(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Location]]:
     """Yield the rows of a table that are neither blank nor comments."""
-    for row, place in rows_of(path, data, with_comments=True):
+    for row, place in read_rows(path, data, with_comments=True):
         cells = [cell.strip() for cell in row]
         if any(cells) and not (len(cells) == 1 and cells[0].startswith("#")):
             yield cells, place
 
 
-def _of_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
+def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
     """Yield the entries of a TBX: each term of the source with each one of the target, but for deprecated ones."""
-    for number, (concept, _) in enumerate(units_of(path, "termEntry", "conceptEntry"), start=1):
+    for number, (concept, _) in enumerate(read_units(path, "termEntry", "conceptEntry"), start=1):
         texts: dict[str, list[str]] = {}
         for group in concept:
             for each in group.iter():
-                term = next((part.text or "" for part in each if tag_of(part) == "term"), "")
-                if any("deprecated" in (note.text or "") for note in each if tag_of(note) == "termNote"):
+                term = next((part.text or "" for part in each if local_name(part) == "term"), "")
+                if any("deprecated" in (note.text or "") for note in each if local_name(note) == "termNote"):
                     left_out["deprecated terms"] += 1
                 elif term.strip():
-                    texts.setdefault(language_of(group), []).append(term.strip())
-        if sides := sides_of(list(texts), data):
+                    texts.setdefault(xml_lang(group), []).append(term.strip())
+        if sides := find_sides(list(texts), data):
             source, target = ([*texts.values()][side] for side in sides)
             yield from ((one, other, Location(path, path, number, "entry")) for one in source for other in target)
         else:

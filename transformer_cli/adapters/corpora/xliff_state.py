@@ -14,25 +14,25 @@ UNFINISHED = {  # how XLIFF calls other ones (1.2, 2.3), or how it begins
     "state": ("new", "needs-translation", "needs-review-translation"),
     "state-qualifier": ("mt-suggestion", "leveraged-mt", "tm-suggestion", "fuzzy-match", "rejected"),
 }
-UNTOUCHED = ("", "new", "needs-translation")  # states of a target that may still be a copy of its source
+COPY_STATES = ("", "new", "needs-translation")  # states of a target that may still be a copy of its source
 
 
-def is_confirmed(about: Mapping[str, str]) -> bool | None:
+def is_confirmed(attributes: Mapping[str, str]) -> bool | None:
     """Whether a person has confirmed a target of XLIFF, as far as its file says it; None if it says neither.
 
     about: the attributes of its unit, of itself, and of what Trados says of its segment, with or without namespaces.
     """
-    about = {re.split("[:}]", key)[-1]: value for key, value in about.items()}
-    found = {name: about[name] in values for name, values in CONFIRMED.items() if name in about}
+    attributes = {re.split("[:}]", key)[-1]: value for key, value in attributes.items()}
+    found = {name: attributes[name] in values for name, values in CONFIRMED.items() if name in attributes}
     if of_tools := [found[name] for name in ("conf", "status", "confirmed") if name in found]:
         return all(of_tools)
-    is_unfinished = any(about.get(name, "").startswith(how) for name, how in UNFINISHED.items())
+    is_unfinished = any(attributes.get(name, "").startswith(how) for name, how in UNFINISHED.items())
     return any(found.values()) or (False if is_unfinished else None)
 
 
-def is_only_copy(about: Mapping[str, str]) -> bool:
+def is_untranslated_copy(attributes: Mapping[str, str]) -> bool:
     """Whether a target of XLIFF that is the same as its source is not a translation of it. about: as above.
 
     Programs fill in copies for people to write over. That a word stays as it is must be said, by a state or a person.
     """
-    return about.get("state", "") in UNTOUCHED and not is_confirmed(about)
+    return attributes.get("state", "") in COPY_STATES and not is_confirmed(attributes)

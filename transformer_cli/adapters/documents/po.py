@@ -7,7 +7,7 @@ stay empty, since how many there are and what they stand for differs between lan
 import re
 from collections import Counter
 
-from transformer_cli.adapters.corpora.po import Message, encoding_of, meant, messages
+from transformer_cli.adapters.corpora.po import Message, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping
 from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
@@ -24,12 +24,12 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 def parse_po(content: bytes, languages: LanguagePair) -> ParsedFile:
     """Cut a catalogue into its messages. Raises DataError if it is none."""
-    encoding = encoding_of(content)
+    encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping(lambda words: words.translate(_ESCAPED))), Counter[str]()
-    for message in messages(LINE.findall(text)):
-        build.boundary(*message.before)
-        if message.translation:
+    for message in parse_messages(LINE.findall(text)):
+        build.boundary(*message.lines_before)
+        if message.msgstr_lines:
             _add(build, message, kept, encoding)
     build.boundary()
     return ParsedFile([build.document], encode, kept)
@@ -37,7 +37,7 @@ def parse_po(content: bytes, languages: LanguagePair) -> ParsedFile:
 
 def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:
     """Add the translation of a message: as it is, or its text, which becomes one."""
-    source, lines = "".join(message.strings.get("msgid", ())), message.translation
+    source, lines = "".join(message.strings.get("msgid", ())), message.msgstr_lines
     if message.is_translated:
         kept["fuzzy" if message.is_fuzzy else "translated already"] += bool(source)  # and not the header
     elif "msgid_plural" in message.strings:
@@ -66,7 +66,7 @@ def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool
         elif part[0] == r"\n":
             marks.append(Mark(part[0] + line_end * (part.end() < len(source)), kind="line"))
         else:
-            text = meant(part[0], encoding)
+            text = unescape(part[0], encoding)
             is_byte_of_text = "\ufffd" not in text and (text.isprintable() or text.isspace())
             is_text = part["escape"] in (r"\"", r"\\") if part["escape"] else is_byte_of_text or not part["bytes"]
             marks.append(Mark(part[0], text * is_text, kind="boundary" if part["escape"] else ""))

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from transformer_cli.adapters.corpora.xliff_state import is_only_copy
+from transformer_cli.adapters.corpora.xliff_state import is_untranslated_copy
 from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping, nested
 from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
@@ -212,7 +212,9 @@ def _is_open(unit: Sequence[XmlEvent], source: _Span, target: _Span, about: Mapp
     """Whether a target is empty, or a copy of its source that nobody has confirmed. about: what is said of it."""
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
-    return not has_content or ([each.raw for each in one] == [each.raw for each in other] and is_only_copy(about))
+    return not has_content or (
+        [each.raw for each in one] == [each.raw for each in other] and is_untranslated_copy(about)
+    )
 
 
 def _with(tag: str, attributes: dict[str, str]) -> str:

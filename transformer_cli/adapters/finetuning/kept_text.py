@@ -6,7 +6,7 @@ So a run that is resumed needs neither the user's files nor the run whose weight
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from transformer_cli.adapters.corpora.formats import paired, read_texts, require_files
+from transformer_cli.adapters.corpora.formats import pair_files, read_texts, require_files
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Pair, Side
 from transformer_cli.errors import DataError
@@ -54,7 +54,7 @@ class KeptText(Callback):
 
     def read(self, paths: Sequence[Path], config: Config) -> Iterable[Pair]:
         """Returns the pairs in some files, which exist. Raises DataError."""
-        return ((source, target) for source, target, _ in read_texts(paired(paths, config.data), config.data))
+        return ((source, target) for source, target, _ in read_texts(pair_files(paths, config.data), config.data))
 
     def _named(self, names: Sequence[str], config: Config, dataset: Dataset) -> Iterable[Pair]:
         if len(names) == 1 and names[0] in dataset.manifest["splits"]:

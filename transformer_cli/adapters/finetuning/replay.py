@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_cli.adapters.corpora.formats import ONE_SIDE, format_of
+from transformer_cli.adapters.corpora.formats import ONE_SIDE, pair_format
 from transformer_cli.adapters.finetuning.kept_text import KeptText
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import EncodedSplit, Pair, Rows, Side
@@ -29,7 +29,7 @@ class Replay(KeptText):
 
     def read(self, paths: Sequence[Path], config: Config) -> Iterable[Pair]:
         """Returns the pairs in some files; those of a file of source sentences have the model's translations."""
-        if len(paths) > 1 or format_of(paths[0], config.data) != ONE_SIDE:
+        if len(paths) > 1 or pair_format(paths[0], config.data) != ONE_SIDE:
             return super().read(paths, config)
         lines = list(read_lines(paths[0]))
         show_status(f"{paths[0]}: {pluralize(len(lines), 'line')} are translated by {config.training.initialize_from}")

@@ -11,13 +11,13 @@ import pytest
 
 from transformer_cli import prepare
 from transformer_cli.adapters.corpora import corpora
-from transformer_cli.adapters.corpora.cleaning import Seen, fingerprint
+from transformer_cli.adapters.corpora.cleaning import SeenHashes, sentence_hash
 from transformer_cli.adapters.corpora.corpora import (
-    LEFT_OUT,
+    LEFT_OUT_FILE,
+    assign_split,
+    held_out_shares,
     open_corpus,
     read_captions,
-    shares_for,
-    split_of,
 )
 from transformer_cli.config.schema import Config, DataConfig, Rule
 from transformer_cli.data.corpus import read_pairs
@@ -54,8 +54,8 @@ def config(tmp_path: Path) -> Callable[..., DataConfig]:
     return of_pairs
 
 
-def gather(data: DataConfig, folder: Path | None) -> dict[str, Any]:
-    return corpora.gather(open_corpus(data), folder)
+def clean_and_split(data: DataConfig, folder: Path | None) -> dict[str, Any]:
+    return corpora.clean_and_split(open_corpus(data), folder)
 
 
 def dirty() -> list[tuple[str, str]]:
@@ -69,7 +69,7 @@ def dirty() -> list[tuple[str, str]]:
 def test_gather_each_rule_leaves_out_what_was_planted_for_it_and_nothing_else(
     config: Callable[..., DataConfig], tmp_path: Path
 ) -> None:
-    facts = gather(config(dirty(), clean=get_args(Rule)), tmp_path)
+    facts = clean_and_split(config(dirty(), clean=get_args(Rule)), tmp_path)
     counts = {rule: found["pairs"] for rule, found in facts["left_out"].items()}
     assert counts == {rule: len(planted) for rule, planted in PLANTED.items()}
     assert facts["splits"] == {"train": len(GOOD), "valid": 1}
@@ -77,7 +77,7 @@ def test_gather_each_rule_leaves_out_what_was_planted_for_it_and_nothing_else(
     assert list(read_pairs(tmp_path, "train")) == GOOD
     place = dirty().index(PLANTED["markup"][0]) + 1
     assert facts["left_out"]["markup"]["examples"][0] == [f"{tmp_path}/train.tsv: line {place}", "<b>Hund</b>", "dog"]
-    with gzip.open(tmp_path / LEFT_OUT, "rt", encoding="utf-8", newline="\n") as file:
+    with gzip.open(tmp_path / LEFT_OUT_FILE, "rt", encoding="utf-8", newline="\n") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
     assert {rule: [(row[3], row[4]) for row in rows if row[0] == rule] for rule in PLANTED} == PLANTED
     assert ["markup", f"{tmp_path}/train.tsv", f"line {place}", "<b>Hund</b>", "dog"] in rows
@@ -86,16 +86,16 @@ def test_gather_each_rule_leaves_out_what_was_planted_for_it_and_nothing_else(
 @pytest.mark.parametrize("rule", ["copies", "markup", "length", "duplicates", "held_out", "language"])
 def test_gather_rule_that_is_switched_off_leaves_nothing_out(config: Callable[..., DataConfig], rule: str) -> None:
     others = [each for each in get_args(Rule) if each not in (rule, "language")]  # which takes long to begin
-    facts = gather(config([*GOOD[:100], *PLANTED[rule]], clean=others), None)
+    facts = clean_and_split(config([*GOOD[:100], *PLANTED[rule]], clean=others), None)
     assert rule not in facts["left_out"]
     assert facts["splits"]["train"] >= 100 + len(PLANTED[rule]) / 2  # another rule may take some of it
 
 
 def test_gather_long_pair_is_left_out_of_training_and_refused_elsewhere(config: Callable[..., DataConfig]) -> None:
     long = ("a " * 2_001, "b")
-    assert gather(config([*GOOD[:3], long]), None)["left_out"]["too long"]["pairs"] == 1
+    assert clean_and_split(config([*GOOD[:3], long]), None)["left_out"]["too long"]["pairs"] == 1
     with pytest.raises(DataError, match=r"valid\.tsv: line 1 has more than 4,000 characters"):
-        gather(config(GOOD[:3], valid=[long]), None)
+        clean_and_split(config(GOOD[:3], valid=[long]), None)
 
 
 def test_gather_markup_that_both_sides_have_stays_and_entities_are_mended(
@@ -108,7 +108,7 @@ def test_gather_markup_that_both_sides_have_stays_and_entities_are_mended(
         ("&lt;i&gt;Hund&lt;/i&gt;", "<i>dog</i>"),
         ("Klick <a href='x'>hier</a><br/>", "Click <a href='x'>here</a><br/>"),
     ]
-    facts = gather(config(pairs, clean=["markup"]), tmp_path)
+    facts = clean_and_split(config(pairs, clean=["markup"]), tmp_path)
     assert (facts["left_out"], facts["mended"]) == ({}, 2)
     mended = [("Was ist ein's?", "Cats & dogs"), ("<i>Hund</i>", "<i>dog</i>")]
     assert list(read_pairs(tmp_path, "train")) == [*pairs[:2], *mended, pairs[4]]
@@ -121,7 +121,7 @@ def test_gather_without_py3langid_says_so_and_checks_no_languages(
     with_rule = open_corpus(data).rules
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     caplog.set_level("INFO")
-    assert gather(data, None)["left_out"] == {}
+    assert clean_and_split(data, None)["left_out"] == {}
     message = caplog.messages[0]
     assert message.startswith("languages are not checked: py3langid is not installed; `pip install")
     assert open_corpus(data).rules != with_rule  # so it is another dataset
@@ -131,7 +131,7 @@ def test_gather_language_that_is_unknown_is_not_checked(
     config: Callable[..., DataConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    facts = gather(config(PLANTED["language"], source="xx", clean=["language"]), None)
+    facts = clean_and_split(config(PLANTED["language"], source="xx", clean=["language"]), None)
     assert facts["left_out"]["language"]["pairs"] == 10  # those with Japanese on the English side
     assert caplog.messages[:1] == ["text in xx is not checked for its language: py3langid does not know it"]
 
@@ -139,21 +139,21 @@ def test_gather_language_that_is_unknown_is_not_checked(
 def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., DataConfig]) -> None:
     said = r"^data\.files\.train: not one pair of sentences \(left out: copies 2, such as '.+'\); see that neither"
     with pytest.raises(DataError, match=said):
-        gather(config(PLANTED["copies"], clean=["copies"]), None)
+        clean_and_split(config(PLANTED["copies"], clean=["copies"]), None)
     with pytest.raises(DataError, match=r"valid: 1e-06 of 3 pairs: not one .*; give at least 5,000,000 pairs, a la"):
-        gather(config(GOOD[:3], valid=None, held_out={"valid": 1e-6}), None)
+        clean_and_split(config(GOOD[:3], valid=None, held_out={"valid": 1e-6}), None)
     held_out = {"valid": 0.4}
-    one = next(pair for pair in GOOD if split_of(pair[0], config([], valid=None, held_out=held_out)) == "valid")
+    one = next(pair for pair in GOOD if assign_split(pair[0], config([], valid=None, held_out=held_out)) == "valid")
     data = config([one], valid=None, held_out=held_out)
     with pytest.raises(DataError, match=r"^data\.files\.train: not one .*; all were held out; give at least 5 pairs$"):
-        gather(data, None)
+        clean_and_split(data, None)
 
 
 def test_gather_says_the_first_pair_of_each_file(
     config: Callable[..., DataConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    gather(config([*PLANTED["copies"], *GOOD[:3]], clean=["copies"]), None)
+    clean_and_split(config([*PLANTED["copies"], *GOOD[:3]], clean=["copies"]), None)
     (message,) = caplog.messages
     assert message.partition(": line ")[2].startswith(f"3: {GOOD[0][0][:40]}")
 
@@ -165,9 +165,9 @@ def test_held_out_sentences_stay_when_text_grows_and_go_with_what_reads_the_same
     splits = {}
     for n_pairs in (1_000, 3_000):
         upper = [(source.upper().replace(" ", "  "), target) for source, target in GOOD[:n_pairs]]
-        facts = gather(config([*GOOD[:n_pairs], *upper], valid=None, held_out=shares), tmp_path)
+        facts = clean_and_split(config([*GOOD[:n_pairs], *upper], valid=None, held_out=shares), tmp_path)
         splits[n_pairs] = {split: [source for source, _ in read_pairs(tmp_path, split)] for split in facts["splits"]}
-        prints = [{fingerprint(source, "de") for source in found} for found in splits[n_pairs].values()]
+        prints = [{sentence_hash(source, "de") for source in found} for found in splits[n_pairs].values()]
         assert sum(map(len, prints)) == len(set.union(*prints)) == n_pairs
         assert [round(len(each) / n_pairs, 2) for each in prints[1:]] == pytest.approx(list(shares.values()), abs=0.02)
     for split in ("valid", "test"):
@@ -176,7 +176,7 @@ def test_held_out_sentences_stay_when_text_grows_and_go_with_what_reads_the_same
 
 def test_split_of_larger_share_takes_the_same_sentences_and_more(config: Callable[..., DataConfig]) -> None:
     few, many = (config([], held_out={"test": share}) for share in (0.01, 0.05))
-    held_out = [{source for source, _ in GOOD if split_of(source, data) == "test"} for data in (few, many)]
+    held_out = [{source for source, _ in GOOD if assign_split(source, data) == "test"} for data in (few, many)]
     assert held_out[0] < held_out[1]
 
 
@@ -186,7 +186,7 @@ def test_split_of_larger_share_takes_the_same_sentences_and_more(config: Callabl
 )
 def test_shares_for_hold_out_a_thousand_pairs_or_two_in_a_hundred(n_pairs: int, valid: float, test: float) -> None:
     data = DataConfig.model_validate({"corpus": "files", "files": {"train": "x"}, "held_out": {"valid": 0.1}})
-    shares = shares_for(n_pairs, data)
+    shares = held_out_shares(n_pairs, data)
     assert (shares.valid, shares.test) == (valid, test)
 
 
@@ -205,17 +205,17 @@ def test_prepare_subwords_pairs_that_are_left_out_are_counted_once(
     [("Seite 12.", "seite 7"), ("Cafe\u0301", "CAFÉ!"), ("Straße", "STRASSE"), ("ein Hund", "ein\u00adHund")],
 )
 def test_fingerprint_near_copies_are_the_same(one: str, other: str) -> None:
-    assert fingerprint(one, "de") == fingerprint(other, "de")
-    assert fingerprint(one, "de") != fingerprint(f"{one} nicht", "de")
+    assert sentence_hash(one, "de") == sentence_hash(other, "de")
+    assert sentence_hash(one, "de") != sentence_hash(f"{one} nicht", "de")
 
 
 def test_seen_finds_what_a_set_finds() -> None:
     chance = np.random.default_rng(0)
-    seen, known = Seen(), set[int]()
+    seen, known = SeenHashes(), set[int]()
     for _ in range(200):
         numbers = chance.integers(0, 60_000, chance.integers(1, 900)).astype(np.uint64)
         expected = []
         for number in numbers.tolist():
             expected.append(number not in known)
             known.add(number)
-        assert seen.first(numbers).tolist() == expected
+        assert seen.add(numbers).tolist() == expected

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from transformer_cli import prepare
-from transformer_cli.adapters.corpora.corpora import OpenedCorpus, gather, open_corpus, read_captions
+from transformer_cli.adapters.corpora.corpora import OpenedCorpus, clean_and_split, open_corpus, read_captions
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.corpus import read_pairs
@@ -35,7 +35,7 @@ def pairs(corpus: OpenedCorpus, split: str) -> list[tuple[str, str]]:
 
 
 def write(data: DataConfig, folder: Path) -> dict[str, Any]:
-    return gather(open_corpus(data), folder)
+    return clean_and_split(open_corpus(data), folder)
 
 
 def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_corpus_pass_holds_no_file_in_memory(tmp_path: Path) -> None:
     corpus = open_corpus(data)
     tracemalloc.start()
     try:
-        assert gather(corpus, tmp_path)["splits"]["train"] == n_lines
+        assert clean_and_split(corpus, tmp_path)["splits"]["train"] == n_lines
         assert tracemalloc.get_traced_memory()[1] < 600_000  # bytes; the file has 800,000
     finally:
         tracemalloc.stop()

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.adapters.corpora.formats import PLURAL, UNCONFIRMED, UNTRANSLATED, WITHOUT, paired, read_texts
+from transformer_cli.adapters.corpora.formats import (
+    OTHER_LANGUAGES,
+    PLURAL_FORMS,
+    UNCONFIRMED,
+    UNTRANSLATED,
+    pair_files,
+    read_texts,
+)
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import Location
@@ -187,7 +194,7 @@ def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(
     path.write_bytes(TMX.replace("ENC", declared).encode(encoding))
     found = list(places(path, left_out))
     assert found == [(*PAIRS[0], "unit 1"), (*PAIRS[1], "unit 3")]
-    assert left_out == [(WITHOUT, f"{path}: unit 2")]
+    assert left_out == [(OTHER_LANGUAGES, f"{path}: unit 2")]
 
 
 def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_the_pairs(read: Read) -> None:
@@ -236,8 +243,8 @@ def test_read_text_xliff_what_no_person_has_confirmed_is_no_pair(
         (SEGMENTS.replace("<alt", "<sdl:seg id='1'/><sdl:seg id='2' conf='ApprovedSignOff'/><alt"), [UNCONFIRMED]),
         (HEADER + 'msgid "a"\nmsgstr ""\n', [UNTRANSLATED]),
         (HEADER + '#, c-format, fuzzy\nmsgid "a"\nmsgstr "b"\n', ["fuzzy"]),
-        (HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[1] "d"\nmsgstr[2] "e"\n', [PLURAL]),
-        (HEADER.replace("LANG", "fr") + 'msgid "a"\nmsgstr "b"\n', [WITHOUT]),
+        (HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[1] "d"\nmsgstr[2] "e"\n', [PLURAL_FORMS]),
+        (HEADER.replace("LANG", "fr") + 'msgid "a"\nmsgstr "b"\n', [OTHER_LANGUAGES]),
     ],
 )  # fmt: skip
 def test_read_text_of_files_that_are_being_translated_counts_what_is_no_pair(
@@ -391,7 +398,7 @@ def test_read_text_of_both_sides_as_one_of_two_files_is_refused(tmp_path: Path, 
 
 def test_paired_files_are_found_by_languages_in_any_order() -> None:
     names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt c_en.txt.gz c_de.txt.gz"
-    assert paired([Path(name) for name in names.split()], settings()) == [
+    assert pair_files([Path(name) for name in names.split()], settings()) == [
         FilePair(source=Path("b.de-DE.txt"), target=Path("b.en.txt")),
         FilePair(source=Path("a.de.gz"), target=Path("a.en.xz")),
         Path("c.tmx"),
@@ -417,7 +424,7 @@ def test_paired_two_files_are_found_by_languages_and_roles_in_their_names(names:
     for path in (source, target):
         path.write_text("a\n", encoding="utf-8")
     given = [source, target] if source.name == "one.txt" else [target, source]
-    assert paired(given, settings()) == [FilePair(source=source, target=target)]
+    assert pair_files(given, settings()) == [FilePair(source=source, target=target)]
 
 
 @pytest.mark.parametrize("names", [["a_de.tsv", "a_en.tsv"], ["corpus.de-en.txt"]])
@@ -425,7 +432,7 @@ def test_paired_tables_that_are_called_like_sides_have_both(names: list[str], tm
     paths = [tmp_path / name for name in names]
     for path in paths:
         path.write_text(TSV, encoding="utf-8")
-    assert paired(paths, settings()) == paths
+    assert pair_files(paths, settings()) == paths
 
 
 @pytest.mark.parametrize(
@@ -443,4 +450,4 @@ def test_paired_a_side_without_the_other_or_a_file_given_twice_is_refused(
     for path in paths:
         path.write_text("a\n", encoding="utf-8")
     with pytest.raises(DataError, match=said):
-        paired(paths, settings())
+        pair_files(paths, settings())

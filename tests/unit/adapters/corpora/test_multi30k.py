@@ -40,8 +40,8 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(multi30k.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
-    monkeypatch.setattr(multi30k, "sums", lambda: SUMS)
-    monkeypatch.setattr(multi30k, "PAUSE_S", 0.0)
+    monkeypatch.setattr(multi30k, "checksums", lambda: SUMS)
+    monkeypatch.setattr(multi30k, "RETRY_PAUSE_S", 0.0)
 
 
 class Server(ThreadingHTTPServer):
