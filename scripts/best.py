@@ -163,7 +163,7 @@ def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
     if not kept.exists():
         with TemporaryDirectory() as temporary:
             exported = export(run.folder, Path(temporary) / "exported", quantization="int8")
-            translator = Translator(exported, "cpu").with_options(on_error="truncate")
+            translator = Translator(exported, "cpu").with_options(on_too_long="truncate")
             write_text(kept, as_text(translator.translate(lines)))
     return kept.read_bytes().decode().split("\n")[:-1]
 

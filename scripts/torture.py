@@ -5,7 +5,7 @@ the disk (in the middle of a write, between two renames), in several setups that
 moments, history (without seconds), pointers and all else must be those of an undisturbed run, bit for bit. A dataset
 must be whole or absent after every kill of `tfm prepare`, and none of its workers may be left.
 
-All with two lanes and as many threads as torch chooses, in float32. Linux only. All of it runs in forks
+All with two shards and as many threads as torch chooses, in float32. Linux only. All of it runs in forks
 (tests/forked.py), so that a moment is never lost on imports. --seed N repeats the moments: those on the disk exactly,
 those by the clock as far as the machine is as fast.
 """
@@ -41,7 +41,7 @@ data:
   corpus: files
   files: {train: {source: train.de, target: train.en}, valid: {source: valid.de, target: valid.en}}
 model: {d_model: 16, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 32, max_length: 80}
-training: {epochs: 3, batch_size: 32, learning_rate: 5e-3, save_minutes: 1e-6, lanes: 2, precision: float32,
+training: {epochs: 3, batch_size: 32, learning_rate: 5e-3, save_minutes: 1e-6, shards: 2, precision: float32,
   device: cpu}
 """
 SUBWORDS = ("data.tokens=subwords", "data.subwords.size=400")

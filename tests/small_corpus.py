@@ -23,7 +23,7 @@ data:
     valid: {source: valid.de, target: valid.en}
     test: {source: test.de, target: test.en}
 model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 16}
-training: {epochs: 6, batch_size: 16, learning_rate: 1e-2, precision: float32, device: cpu, lanes: 1, num_threads: 1}
+training: {epochs: 6, batch_size: 16, learning_rate: 1e-2, precision: float32, device: cpu, shards: 1, num_threads: 1}
 """
 SUBWORDS = TINY.replace("  corpus: files\n", "  corpus: files\n  tokens: subwords\n  subwords: {size: 400}\n").replace(
     "max_length: 16", "max_length: 48"

@@ -3,10 +3,10 @@
     what calls for it                       the adapter
     data.corpus (but pairs)                 corpora: reads, cleans and holds out text
     model.vectors, training.initialize_from
-      and .watch and .along                 finetuning: callbacks of the loop
+      and .extra_valid and .replay              finetuning: callbacks of the loop
     training.tensorboard; curves.png        study/curves.py, likewise
     a glossary's file                       corpora reads it, and terminology takes its entries
-    what lines need besides                 terminology, as the settings hold, hold_pattern and glossary say
+    what lines need besides                 terminology, as the settings protect, protect_pattern and glossary say
     translate_html, translate_file          documents
     a run that was exported                 interop/ctranslate2.py: its engine
     systems to be compared, a look inside   study
@@ -53,9 +53,9 @@ def prepare(
     """Make the dataset that `config.data` describes, unless it exists already, and warn of what looks wrong in it.
 
     pairs: with data.corpus: pairs, the text of each split, such as {"train": [("Ein Hund.", "A dog."), …], "valid":
-    […]}. source_dir: a folder with Multi30k's files, instead of the download. runs_dir: where the run that `data.codec`
-    names is found by its name. Raises DataError for text that is not as it should be, DownloadError, CheckpointError
-    without the run of `data.codec`, and ConfigError.
+    […]}. source_dir: a folder with Multi30k's files, instead of the download. runs_dir: where the run that
+    `data.tokenizer_from` names is found by its name. Raises DataError for text that is not as it should be,
+    DownloadError, CheckpointError without the run of `data.tokenizer_from`, and ConfigError.
     """
     from transformer_cli.adapters.corpora.corpora import open_corpus
     from transformer_cli.adapters.corpora.notices import warn_of_suspicious_text
@@ -109,16 +109,16 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
 
     def translate_by_initial_model(lines: Sequence[str]) -> Iterable[str]:
         translator = Translator(config.training.initialize_from, config.training.device, runs_dir=runs_dir)
-        return translator.with_options(on_error="blank").translate(lines)
+        return translator.with_options(on_too_long="blank").translate(lines)
 
     found: list[Callback] = []
     if config.model.pretrained:
         found.append(PretrainedVectors())
     if config.training.initialize_from is not None:
         found.append(InitialWeights())
-    if config.training.watch:
+    if config.training.extra_valid:
         found.append(Interpolation())
-    if config.training.along:
+    if config.training.replay:
         found.append(Replay(translate_by_initial_model))
     if config.training.tensorboard:
         found.append(TensorBoard())
@@ -126,7 +126,7 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
 
 
 def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[str, ...]]:
-    """Returns the losses of a finetuned run's validations as rows, with BLEU before and after (`training.watch`).
+    """Returns the losses of a finetuned run's validations as rows, with BLEU before and after (`training.extra_valid`).
 
     Raises DataError, and as `Translator.load` does.
     """

@@ -52,7 +52,7 @@ class Translation:
     alternatives: list["Translation"] = field(default_factory=list)
     """the other ones of the n best, the best first; empty unless `TranslationSettings.n_best` asks for several"""
     was_too_long: bool = False
-    """whether the line was too long, so that `TranslationSettings.on_error` says what the text is"""
+    """whether the line was too long, so that `TranslationSettings.on_too_long` says what the text is"""
     held: list[Link] = field(default_factory=list)
     """where what passed untouched stands in the sentence and in the text, in the latter's order"""
     terms: list[tuple[Span, Span | None]] = field(default_factory=list)
@@ -117,8 +117,10 @@ class LineHook:
 
     def with_settings(self, settings: TranslationSettings) -> "LineHook":
         """Returns the hook for other settings. Raises ConfigError or DataError for those that it cannot follow."""
-        if settings.glossary or settings.hold_pattern:
-            raise ConfigError("glossary, hold_pattern: not without a hook; open the run by transformer_cli.Translator")
+        if settings.glossary or settings.protect_pattern:
+            raise ConfigError(
+                "glossary, protect_pattern: not without a hook; open the run by transformer_cli.Translator"
+            )
         return self
 
     def protected(self, text: str) -> Sequence[Span]:
@@ -204,7 +206,7 @@ class TextPipeline:
 
     def line_encoder(self, remedy: str = TOO_LONG_REMEDY) -> LineEncoder:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
-        return LineEncoder(self.codecs.source, self.max_length, self.settings.on_error, self.protected, remedy)
+        return LineEncoder(self.codecs.source, self.max_length, self.settings.on_too_long, self.protected, remedy)
 
     def read_text(self, text: str) -> InputLine:
         """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""

@@ -79,7 +79,7 @@ def test_inspect_gives_a_picture_and_numbers(tfm: Tfm, workspace: Path) -> None:
     translation = tfm("translate", sentence, cwd=workspace)[1]
     assert tfm("inspect", sentence, cwd=workspace) == (0, f"{translation}inspect.png\n", "")
     assert (workspace / "inspect.png").read_bytes().startswith(b"\x89PNG\r\n")
-    assert tfm("inspect", "--on-error", "truncate", "--text", sentence + " Hund" * 10, cwd=workspace)[0] == 0
+    assert tfm("inspect", "--on-too-long", "truncate", "--text", sentence + " Hund" * 10, cwd=workspace)[0] == 0
     code, out, err = tfm("inspect", sentence, "--text", cwd=workspace)
     assert (code, err) == (0, "")
     assert out.startswith(translation)

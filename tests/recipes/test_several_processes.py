@@ -140,10 +140,10 @@ def test_two_processes_accumulate_average_and_read_vectors_as_one(
 def test_two_processes_with_lanes_killed_and_resumed_equal_uncut(
     forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
-    lanes = ("training.lanes=2", "training.batch_size=67", "training.epochs=2", "training.save_minutes=1e-9")
+    shards = ("training.shards=2", "training.batch_size=67", "training.epochs=2", "training.save_minutes=1e-9")
     folders = [beside(project / "data", tmp_path / name) for name in ("whole", "killed")]
     whole, killed, resumed = (
-        train_two(forks, folder, corpus / "tiny.yaml", lanes, before)
+        train_two(forks, folder, corpus / "tiny.yaml", shards, before)
         for folder, before in ((folders[0], ""), (folders[1], BOTH_ARE_KILLED), (folders[1], ""))
     )
     assert [code for code, _ in (whole, killed, resumed)] == [0, 1, 0], (whole, killed, resumed)

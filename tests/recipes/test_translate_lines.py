@@ -92,7 +92,7 @@ def test_translate_line_that_cannot_be_read_is_named_after_those_before_it(
     tfm: Tfm, project: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "sentences"
-    remedy = "; split the sentence, or let on_error say what becomes of such lines\n"
+    remedy = "; split the sentence, or let on_too_long say what becomes of such lines\n"
     for line, what, end in (
         (LONG.encode(), "15 tokens, but the model takes at most 14 (its 16 positions minus <sos> ", remedy),
         (ENDLESS.encode(), "more than 4,000 characters; ", remedy),
@@ -106,7 +106,7 @@ def test_translate_line_that_cannot_be_read_is_named_after_those_before_it(
 
 
 @pytest.mark.parametrize(
-    ("on_error", "long", "endless", "became"),
+    ("on_too_long", "long", "endless", "became"),
     [
         ("blank", "", "", "left blank"),
         ("copy", LONG, ENDLESS[:4000], "copied (at most 4,000 characters of each)"),
@@ -114,11 +114,11 @@ def test_translate_line_that_cannot_be_read_is_named_after_those_before_it(
     ],
 )
 def test_translate_on_error_says_what_became_of_long_lines(
-    tfm: Tfm, project: Path, on_error: str, long: str | None, endless: str, became: str
+    tfm: Tfm, project: Path, on_too_long: str, long: str | None, endless: str, became: str
 ) -> None:
     if long is None:
         long = tfm("translate", "Hund " * 14, cwd=project)[1].removesuffix("\n")
-    code, out, err = tfm("translate", "--on-error", on_error, stdin="\n".join(MIXED * 6).encode(), cwd=project)
+    code, out, err = tfm("translate", "--on-too-long", on_too_long, stdin="\n".join(MIXED * 6).encode(), cwd=project)
     numbers = "2, 5, 8, 11, 14, 17, 20, 23, 26, 29, …"
     assert (code, err) == (0, f"warning: standard input: 12 too long, {became}: lines {numbers}\n")
     lines = out.split("\n")[:-1]
@@ -132,7 +132,7 @@ def test_translate_reads_an_endless_line_only_as_far_as_needed(tfm: Tfm, project
     bomb.write_bytes(gzip.compress(b"Hund\n" + bytes(1 << 23) + b"\nHund\n"))
     tracemalloc.start()
     stopped = tfm("translate", "--input", bomb, cwd=project)
-    blank = tfm("translate", "--input", bomb, "--on-error", "blank", cwd=project)
+    blank = tfm("translate", "--input", bomb, "--on-too-long", "blank", cwd=project)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (stopped[0], stopped[1].count("\n")) == (1, 1)

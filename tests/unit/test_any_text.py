@@ -65,9 +65,9 @@ def many(lines: int) -> st.SearchStrategy[list[tuple[str, str]]]:
 @seed(0)
 @FEW
 @given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]), st.booleans())
-def test_stream_any_lines_makes_as_many(request, kind, lines, on_error, split):  # type: ignore[no-untyped-def]
+def test_stream_any_lines_makes_as_many(request, kind, lines, on_too_long, split):  # type: ignore[no-untyped-def]
     translator = request.getfixturevalue(kind)
-    assert_line_by_line(translator.with_options(on_error=on_error, split_sentences=split), lines)
+    assert_line_by_line(translator.with_options(on_too_long=on_too_long, split_sentences=split), lines)
 
 
 @cache

@@ -56,8 +56,8 @@ def test_plain_way_puts_symbols_back_beside_their_words_and_keeps_white_space(tr
 
 def test_plain_way_refuses_settings_of_hooks(translator: Translator) -> None:
     plain = with_hook(translator, LineHook())
-    for settings in ({"glossary": {"Hund": "hound"}}, {"hold_pattern": "a"}):
-        with pytest.raises(ConfigError, match="glossary, hold_pattern: not without a hook"):
+    for settings in ({"glossary": {"Hund": "hound"}}, {"protect_pattern": "a"}):
+        with pytest.raises(ConfigError, match="glossary, protect_pattern: not without a hook"):
             plain.with_options(**settings)
 
 

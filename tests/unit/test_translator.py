@@ -199,7 +199,7 @@ def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translato
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ({"on_error": "bogus"}, r"^on_error='bogus': must be stop, blank, copy or truncate, not bogus$"),
+        ({"on_too_long": "bogus"}, r"^on_too_long='bogus': must be stop, blank, copy or truncate, not bogus$"),
         ({"n_best": "many"}, r"^n_best='many': must be a whole number, not many$"),
         ({"n_best": 2}, r"^n_best=2: a beam of 1 does not hold so many"),
         ({"max_tokens": 2.5}, r"^max_tokens=2.5: must be a whole number, not 2\.5$"),
@@ -246,8 +246,8 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
         (lines[2], 30, cat),
     ]
     long = f"{lines[0]}\n{'Hund ' * 1000}\n{lines[0]}"
-    assert translator.with_options(on_error="blank").translate([long]) == [f"{dog}\n\n{dog}"]
-    (cut,) = translator.with_options(on_error="truncate").translations([long])
+    assert translator.with_options(on_too_long="blank").translate([long]) == [f"{dog}\n\n{dog}"]
+    (cut,) = translator.with_options(on_too_long="truncate").translations([long])
     assert cut.was_too_long
     assert [len(each) for each in cut.text.split("\n")][::2] == [len(dog)] * 2
     assert translator.translate([f"{lines[0]}\r\n{lines[0]}\r\n"]) == [f"{dog}\r\n{dog}\r\n"]
@@ -281,7 +281,7 @@ def test_split_sentences_cut_one_that_is_too_long(translator: Translator) -> Non
     line = "Hund singt. " + "Hund" * 3990
     with pytest.raises(DataError, match="line 1: more than 4,000 characters"):
         split.translate([line])
-    assert split.with_options(on_error="blank").translate([line]) == [""]
+    assert split.with_options(on_too_long="blank").translate([line]) == [""]
 
 
 def test_split_sentences_refuse_n_best_and_prefix(translator: Translator) -> None:

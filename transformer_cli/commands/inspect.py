@@ -34,8 +34,8 @@ def inspect(
         "--layer", metavar="N", show_default="the last", help="Which layer, counted from 1.")] = None,
     head: Annotated[list[int] | None, options.Output(
         "--head", metavar="N", show_default="every head", help="Which head, counted from 1. Repeatable.")] = None,
-    on_error: Annotated[Literal["stop", "truncate"], options.Input(
-        "--on-error", help="What becomes of a sentence that is too long: an error, or it is cut.")] = "stop",
+    on_too_long: Annotated[Literal["stop", "truncate"], options.Input(
+        "--on-too-long", help="What becomes of a sentence that is too long: an error, or it is cut.")] = "stop",
     vectors: Annotated[str | None, options.Vectors(
         "--vectors", metavar="FILE", help="Use no model: show the attention of these word vectors over themselves. "
         "Words are split at white space; each word gets the vector of its own spelling, or else the vector of its "
@@ -65,7 +65,7 @@ def inspect(
             "--kind": kind,
             "--layer": layer is not None,
             "--head": head,
-            "--on-error": on_error != "stop",
+            "--on-too-long": on_too_long != "stop",
         }
         if given := [option for option, value in of_a_model.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
@@ -90,7 +90,7 @@ def inspect(
     from transformer_cli.api import Translator, inspect_sentence
 
     translator = Translator.load(*folders, device=device)
-    translator = translator.with_options(*(search or ()), on_error=on_error)
+    translator = translator.with_options(*(search or ()), on_too_long=on_too_long)
     inspection = inspect_sentence(translator, sentence)
     maps = inspection.maps(
         [each for each in KINDS if not kind or KindChoice(each) in kind], layer=layer, heads=head or ()

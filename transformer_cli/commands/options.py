@@ -43,8 +43,9 @@ ToLanguage = Annotated[str | None, Input(
 Splits = Annotated[list[str] | None, Input(
     "--split", metavar="SPLIT", show_default="every test set", autocompletion=spelling.splits,
     help="valid, train or a test set of the (first) run's dataset. Repeatable.")]
-HoldPattern = Annotated[str, Input(
-    "--hold-pattern", metavar="REGEX", help="Hold also what this regular expression finds, such as '#[A-Z]+-\\d+'.")]
+ProtectPattern = Annotated[str, Input(
+    "--protect-pattern", metavar="REGEX",
+    help="Copy what this regular expression matches unchanged, too, such as '#[A-Z]+-\\d+'.")]
 Runs = Annotated[list[str] | None, Search(
     "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
     help="A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble.")]

@@ -38,7 +38,7 @@ def serve(
         "--cors-origin", metavar="URL", show_default="none", help="Let pages of this other server use this one, such "
         "as https://example.org. Repeatable.")] = None,
     glossary: options.Glossary = None,
-    hold_pattern: options.HoldPattern = "",
+    protect_pattern: options.ProtectPattern = "",
 ) -> None:  # fmt: skip
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
 
@@ -59,7 +59,8 @@ def serve(
             for opened_run in map(Run.open, options.find_runs(named, run)):
                 data, translator = opened_run.config.data, Translator(opened_run, device)
                 translator = translator.with_options(
-                    glossary=read_glossary(glossary, data), hold_pattern=options.as_text(hold_pattern, "--hold-pattern")
+                    glossary=read_glossary(glossary, data),
+                    protect_pattern=options.as_text(protect_pattern, "--protect-pattern"),
                 )
                 translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
                 log.info("%s→%s: %s", data.source, data.target, opened_run.folder)

@@ -137,12 +137,12 @@ def train(
     begin_from: Annotated[str | None, typer.Option(
         "--from", metavar="RUN", autocompletion=spelling.runs, help="Begin with the weights of this run, and take the "
         "settings from it that must be equal.")] = None,
-    watch: Annotated[list[str] | None, typer.Option(
-        "--watch", metavar="FILE", help="With --from: text that is not to be forgotten, as pairs, or a split of the "
-        "dataset. Its loss is shown, and a share of the start's weights is kept. Repeatable.")] = None,
-    along: Annotated[list[str] | None, typer.Option(
-        "--along", metavar="FILE", help="With --from: pairs that make up half of each epoch, or sentences that the "
-        "start translates. Repeatable.")] = None,
+    extra_valid: Annotated[list[str] | None, typer.Option(
+        "--extra-valid", metavar="FILE", help="With --from: validate on these pairs, too, e.g. of the old domain, and "
+        "keep a share of the initial weights. A file, or a split of the dataset. Repeatable.")] = None,
+    replay: Annotated[list[str] | None, typer.Option(
+        "--replay", metavar="FILE", help="With --from: mix this text in as half of each epoch. Pairs, or sentences "
+        "that the initial model translates first. Repeatable.")] = None,
     fresh: Annotated[bool, typer.Option(
         "--fresh", help="Move an existing run of this name aside and begin a new one.")] = False,
 ) -> None:  # fmt: skip
@@ -151,8 +151,10 @@ def train(
     from transformer_cli.config.load import load_config
 
     below = None if begin_from is None else inherited(begin_from)
-    given = {"watch": watch, "along": along}
-    settings_given = {f"training.{key}": (names, f"--{key} {names[0]}") for key, names in given.items() if names}
+    given = {"extra_valid": extra_valid, "replay": replay}
+    settings_given = {
+        f"training.{key}": (names, f"--{key.replace('_', '-')} {names[0]}") for key, names in given.items() if names
+    }
     settings = load_config(config, overrides or (), options=settings_given, inherited=below)
     from transformer_cli import api
     from transformer_cli.compute.world import World
@@ -161,7 +163,7 @@ def train(
     if World.from_environment().is_main:
         if run.config.data.tokens == "subwords":
             log.info("for single sentences, `tfm export %s` saves seconds: it starts without PyTorch", run.folder)
-        if run.config.training.watch:
+        if run.config.training.extra_valid:
             print(format_table(api.finetuning_table(run)))
 
 

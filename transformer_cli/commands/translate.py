@@ -49,9 +49,9 @@ def translate(
     split_sentences: Annotated[bool | None, options.Input(
         "--split-sentences/--no-split-sentences", show_default="only in a conversation", help="Translate each sentence "
         "of a line by itself.")] = None,
-    on_error: Annotated[Literal["stop", "blank", "copy", "truncate"], options.Input(
-        "--on-error", help="Of a line that is too long: stop with an error, leave it blank, copy it, or translate its "
-        "beginning.")] = "stop",
+    on_too_long: Annotated[Literal["stop", "blank", "copy", "truncate"], options.Input(
+        "--on-too-long", help="What to do with a line that is too long: stop with an error, print a blank line, copy "
+        "it, or truncate it and translate its beginning.")] = "stop",
     run: options.Runs = None,
     search: options.SearchOverrides = None,
     beam_size: options.BeamSize = None,
@@ -65,10 +65,9 @@ def translate(
         "--output", "-o", metavar="FILE", help="Write to a file, which appears when it is whole, or to a "
         "folder.")] = None,
     glossary: options.Glossary = None,
-    hold: Annotated[bool, options.Input(
-        "--hold/--no-hold", help="Let placeholders such as {name} and %s, and addresses of the web and of mail, "
-        "pass.")] = True,
-    hold_pattern: options.HoldPattern = "",
+    protect: Annotated[bool, options.Input(
+        "--protect/--no-protect", help="Copy placeholders ({name}, %s), URLs and e-mail addresses unchanged.")] = True,
+    protect_pattern: options.ProtectPattern = "",
     n_best: Annotated[int | None, options.Output(
         "--n-best", metavar="K", min=1, max=1000, help="Print the K best of each line: line number, score, text, "
         "between tabs.")] = None,
@@ -139,12 +138,12 @@ def translate(
         n_best=n_best or 1,
         scores=as_json or n_best is not None,  # else only text is printed
         keep_unk=keep_unk,
-        on_error=on_error,
+        on_too_long=on_too_long,
         prefix=options.as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
-        hold=hold,
+        protect=protect,
         glossary=read_glossary(glossary, translator.run.config.data),
-        hold_pattern=options.as_text(hold_pattern, "--hold-pattern"),
+        protect_pattern=options.as_text(protect_pattern, "--protect-pattern"),
     )
 
     def render(number: int, translation: "Translation") -> str:
@@ -225,7 +224,7 @@ def _translate(
                 print(render(number, translation), file=out)
     finally:
         if too_long:
-            became = BECAME[translator.settings.on_error]
+            became = BECAME[translator.settings.on_too_long]
             log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _named(too_long))
         if lacking:
             notes = [

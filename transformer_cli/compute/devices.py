@@ -70,9 +70,9 @@ def choose_precision(setting: str, device: "torch.device") -> Precision:
 
 
 def choose_shards(setting: int | None, world: World) -> int:
-    """Returns in how many lanes each process computes on a CPU: the set number, else one for each core that it has.
+    """Returns in how many shards each process computes on a CPU: the set number, else one for each core that it has.
 
-    The processes of a machine share its cores; each has at least one lane, and at most 8.
+    The processes of a machine share its cores; each has at least one shard, and at most 8.
     """
     return setting or min(MAX_SHARDS, max(1, available_cores() // world.local_size))
 
@@ -83,7 +83,9 @@ def autocast(device: "torch.device", precision: Precision) -> AbstractContextMan
         return nullcontext()
     import torch
 
-    is_cached = device.type != "cpu"  # all threads share the cache of weights that were cast, and lanes end at any time
+    is_cached = (
+        device.type != "cpu"
+    )  # all threads share the cache of weights that were cast, and shards end at any time
     return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=is_cached)
 
 

@@ -22,8 +22,8 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
     |-----------|--------------|-----------------------------------------|-----------------------------------|
     | 1         | None         | the caller, with all 5                  | GPUs (INLINE_POOL)                |
     | n > 1     | None         | n workers, with 5 // n each, at least 1 | searches of several batches       |
-    | 1         | 1            | one worker; the caller keeps its 5      | lanes that share one generator    |
-    | n > 1     | 1            | n workers, with one thread each         | lanes, and groups of a validation |
+    | 1         | 1            | one worker; the caller keeps its 5      | shards that share one generator    |
+    | n > 1     | 1            | n workers, with one thread each         | shards, and groups of a validation |
 
     Workers start at once and live until the end of a `with` block or garbage collection. Several objects of
     this class may live at the same time. torch's number of threads in the process, and in every other thread, stays as

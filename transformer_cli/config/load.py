@@ -39,7 +39,7 @@ from transformer_cli.system.terminal import shorten
 Record = TypeVar("Record")
 
 OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
-OF_THE_RUN = (("data", "codec"), ("training", "initialize_from"))  # inherited, whatever a file says
+OF_THE_RUN = (("data", "tokenizer_from"), ("training", "initialize_from"))  # inherited, whatever a file says
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
 SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
 PATTERN = "multi30k.yaml"  # whose comments are those of the schema
@@ -65,8 +65,8 @@ def load_config(
     path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it. "-" is
     standard input.
 
-    Relative paths under data.files, model.vectors, training.watch and training.along are resolved against the YAML
-    file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
+    Relative paths under data.files, model.vectors, training.extra_valid and training.replay are resolved against the
+    YAML file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
     Raises ConfigError, in one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
@@ -311,7 +311,7 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         data["files"] = {split: _each_path(text, absolute) for split, text in data["files"].items()}
     if "vectors" in model:
         model["vectors"] = _each_path(model["vectors"], lambda path: absolute(path) if path else path)
-    for key in ("watch", "along"):
+    for key in ("extra_valid", "replay"):
         if key in training:
             # the name of a split has neither "/" nor "."
             training[key] = _each_path(training[key], lambda where: absolute(where) if {*"/."} & {*where} else where)

@@ -66,7 +66,7 @@ Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters 
 Device = Annotated[str, _text(r"auto|cpu|cuda(:\d{1,9})?", "is not a device; choose auto, cpu, cuda or cuda:N")]
 NameOrPath = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
-OnError = Literal["stop", "blank", "copy", "truncate"]
+OnTooLong = Literal["stop", "blank", "copy", "truncate"]
 """What becomes of a line that is too long: an error, an empty line, the line itself, or its beginning's translation"""
 LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en")}  # of corpora that are not the user's
 
@@ -180,8 +180,8 @@ class DataConfig(Section, decides=Decides.DATASET):
     """with tokens: words, keep only this many of the most frequent words; the others become <unk> (null: all)"""
     joint_vocabulary: Annotated[bool, Decides.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
-    codec: Annotated[NameOrPath | None, Decides.PLACE] = None
-    """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
+    tokenizer_from: Annotated[NameOrPath | None, Decides.PLACE] = None
+    """use the tokenizers and vocabularies of this run (a name under runs/, or a folder) instead of learning new ones"""
     skip_empty: bool = False
     """leave out pairs with an empty side, and count them, instead of stopping at the first"""
     files: Annotated[dict[SplitName, Texts] | None, Decides.PLACE] = None
@@ -193,8 +193,8 @@ class DataConfig(Section, decides=Decides.DATASET):
     that a heading names, or the first two)"""
     clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
     """what is left out of the training text: any of empty, copies, markup, length, duplicates, held_out, language"""
-    longest: Annotated[int, Field(ge=1, le=4_000)] = 4_000
-    """characters: a pair of the training text with a longer side is left out, as too long"""
+    max_chars: Annotated[int, Field(ge=1, le=4_000)] = 4_000
+    """training pairs with a side of more characters than this are left out"""
     held_out: HeldOutConfig = HeldOutConfig()
     """splits that have no files of their own"""
     captions: CaptionsConfig = CaptionsConfig()
@@ -256,7 +256,7 @@ class DataConfig(Section, decides=Decides.DATASET):
                     "of train"
                 )
             return self
-        for key in ("columns", "clean", "longest", "held_out", *(["skip_empty"] if self.corpus == "pairs" else [])):
+        for key in ("columns", "clean", "max_chars", "held_out", *(["skip_empty"] if self.corpus == "pairs" else [])):
             if getattr(self, key) != DataConfig.model_fields[key].default:
                 raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
         if self.files is not None:
@@ -414,14 +414,15 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
     initialize_from: Annotated[NameOrPath | None, Decides.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
-    watch: Annotated[tuple[NameOrPath, ...], Field(strict=False), Decides.PLACE] = ()
-    """with initialize_from, text that is not to be forgotten: files of pairs, or the name of a split of the dataset"""
-    along: Annotated[tuple[NameOrPath, ...], Field(strict=False), Decides.PLACE] = ()
-    """with initialize_from, text that makes up half of each epoch, likewise; a file of source sentences is translated
-    by the start"""
-    start_share: Fraction | None = None
-    """with watch, the share of the start's weights in those that training ends with (null: the one with which the
-    losses of both texts have the lowest sum)"""
+    extra_valid: Annotated[tuple[NameOrPath, ...], Field(strict=False), Decides.PLACE] = ()
+    """with initialize_from, further validation text, e.g. of the old domain, which shows how much of it is forgotten:
+    files of pairs, or the name of a split of the dataset"""
+    replay: Annotated[tuple[NameOrPath, ...], Field(strict=False), Decides.PLACE] = ()
+    """with initialize_from, text mixed in as half of each epoch, likewise; a file of source sentences is first
+    translated by the initial model"""
+    interpolation: Fraction | None = None
+    """with extra_valid, the share a of the initial weights in the final ones, (1 - a)·finetuned + a·initial (null:
+    chosen so that the sum of the two validation losses is lowest)"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
     a matrix that another part shares with one of them"""
@@ -435,11 +436,11 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[Device, Decides.FREE] = "auto"
     """auto, cpu, cuda or cuda:N"""
-    lanes: Annotated[int, Field(ge=1, le=64)] | None = None
-    """on the CPU: shares of a batch that a process computes side by side, each by one thread; they decide the last
-    digits of the weights (null: as many as the process has cores, at most 8, when the run begins)"""
+    shards: Annotated[int, Field(ge=1, le=64)] | None = None
+    """on the CPU: into how many shards a process splits each batch, each computed by one thread; changes the last
+    digits of the weights (null: one per core, at most 8, chosen when the run begins)"""
     num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Decides.FREE] = None
-    """CPU threads (null: torch's choice); those beyond the lanes do nothing in training"""
+    """CPU threads (null: torch's choice); training uses at most one per shard"""
 
     @property
     def is_planned_to_the_end(self) -> bool:
@@ -459,11 +460,13 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     def _schedule_fits(self) -> "TrainingConfig":
         if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
-        for key in ("watch", "along"):
+        for key in ("extra_valid", "replay"):
             if getattr(self, key) and self.initialize_from is None:
                 raise ValueError(f"{key}: it is about a run that is trained further; name that with initialize_from")
-        if self.start_share is not None and not self.watch:
-            raise ValueError(f"start_share: {self.start_share} needs text to judge it by; name some with watch")
+        if self.interpolation is not None and not self.extra_valid:
+            raise ValueError(
+                f"interpolation: {self.interpolation} needs text to judge it by; name some with extra_valid"
+            )
         unit, number = self.end
         each = self.validate_every if unit == "steps" else None if self.validate_every else 1
         if self.average is not None and each is not None and self.average > (validations := -(-number // each)):
@@ -528,16 +531,16 @@ class TranslationSettings(DecodingConfig, decides=Decides.FREE):
     """whether what each token attended to is wanted; if not, an exported model says it only of an unknown word"""
     keep_unk: bool = False
     """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""
-    on_error: OnError = "stop"
+    on_too_long: OnTooLong = "stop"
     """what becomes of a line that is too long"""
     prefix: Annotated[str | tuple[int, ...], PlainValidator(_text_or_ids)] = ""
     """what every translation begins with, except that of a line without a letter: text, or ids"""
     split_sentences: bool = False
     """translate the sentences of a line one by one, with the white space that stands between them"""
-    hold: bool = True
-    """whether placeholders and addresses pass untouched"""
-    hold_pattern: str = ""
-    """a regular expression for what else does"""
+    protect: bool = True
+    """copy placeholders ({name}, %s), URLs and e-mail addresses unchanged"""
+    protect_pattern: str = ""
+    """copy what this regular expression matches unchanged, too"""
     glossary: dict[str, str] = Field(default_factory=dict)
     """translations of words and phrases: as `api.read_glossary` reads them"""
 

@@ -31,7 +31,7 @@ from transformer_cli.system.files import decode_utf8, read_verified_json, sha256
 from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 IDS_PER_BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
 
 Pair = tuple[str, str]
@@ -166,11 +166,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
     """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings from this text.
 
-    codec_dir: with data.codec, the folder of the run that it names; not read if a fingerprint is pinned.
+    codec_dir: with data.tokenizer_from, the folder of the run that it names; not read if a fingerprint is pinned.
     Raises DataError if there is no such folder.
     """
     wanted = without_paths(dataset_settings(data))
-    assert data.fingerprint or bool(codec_dir) == bool(data.codec), "`find_tokenizer_run` finds the run"
+    assert data.fingerprint or bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
     given = codec_sums(codec_dir, data) if codec_dir and not data.fingerprint else {}
 
     def is_wanted(manifest: Mapping[str, Any]) -> bool:
@@ -192,7 +192,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         raise DataError(f"an imported run has no dataset: {remedy}")
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"
-        remedy = f"the same --config and --set{f', and --like {data.codec}' if data.codec else ''}"
+        remedy = f"the same --config and --set{f', and --like {data.tokenizer_from}' if data.tokenizer_from else ''}"
         if data.fingerprint:
             which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
         left_out = f" (left out: {'; '.join(damaged)})" if damaged else ""
@@ -212,7 +212,7 @@ def dataset_settings(data: DataConfig) -> dict[str, Any]:
     values = data.model_dump(mode="json", include={**shaping, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    optional = ("max_words", "columns", "clean", "longest", "held_out", "to")
+    optional = ("max_words", "columns", "clean", "max_chars", "held_out", "to")
     if not data.subwords.symbols:
         del values["subwords"]["symbols"]
     unused |= {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}

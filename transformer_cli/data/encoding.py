@@ -280,7 +280,7 @@ def _learn_subword_codecs(pairs: list[Pair], data: DataConfig) -> tuple[SubwordC
     settings, models = data.subwords, []
     if settings.algorithm == "imported":
         raise ConfigError(
-            "data.subwords.algorithm: imported pieces are not learned; let data.codec name a run with them"
+            "data.subwords.algorithm: imported pieces are not learned; let data.tokenizer_from name a run with them"
         )
     for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
         symbols = () if side else settings.symbols

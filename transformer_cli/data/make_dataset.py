@@ -53,12 +53,12 @@ def make_dataset(
 
     Either way, a warning says if pairs of its held-out splits occur in its training split.
 
-    codec_dir: with data.codec, the folder of the run that it names, which `find_tokenizer_run` finds. Raises DataError
-    or ConfigError; DataError also if the config pins the fingerprint of another dataset. The fingerprint is a hash of
-    all that shapes the files.
+    codec_dir: with data.tokenizer_from, the folder of the run that it names, which `find_tokenizer_run` finds. Raises
+    DataError or ConfigError; DataError also if the config pins the fingerprint of another dataset. The fingerprint is a
+    hash of all that shapes the files.
     """
     data = config.data
-    assert bool(codec_dir) == bool(data.codec), "`find_tokenizer_run` finds the run"
+    assert bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
     given = {"codec": codec_sums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
     library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
     shaped_by = {
@@ -162,11 +162,11 @@ def warn_of_overlap(manifest: dict[str, Any]) -> None:
 
 
 def warn_of_unknown_tokens(folder: Path, codecs: Codecs, data: DataConfig) -> None:
-    """Warn of training text that codecs of another run, which data.codec names, know little of."""
+    """Warn of training text that codecs of another run, which data.tokenizer_from names, know little of."""
     texts = zip(*islice(read_pairs(folder, "train"), SAMPLE_LINES), strict=True)
     for side, codec, lines in zip(SIDES, (codecs.source, codecs.target), texts, strict=True):
         tokens = [each for read in map(codec.encode, lines) for each in zip(read.ids, read.tokens, strict=True)]
         n_unknown = sum(index == UNK or BYTE_TOKEN.fullmatch(token) is not None for index, token in tokens)
         if n_unknown > MAX_UNKNOWN_RATE * len(tokens):
             what = "train, %s: %.0f %% of the tokens are unknown to the codec of %s: is it text of the same kind?"
-            log.warning(what, side, 100 * n_unknown / len(tokens), data.codec)
+            log.warning(what, side, 100 * n_unknown / len(tokens), data.tokenizer_from)

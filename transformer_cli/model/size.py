@@ -46,7 +46,7 @@ def check_model_memory(
 
     vocabularies: the sizes of the source's and the target's. prefix: what the error begins with. frozen: the parts that
     will not be trained (None: the model is only loaded). Training needs at least a gradient and two moments of each
-    weight; what lanes, Muon and other processes on this machine need is not counted.
+    weight; what shards, Muon and other processes on this machine need is not counted.
     """
     parts = count_parameters_by_part(config, *vocabularies)
     total = sum(parts.values())

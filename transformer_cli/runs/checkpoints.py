@@ -10,7 +10,7 @@ with `training.average: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
     model.safetensors average.json witnesses.json SHA256SUMS
-with `training.watch` likewise
+with `training.extra_valid` likewise
 checkpoints/validation-0001/        the initial weights
 checkpoints/validation-0003/        the best of the others
 checkpoints/average-0004540/        their mean with the initial weights, with the share that suits both texts
@@ -274,7 +274,7 @@ def _update_pointers(run: Run, state: TrainingState) -> None:
     elif state.is_best:
         run.set_pointer("best", run.checkpoint("last").name)
     average = load_average(run)
-    is_chosen = average and average.start_share is not None and average.step == state.step
+    is_chosen = average and average.interpolation is not None and average.step == state.step
     if average and (is_chosen or error_of(average.valid_loss, average.valid_score) < error):
         run.set_pointer("best", run.checkpoint("average").name)
     if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns

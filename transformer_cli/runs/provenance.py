@@ -26,8 +26,9 @@ EVALUATIONS = "evaluations.jsonl"
 log = logging.getLogger(__name__)
 
 
-def provenance(*, device: str | None = None, threads: int | None = None, lanes: int | None = None) -> dict[str, Any]:
-    """Returns the versions of tfm, torch, spaCy, sacreBLEU and Python, the processor, the device, threads, lanes, date.
+def provenance(*, device: str | None = None, threads: int | None = None, shards: int | None = None) -> dict[str, Any]:
+    """Returns the versions of tfm, torch, spaCy, sacreBLEU and Python, the processor, the device, threads, shards,
+    date.
 
     device: what computes, by `device_name`. threads: None for those that compute now. The date is UTC. A package that
     is not installed has no version (None).
@@ -42,7 +43,7 @@ def provenance(*, device: str | None = None, threads: int | None = None, lanes: 
         "processor": processor(),
         "device": device,
         "threads": threads or count_threads(),
-        "lanes": lanes,
+        "shards": shards,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
 
@@ -50,9 +51,11 @@ def provenance(*, device: str | None = None, threads: int | None = None, lanes: 
 def provenance_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Returns in what two provenances differ that may change bits, as "torch 2.12.0 → 2.13.0, …"; "" if in nothing.
 
-    What one of them does not tell, and lanes, which are a setting, are passed over.
+    What one of them does not tell, and shards, which are a setting, are passed over.
     """
-    keys = [key for key in before if key not in (*PER_CALL_KEYS, "lanes", "sources") and before[key] and after.get(key)]
+    keys = [
+        key for key in before if key not in (*PER_CALL_KEYS, "shards", "sources") and before[key] and after.get(key)
+    ]
     return ", ".join(f"{key} {before[key]} → {after[key]}" for key in keys if before[key] != after[key])
 
 
@@ -85,15 +88,15 @@ class SavedResult:
 
 
 def append_result(
-    folder: Path, result: Mapping[str, Any], *, device: str, lanes: int | None, sums: Mapping[str, str] | None = None
+    folder: Path, result: Mapping[str, Any], *, device: str, shards: int | None, sums: Mapping[str, str] | None = None
 ) -> None:
     """Append a result, and what led to it, after its date (UTC), the version and the provenance.
 
-    folder: the run's. device: on which it was translated. lanes: those that the run was trained with. sums: the
+    folder: the run's. device: on which it was translated. shards: those that the run was trained with. sums: the
     SHA-256 of the text and of its references. If the run cannot be written to, a warning says so: evaluating a run that
     belongs to somebody else is no mistake.
     """
-    made_by = provenance(device=device, lanes=lanes) | {"sources": dict(sums or {})}
+    made_by = provenance(device=device, shards=shards) | {"sources": dict(sums or {})}
     line = {"date": made_by.pop("date"), "version": made_by["tfm"], "provenance": made_by, **result}
     try:
         append_line(folder / EVALUATIONS, json.dumps(line))

@@ -7,8 +7,8 @@ runs/multi30k/
                                     training rewrites it, and so may a user
     source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's (of subwords:
     source.subwords.model target.subwords.model)
-    watch.source.txt along.target.txt … the text that training.watch and training.along named when the run was begun
-    history.jsonl curves.png        one line per validation; the same as a picture
+    extra_valid.source.txt replay.target.txt … the text that training.extra_valid and training.replay named when the run
+    was begun history.jsonl curves.png        one line per validation; the same as a picture
     tensorboard/                    the same as an event file, if the config says so
     evaluations.jsonl               what `tfm evaluate` found, one line per split and call (see provenance.py)
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 EXPORTED_WEIGHTS = "model.bin"  # the weights of an exported run
 HISTORY = "history.jsonl"
 INCOMPLETE = "unsaved"
@@ -147,7 +147,7 @@ class Run:
         tokenizer = {key: cut_by[key] for key in ("library", "version") if key in cut_by}
         training = config.training
         made_by = {
-            **provenance(device=device, threads=training.num_threads, lanes=training.lanes),
+            **provenance(device=device, threads=training.num_threads, shards=training.shards),
             "sources": dataset.manifest.get("sources", {}),
         }
         metadata = RunMetadata(secrets.token_hex(8), fixed_settings(config), tokenizer, made_by)
@@ -395,16 +395,17 @@ def differing_codecs(one: DataConfig, other: DataConfig) -> str:
 
 
 def find_tokenizer_run(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
-    """Returns the folder of the run whose codecs `data.codec` wants, or None if it wants none.
+    """Returns the folder of the run whose codecs `data.tokenizer_from` wants, or None if it wants none.
 
     Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.
     """
-    if data.codec is None:
+    if data.tokenizer_from is None:
         return None
-    run = Run.load(data.codec, runs_dir)
+    run = Run.load(data.tokenizer_from, runs_dir)
     if differing := differing_codecs(run.config.data, data):
         raise ConfigError(
-            f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
+            f"data.tokenizer_from: {data.tokenizer_from}: its codecs are not as the config says ({differing}); "
+            "set the same"
         )
     run.warn_if_tokenizer_changed()
     return run.folder

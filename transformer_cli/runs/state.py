@@ -43,7 +43,8 @@ class RunningLoss:
 class TrainingState:
     """How far training has come. With the weights and the optimiser's moments, this is all that resuming needs.
 
-    The order of batches follows from (seed, epoch), and dropout from (seed, step, rank, lane): no random state is kept.
+    The order of batches follows from (seed, epoch), and dropout from (seed, step, rank, shard): no random state is
+    kept.
     """
 
     step: int = 0
@@ -124,7 +125,7 @@ class Average:
     valid_loss: float
     valid_loss_batch_mean: float
     valid_ppl: float
-    start_share: float | None = None
+    interpolation: float | None = None
     """the share of the weights with which training began, as it was chosen or set; None if no text is watched"""
     watch_loss: float | None = None
     valid_score: float | None = None

@@ -221,7 +221,7 @@ def keeper(translator: Translator, files: Iterable[str | Path] = ()) -> Keeper:
     def keep(result: Mapping[str, Any], text: ParallelText) -> None:
         names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
         sums = dict(zip(names, map(sha256_of_lines, (text.sources, *text.references)), strict=True))
-        append_result(run.folder, {**how, **result}, device=device, lanes=run.config.training.lanes, sums=sums)
+        append_result(run.folder, {**how, **result}, device=device, shards=run.config.training.shards, sums=sums)
 
     return keep
 
@@ -257,7 +257,7 @@ def judge(
     sources = [pipeline.encode(line, codecs.source) for line in text.sources]
     references = [pipeline.encode(line, codecs.target) for line in text.references[0]]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
-    translations = translator.with_options(on_error="truncate").translate_encoded(text.sources, sources)
+    translations = translator.with_options(on_too_long="truncate").translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
     scored = rows_with_text(text.sources, text.references[0])
     texts = [translations[row].text for row in scored]

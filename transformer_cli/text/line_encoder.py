@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from transformer_cli.config.schema import OnError
+from transformer_cli.config.schema import OnTooLong
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.codec import Codec, EncodedText, asking_like
@@ -16,7 +16,7 @@ from transformer_cli.text.lines import MAX_LINE_CHARS, TOO_LONG, has_letter, is_
 from transformer_cli.text.sentences import mask_spans, sentence_spans, split_long_sentence
 from transformer_cli.text.vocabulary import N_SOS_EOS
 
-TOO_LONG_REMEDY = "split the sentence, or let on_error say what becomes of such lines"
+TOO_LONG_REMEDY = "split the sentence, or let on_too_long say what becomes of such lines"
 NO_TOKENS = EncodedText([], [])
 
 FindSpans = Callable[[str], Sequence[Span]]
@@ -61,7 +61,7 @@ class LineEncoder:
     codec: Codec
     max_length: int | None
     """the most positions that a sentence may take, <sos> and <eos> included (None: no limit)"""
-    on_error: OnError
+    on_too_long: OnTooLong
     protected: FindSpans = lambda text: ()
     remedy: str = TOO_LONG_REMEDY
     """what errors tell the user to do"""
@@ -72,7 +72,7 @@ class LineEncoder:
         return MAX_LINE_CHARS if self.max_length is None else self.max_length - N_SOS_EOS
 
     def encode(self, sentence: str) -> InputLine:
-        """Encode a line. Raises DataError if it is too long and on_error is "stop"."""
+        """Encode a line. Raises DataError if it is too long and on_too_long is "stop"."""
         if not is_too_long(sentence):
             return self.from_encoded(sentence, self._encode_text(sentence))
         sentence = sentence[:MAX_LINE_CHARS]  # files are not read any further either
@@ -99,11 +99,11 @@ class LineEncoder:
 
     def _untranslated(self, sentence: str, problem: str) -> InputLine | None:
         """Returns what a line that is too long becomes; None if its beginning is translated. Raises DataError."""
-        if self.on_error == "stop":
+        if self.on_too_long == "stop":
             raise DataError(f"{problem}; {self.remedy}")
-        if self.on_error == "truncate":
+        if self.on_too_long == "truncate":
             return None
-        return InputLine(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
+        return InputLine(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_too_long == "copy")
 
     def split_sentences(self, line: str, language: str) -> InputLine:
         """Cut a line into its sentences, as `split_to_fit` does each of them. Raises DataError as `encode` does.
@@ -111,7 +111,7 @@ class LineEncoder:
         language: a code, see `sentence_spans`.
         """
         was_too_long = is_too_long(line)
-        if was_too_long and self.on_error != "truncate":
+        if was_too_long and self.on_too_long != "truncate":
             return self.encode(line)
         line = line[:MAX_LINE_CHARS]
         masked = mask_spans(line, self.protected(line))

@@ -53,7 +53,7 @@ class FinalWeights:
     model: Transformer
     epochs: Sequence[int] = field(default=())
     """of the validations whose mean they are, if they are a mean"""
-    start_share: float | None = None
+    interpolation: float | None = None
     """the share of the initial weights in them, if they have one"""
 
 
@@ -111,8 +111,8 @@ def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> No
     left_to_callbacks = {
         "model.vectors": config.model.pretrained,
         "training.initialize_from": config.training.initialize_from,
-        "training.watch": config.training.watch,
-        "training.along": config.training.along,
+        "training.extra_valid": config.training.extra_valid,
+        "training.replay": config.training.replay,
         "training.tensorboard": config.training.tensorboard,
     }
     for key, value in left_to_callbacks.items():

@@ -1,16 +1,16 @@
 """One optimiser step: the gradient of some batches' mean loss, clipped, then an update. Knows no epochs, runs or files.
 
-A batch is cut into parts of similar lengths, and each part is dealt out, sentence by sentence, to the lanes of all
-processes. A step is the sum of the gradients of all lanes:
+A batch is cut into parts of similar lengths, and each part is dealt out, sentence by sentence, to the shards of all
+processes. A step is the sum of the gradients of all shards:
 
-    batch ── parts ─┬─ process 0 ─┬─ lane 0: its sentences of part, part, … → gradient ─┐
-                    │             └─ lane 1: its sentences of part, part, … → gradient ─┴─ sum ─┐
+    batch ── parts ─┬─ process 0 ─┬─ shard 0: its sentences of part, part, … → gradient ─┐
+                    │             └─ shard 1: its sentences of part, part, … → gradient ─┴─ sum ─┐
                     └─ process 1 ─── …                                                    sum ─┴─ sum → clipped → update
 
-On the CPU a lane is the work of one thread. So threads wait for each other a few times a step, not in every operation,
-and a step is a function of (weights, moments, batches, step number, number of processes and lanes), whatever the number
-of threads: dropout follows from (seed, step number, rank, lane), gradients are added in the lanes' order, and each sum
-is formed by one thread. On a GPU a process has one lane.
+On the CPU a shard is the work of one thread. So threads wait for each other a few times a step, not in every operation,
+and a step is a function of (weights, moments, batches, step number, number of processes and shards), whatever the
+number of threads: dropout follows from (seed, step number, rank, shard), gradients are added in the shards' order, and
+each sum is formed by one thread. On a GPU a process has one shard.
 """
 
 import math
@@ -37,7 +37,7 @@ from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optimisers import make_optimizer
 
-PART = 4096  # how many target tokens of a batch a CPU computes at a time, in all lanes together, to bound memory
+PART = 4096  # how many target tokens of a batch a CPU computes at a time, in all shards together, to bound memory
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Learner:
         self.world = world
         self.precision: Precision = training.precision
         is_cpu = device.type == "cpu"
-        self.lanes = choose_shards(training.lanes, world) if is_cpu else 1
-        self.workers = WorkerPool(min(self.lanes, torch.get_num_threads()), threads_each=1) if is_cpu else INLINE_POOL
+        self.shards = choose_shards(training.shards, world) if is_cpu else 1
+        self.workers = WorkerPool(min(self.shards, torch.get_num_threads()), threads_each=1) if is_cpu else INLINE_POOL
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.frozen_rows = {name: rows.to(device) for name, rows in frozen_rows.items()}
@@ -104,9 +104,9 @@ class Learner:
         most = PART * self.world.size if self.device.type == "cpu" else sys.maxsize  # tokens of a part
         parts = [part for rows in batches for part in split_into_micro_batches(split, rows, most)]
         compute = partial(self._lane, split, parts, tokens, number)
-        # At a first call libraries prepare what they need: in the thread of one lane, before the others begin.
+        # At a first call libraries prepare what they need: in the thread of one shard, before the others begin.
         found = self.workers.run_all(compute, range(0 if self._is_warm else 1))
-        found += self.workers.run_all(compute, range(len(found), self.lanes))
+        found += self.workers.run_all(compute, range(len(found), self.shards))
         self._is_warm = True
         nll = sum(nll for nll, _ in found)
         self.workers.run_all(partial(_set_sums, [gradients for _, gradients in found if gradients]), [self._weights])
@@ -134,15 +134,15 @@ class Learner:
         return True
 
     def _lane(
-        self, split: EncodedSplit, parts: Sequence[Rows], tokens: int, number: int, lane: int
+        self, split: EncodedSplit, parts: Sequence[Rows], tokens: int, number: int, shard: int
     ) -> tuple[float, list[Tensor]]:
-        """Returns the loss of a lane of this process, summed, and the gradient of each weight ([]: no sentences).
+        """Returns the loss of a shard of this process, summed, and the gradient of each weight ([]: no sentences).
 
-        For example, with 2 processes of 2 lanes, lane 1 of the second takes the sentences 3, 7, 11, … of each part.
+        For example, with 2 processes of 2 shards, shard 1 of the second takes the sentences 3, 7, 11, … of each part.
         """
         nll, gradients = list[Tensor](), list[Tensor]()
-        first, stride = self.world.rank * self.lanes + lane, self.world.size * self.lanes
-        with self._dropout_of(lane, number):
+        first, stride = self.world.rank * self.shards + shard, self.world.size * self.shards
+        with self._dropout_of(shard, number):
             for rows in (part[first::stride] for part in parts if len(part) > first):  # of all lengths
                 batch = collate(split, rows)
                 with self._room_for(batch):
@@ -158,9 +158,9 @@ class Learner:
                         gradients = [gradient.contiguous() for gradient in found]
         return sum(each.item() for each in nll), gradients
 
-    def _dropout_of(self, lane: int, number: int) -> AbstractContextManager[None]:
-        """A block in which dropout draws the numbers of a lane of a step."""
-        seed = mixed_seed(self.training.seed, number, self.world.rank, lane)
+    def _dropout_of(self, shard: int, number: int) -> AbstractContextManager[None]:
+        """A block in which dropout draws the numbers of a shard of a step."""
+        seed = mixed_seed(self.training.seed, number, self.world.rank, shard)
         if self.device.type == "cpu":
             return use_generator(torch.Generator().manual_seed(seed))
         torch.manual_seed(seed)
@@ -184,9 +184,9 @@ def mixed_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
-def _set_sums(lanes: Sequence[Sequence[Tensor]], weights: Sequence[Tensor]) -> None:
-    """Give the weights the sums of the lanes' gradients, added in the order of the lanes; 0 if no lane has any."""
-    for weight, *gradients in zip(weights, *lanes, strict=True):
+def _set_sums(shards: Sequence[Sequence[Tensor]], weights: Sequence[Tensor]) -> None:
+    """Give the weights the sums of the shards' gradients, added in the order of the shards; 0 if no shard has any."""
+    for weight, *gradients in zip(weights, *shards, strict=True):
         weight.grad = gradients[0] if gradients else torch.zeros_like(weight)
         for gradient in gradients[1:]:
             weight.grad.add_(gradient)

@@ -37,7 +37,7 @@ def say_start(trainer: TrainerView) -> None:
     where = describe_device(learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
     facts = (parameters, text, pluralize(number, unit[:-1]), where, learner.precision)
     log.info("%s: %s", config.run_name, "; ".join(facts))
-    for name, sentences in (("valid", trainer.texts.valid), ("training.watch", trainer.texts.extra_valid)):
+    for name, sentences in (("valid", trainer.texts.valid), ("training.extra_valid", trainer.texts.extra_valid)):
         if sentences and len(sentences.rows) < MIN_VALID_PAIRS:
             what = "%s: %s can hardly tell which weights are the best; give it a few hundred"
             log.warning(what, name, pluralize(len(sentences.rows), "pair"))
@@ -163,8 +163,8 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     loss, ppl = (average.valid_loss, average.valid_ppl) if average else (best.valid_loss, best.valid_ppl)
     where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
     head = "best validation"
-    if average and average.start_share is not None:
-        head, where = "validation", f"with {average.start_share:.0%} of the start's weights"
+    if average and average.interpolation is not None:
+        head, where = "validation", f"with {average.interpolation:.0%} of the start's weights"
     elif run.config.training.validate_every is None and (average is None or average.epochs):
         where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
         where += f" of {validations[-1].epoch}"

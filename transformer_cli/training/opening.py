@@ -182,13 +182,13 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _resolved(config: Config, data: DataConfig, where: Environment, begun: TrainingConfig | None = None) -> Config:
-    """Returns the config as a run keeps it: with its name, its dataset, and the precision and lanes that are chosen.
+    """Returns the config as a run keeps it: with its name, its dataset, and the precision and shards that are chosen.
 
-    begun: of a run that goes on, the settings with which it was begun: it keeps their precision and lanes.
+    begun: of a run that goes on, the settings with which it was begun: it keeps their precision and shards.
     """
     precision = _precision(begun.precision if begun else "auto", config.training.precision, where.device)
-    lanes = choose_shards((begun or config.training).lanes, where.world)
-    training = config.training.model_copy(update={"precision": precision, "lanes": lanes})
+    shards = choose_shards((begun or config.training).shards, where.world)
+    training = config.training.model_copy(update={"precision": precision, "shards": shards})
     return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
 
 
@@ -223,8 +223,8 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
         ]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
-    if config.training.lanes is None:
-        ignore.append("training.lanes")
+    if config.training.shards is None:
+        ignore.append("training.shards")
     if config.data.lowercased == run.config.data.lowercased:  # null means one of both
         ignore.append("data.lowercase")
     changed = differences(run.config, config, ignore)

@@ -347,14 +347,14 @@ class Trainer:
             valid.loss,
             valid.loss_batch_mean,
             valid.ppl,
-            start_share=weights.start_share,
+            interpolation=weights.interpolation,
             watch_loss=extra.loss if extra else None,
             valid_score=self._score(model),
         )
         witnesses = witnesses_of(model, self.texts.valid.split, self.texts.valid.rows)
         is_best = self.world.is_main and save_average(self.run, model, made, self.state, witnesses)
         self.world.barrier()  # as in `_save`
-        if made.start_share is None:
+        if made.interpolation is None:
             log.info(final_as_line(made, self.training, is_best=is_best))
 
     # Saving, and stopping

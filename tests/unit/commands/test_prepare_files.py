@@ -15,7 +15,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.runs.run import Run
 
 LANGUAGES = ("--source", "de", "--target", "en")
-SMALL = ("model.d_model=32", "model.d_ff=32", "model.num_encoder_layers=1", "training.epochs=1", "training.lanes=1")
+SMALL = ("model.d_model=32", "model.d_ff=32", "model.num_encoder_layers=1", "training.epochs=1", "training.shards=1")
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_prepare_like_and_train_from_take_what_must_be_equal(tfm: Tfm, files: Pa
     code, out, err = tfm("prepare", "memory.tsv", "--like", "tiny", *share, cwd=files)
     assert code == 0, err
     config = load_config(files / "memory.yaml")
-    assert (config.data.codec, config.training.initialize_from) == ("tiny", "tiny")
+    assert (config.data.tokenizer_from, config.training.initialize_from) == ("tiny", "tiny")
     assert config.model == tiny.config.model
     assert config.data.of_codecs == tiny.config.data.of_codecs
     assert dataset(files, out).codecs == tiny.codecs

@@ -194,15 +194,15 @@ def test_runs_and_curves_show_the_settings_in_which_runs_differ(
     other = workspace / "runs/other"
     shutil.copytree(workspace / "runs/tiny", other)
     config = Run.open(other).config
-    changed = {"seed": 7, "betas": (0.123456, 0.123457), "num_threads": 7, "lanes": None}
+    changed = {"seed": 7, "betas": (0.123456, 0.123457), "num_threads": 7, "shards": None}
     set_config(other, config.model_copy(update={"training": config.training.model_copy(update=changed)}))
     betas = "[0.123456, 0.…"
     heads, *lines = tfm("runs", cwd=workspace)[1].split("\n\n")[0].splitlines()
-    assert heads.split()[-3:] == ["seed", "betas", "lanes"]
-    assert next(line for line in lines if line.startswith("other")).endswith(f"7  {betas}      –")
+    assert heads.split()[-3:] == ["seed", "betas", "shards"]
+    assert next(line for line in lines if line.startswith("other")).endswith(f"7  {betas}       –")
     runs = json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]
     assert {run["name"]: run["settings"]["training.seed"] for run in runs} == {"tiny": 0, "other": 7}
-    assert list(runs[0]["settings"]) == ["training.betas", "training.seed", "training.lanes"]
+    assert list(runs[0]["settings"]) == ["training.betas", "training.seed", "training.shards"]
     drawn: list[dict[str, Any]] = []
     monkeypatch.setattr(plots, "draw_curves", drawn.append)
     monkeypatch.setattr(plots, "save", lambda figure, path: None)

@@ -229,8 +229,8 @@ def test_settings_say_once_what_they_shape() -> None:
     marked = {kind: keys_that_decide(kind) for kind in Decides}
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
     assert marked[Decides.PLACE] == {
-        *("data.files", "data.codec", "model.vectors.source", "model.vectors.target"),
-        *("training.initialize_from", "training.watch", "training.along"),
+        *("data.files", "data.tokenizer_from", "model.vectors.source", "model.vectors.target"),
+        *("training.initialize_from", "training.extra_valid", "training.replay"),
     }
     resumed = {
         *("epochs", "steps", "validate_every", "patience", "save_minutes", "tensorboard"),

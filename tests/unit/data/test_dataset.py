@@ -75,7 +75,7 @@ def test_dataset_has_text_names_and_codecs(made: Path) -> None:
 @pytest.mark.parametrize("corpus", ["multi30k", "captions"])
 @pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
 def test_shaping_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
-    asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "codec": "runs/other"}
+    asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "tokenizer_from": "runs/other"}
     found = dataset_settings(DataConfig.model_validate(asked))
     common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
     assert set(found) == common | own | ({corpus} - {"multi30k"})
@@ -100,7 +100,7 @@ def test_dataset_folder_that_is_none_is_refused(tmp_path: Path, content: str | N
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format_version": 1}, ": format version 1, this tfm reads 2; run `tfm prepare` again"),
+        ({"format_version": 1}, ": format version 1, this tfm reads 3; run `tfm prepare` again"),
         ({"settings": {"source": 5}}, ".*; delete the folder and run `tfm prepare` again"),
         ({"settings": {"corpus": "nowhere"}}, ".*; delete the folder and run `tfm prepare` again"),
     ],

@@ -35,11 +35,11 @@ def config(corpus: Path) -> Callable[..., Config]:
 
 @pytest.fixture
 def make(config: Callable[..., Config], tmp_path: Path) -> Make:
-    """make(*overrides): prepare it in a folder of the test's own. data.codec is a folder."""
+    """make(*overrides): prepare it in a folder of the test's own. data.tokenizer_from is a folder."""
 
     def make(*overrides: str) -> PreparedDataset:
         wanted = config(*overrides)
-        codec_dir = Path(wanted.data.codec) if wanted.data.codec else None
+        codec_dir = Path(wanted.data.tokenizer_from) if wanted.data.tokenizer_from else None
         return make_dataset(wanted, AlignedFiles(wanted.data), data_dir=tmp_path / "data", codec_dir=codec_dir)
 
     return make
@@ -131,13 +131,13 @@ def test_prepare_like_encodes_with_the_codecs_of_the_run(
     for side, path in text_of.items():
         path.write_text("Hund Quokka\n" if side == "source" else "dog quokka\n")
     files = json.dumps({split: {side: str(path) for side, path in text_of.items()} for split in SPLITS})
-    second = make(*own, f"data.files={files}", f"data.codec={runs[0]}")
-    assert not make(*own, f"data.files={files}", f"data.codec={runs[1]}").created
+    second = make(*own, f"data.files={files}", f"data.tokenizer_from={runs[0]}")
+    assert not make(*own, f"data.files={files}", f"data.tokenizer_from={runs[1]}").created
     dataset = Dataset.open(second.folder)
     for folder in (first.folder, second.folder):
         assert dataset.manifest["codec"] == codec_sums(folder, config(*own).data)
     assert dataset.split("train").source[0].tolist() == dataset.codecs.source.encode("Hund Quokka").ids
-    wanted = config(*own, f"data.files={files}", f"data.codec={runs[1]}").data
+    wanted = config(*own, f"data.files={files}", f"data.tokenizer_from={runs[1]}").data
     assert find_dataset(wanted, tmp_path / "data", runs[1]) == second.folder
     without = config(*own, f"data.files={files}").data
     with pytest.raises(DataError, match="no dataset files de→en with these settings"):
@@ -147,11 +147,11 @@ def test_prepare_like_encodes_with_the_codecs_of_the_run(
 def test_find_dataset_pinned_needs_no_run(make: Make, config: Callable[..., Config], tmp_path: Path) -> None:
     codec_dir = tmp_path / "a run"
     Dataset.open(make("data.lowercase=true").folder).codecs.save(codec_dir)
-    made = make("data.lowercase=true", f"data.codec={codec_dir}")
+    made = make("data.lowercase=true", f"data.tokenizer_from={codec_dir}")
     assert set(made.manifest["codec"]) == {"source.subwords.model", "target.subwords.model"}
     codec_dir.rename(tmp_path / "gone")
     pinned = f"data.fingerprint={made.manifest['fingerprint']}"
-    wanted = config("data.lowercase=true", f"data.codec={codec_dir}", pinned).data
+    wanted = config("data.lowercase=true", f"data.tokenizer_from={codec_dir}", pinned).data
     assert find_dataset(wanted, tmp_path / "data") == made.folder
     with pytest.raises(MissingFile, match=f"^{re.escape(str(codec_dir))}/source.subwords.model: missing"):
-        make("data.lowercase=true", f"data.codec={codec_dir}")
+        make("data.lowercase=true", f"data.tokenizer_from={codec_dir}")

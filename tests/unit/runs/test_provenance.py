@@ -24,7 +24,7 @@ PACKAGES = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacre
 def test_run_json_names_versions_and_sums_of_the_text_and_so_does_the_list_of_runs(workspace: Path) -> None:
     found = Run.open(workspace / "runs/tiny").metadata.provenance
     assert {name: found[name] for name in PACKAGES} == {name: version(package) for name, package in PACKAGES.items()}
-    assert (found["python"], found["threads"] >= 1, found["lanes"] >= 1) == (python_version(), True, True)
+    assert (found["python"], found["threads"] >= 1, found["shards"] >= 1) == (python_version(), True, True)
     assert found["processor"]
     assert found["device"] == "cpu"
     assert found["date"].endswith("+00:00")
@@ -80,7 +80,7 @@ def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
     run = Run.open(workspace / "runs/tiny")
     (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
     (run.folder / "evaluations.jsonl").mkdir()
-    append_result(run.folder, {"bleu": 1.0}, device="cpu", lanes=None)
+    append_result(run.folder, {"bleu": 1.0}, device="cpu", shards=None)
     assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
 
 

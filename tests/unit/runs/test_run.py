@@ -60,7 +60,7 @@ def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:
     own = run.config.data
     assert find_tokenizer_run(own) is None
     for name in (run.folder.name, str(run.folder)):
-        assert find_tokenizer_run(own.model_copy(update={"codec": name}), run.folder.parent) == run.folder
+        assert find_tokenizer_run(own.model_copy(update={"tokenizer_from": name}), run.folder.parent) == run.folder
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:
     ],
 )
 def test_find_codec_unlike_the_config_is_refused(run: Run, update: dict[str, Any], message: str) -> None:
-    wanted = run.config.data.model_copy(update={"codec": run.folder.name, **update})
+    wanted = run.config.data.model_copy(update={"tokenizer_from": run.folder.name, **update})
     with pytest.raises(ConfigError) as caught:
         find_tokenizer_run(wanted, run.folder.parent)
-    what = f"data.codec: {run.folder.name}: its codecs are not as the config says"
+    what = f"data.tokenizer_from: {run.folder.name}: its codecs are not as the config says"
     assert str(caught.value) == f"{what} ({message}); set the same"
 
 
@@ -177,7 +177,7 @@ def test_find_run_without_a_newest_takes_the_only_one_and_names_several(
 
 def test_open_run_of_an_older_format_is_one_line(run: Run) -> None:
     edit_sealed(run.folder / "run.json", lambda value: value.update(format_version=4))
-    with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 4, this tfm reads 6; train it again$"):
+    with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 4, this tfm reads 7; train it again$"):
         Run.open(run.folder)
 
 
@@ -210,7 +210,7 @@ def test_open_run_with_damaged_pieces_says_which_file(by_subwords: Translator, t
             r"run\.json: damaged: tokenizer: Input should be a valid",
         ),
         ("run.json", lambda value: value.pop("id"), r"run\.json: damaged: id: Field required"),
-        ("run.json", lambda value: value.pop("format_version"), "format version None, this tfm reads 6"),
+        ("run.json", lambda value: value.pop("format_version"), "format version None, this tfm reads 7"),
         ("run.json", lambda value: value.update(exported="x"), r"run\.json: damaged: exported: Input should be a"),
         (
             "target.joins.json",

@@ -55,7 +55,7 @@ def test_step_is_a_function_of_weights_batches_and_number() -> None:
 
 def test_mixed_seed_differs_by_step_process_and_lane() -> None:
     places = [
-        (seed, step, rank, lane) for seed in range(2) for step in range(1, 50) for rank in (0, 3) for lane in (0, 2)
+        (seed, step, rank, shard) for seed in range(2) for step in range(1, 50) for rank in (0, 3) for shard in (0, 2)
     ]
     seeds = {mixed_seed(*place) for place in places}
     assert len(seeds) == len(places)
@@ -87,11 +87,11 @@ def test_step_by_a_gradient_that_is_not_finite_changes_no_weight(value: float) -
 # Lanes
 
 
-def stepped(*, threads: int, lanes: int, **settings: Any) -> torch.Tensor:
+def stepped(*, threads: int, shards: int, **settings: Any) -> torch.Tensor:
     """The weights after three steps of two batches each."""
     torch.set_num_threads(threads)
     try:
-        learner = make_learner(lanes=lanes, **settings)
+        learner = make_learner(shards=shards, **settings)
         for number in (1, 2, 3):
             step(learner, [np.array([0, 2]), np.array([1])], number=number)
         return weights(learner)
@@ -101,16 +101,16 @@ def stepped(*, threads: int, lanes: int, **settings: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("settings", [{}, {"optimizer": "muon"}], ids=["adam", "muon"])
 def test_threads_change_no_bit_of_a_step_and_lanes_do(settings: dict[str, Any]) -> None:
-    one, two, three = (stepped(threads=threads, lanes=2, **settings) for threads in (1, 2, 3))
+    one, two, three = (stepped(threads=threads, shards=2, **settings) for threads in (1, 2, 3))
     assert one.equal(two)
     assert one.equal(three)
-    assert not one.equal(stepped(threads=1, lanes=1, **settings))  # other dropout
+    assert not one.equal(stepped(threads=1, shards=1, **settings))  # other dropout
 
 
 def test_lanes_add_up_to_the_gradient_of_one() -> None:
     batch, gradients = [np.array([0, 1, 2])], []
-    for lanes in (1, 2, 5):  # with 5, two have no sentence
-        learner = make_learner(dropout=0.0, lanes=lanes)
+    for shards in (1, 2, 5):  # with 5, two have no sentence
+        learner = make_learner(dropout=0.0, shards=shards)
         loss = learner.backward(SPLIT, batch, number=1)
         gradients.append([loss.nll, *(each.grad for each in learner.model.parameters())])
     torch.testing.assert_close(gradients[0], gradients[1])

@@ -128,13 +128,13 @@ def test_open_run_that_goes_on_takes_what_may_change(opened: Open, folder: Path)
 
 
 def test_open_run_keeps_the_lanes_chosen_at_first(train_tiny: TrainTiny, opened: Open, tmp_path: Path) -> None:
-    with opened(tmp_path / "new", "training.lanes=null") as new:
-        assert new.run.config.training.lanes == choose_shards(None, SINGLE_PROCESS)
-    lanes = choose_shards(None, SINGLE_PROCESS) + 1  # those of another machine
-    folder = train_tiny(tmp_path, *STUCK, "training.epochs=1", f"training.lanes={lanes}").folder
-    with opened(folder, "training.epochs=9", "training.lanes=null") as run:
-        assert run.run.config.training.lanes == lanes
-    with pytest.raises(ConfigError, match=rf"training\.lanes: {lanes} → 1\)"), opened(folder, "training.lanes=1"):
+    with opened(tmp_path / "new", "training.shards=null") as new:
+        assert new.run.config.training.shards == choose_shards(None, SINGLE_PROCESS)
+    shards = choose_shards(None, SINGLE_PROCESS) + 1  # those of another machine
+    folder = train_tiny(tmp_path, *STUCK, "training.epochs=1", f"training.shards={shards}").folder
+    with opened(folder, "training.epochs=9", "training.shards=null") as run:
+        assert run.run.config.training.shards == shards
+    with pytest.raises(ConfigError, match=rf"training\.shards: {shards} → 1\)"), opened(folder, "training.shards=1"):
         pass
 
 

@@ -73,7 +73,13 @@ def test_huge_run_is_refused_before_it_is_built(workspace: Path) -> None:
     [
         ((), learner, "token_losses", 3, BATCH.format(50) + FROM_STEP.format(2)),
         ((), learner, "token_losses", 5, BATCH.format(50) + FROM_STEP.format(4)),  # right after a validation
-        (("training.lanes=2",), learner, "token_losses", 6, BATCH.format(25) + FROM_STEP.format(2)),  # the second lane
+        (
+            ("training.shards=2",),
+            learner,
+            "token_losses",
+            6,
+            BATCH.format(25) + FROM_STEP.format(2),
+        ),  # the second shard
         ((), learner, "token_losses", 1, r"leave long sentences out \(model\.max_length\)$"),
         ((), torch.optim.Adam, "step", 1, MOMENTS + r"lower model\.d_model$"),
         ((MUON,), optimisers, "orthogonalized", STACKS + 1, MOMENTS + FROM_STEP.format(1)),

@@ -75,7 +75,7 @@ def clean_pairs(
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
     if "markup" in wanted:
         pairs = _decode_entities(pairs, counts)
-    rules = {**RULES, TOO_LONG: lambda source, target: max(len(source), len(target)) > data.longest}
+    rules = {**RULES, TOO_LONG: lambda source, target: max(len(source), len(target)) > data.max_chars}
     for rule in dict.fromkeys(("empty", TOO_LONG, *RULES)):
         if rule in wanted:
             pairs = apply_rule(rule, rules[rule], pairs, leave_out)

@@ -52,7 +52,7 @@ def _translate_blocks(
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
     by_sentences = translator.with_options(split_sentences=True, scores=False)
     found = by_sentences.translations(lines, name="blocks of text, one a line")
-    if translator.settings.on_error == "copy":  # all of it, also what was not read
+    if translator.settings.on_too_long == "copy":  # all of it, also what was not read
         copied = zip(found, lines, strict=True)
         found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
     left = iter(found)

@@ -1,7 +1,7 @@
 """Interpolation of the finetuned weights with the initial ones, so that less of the old domain is forgotten.
 
-Text of the old domain (`training.watch`) is validated, too. At the end the weights become (1 - a)·finetuned + a·initial
-(Wortsman et al. 2022), with the share a that suits both texts.
+Text of the old domain (`training.extra_valid`) is validated, too. At the end the weights become (1 - a)·finetuned +
+a·initial (Wortsman et al. 2022), with the share a that suits both texts.
 """
 
 import logging
@@ -23,16 +23,16 @@ from transformer_cli.training.callbacks import FinalWeights, TrainerView
 from transformer_cli.translate import Translator
 
 START = 1  # the number of the validation of the initial weights, which comes before the first step
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, which are tried unless training.start_share names one
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, which are tried unless training.interpolation names one
 MOST_SCORED = 300  # lines of each text whose BLEU is found at the end
 
 log = logging.getLogger(__name__)
 
 
 class Interpolation(KeptText):
-    """Validates the pairs of `training.watch` as well, and interpolates the weights at the end."""
+    """Validates the pairs of `training.extra_valid` as well, and interpolates the weights at the end."""
 
-    carries_out = "training.watch"
+    carries_out = "training.extra_valid"
 
     def on_begin(self, trainer: TrainerView) -> None:
         """Let each validation find the loss of these pairs, too."""
@@ -45,7 +45,7 @@ class Interpolation(KeptText):
     def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights:
         """Returns the interpolation of given weights, or of the best finetuned ones, with the initial weights.
 
-        The share of the initial weights is training.start_share, or the smallest of the best of SHARES: it has the
+        The share of the initial weights is training.interpolation, or the smallest of the best of SHARES: it has the
         lowest sum of both losses. Raises CheckpointError if weights that are needed are gone.
         """
         run = trainer.run
@@ -57,7 +57,7 @@ class Interpolation(KeptText):
             with trainer.world.fail_together():
                 return interpolated(weights.model, load_validation_weights(run, START), share)
 
-        given, sums = run.config.training.start_share, dict[float, float]()
+        given, sums = run.config.training.interpolation, dict[float, float]()
         for share in SHARES if given is None else (given,):
             valid, watched = trainer.losses_of(with_share(share))
             assert watched, "`on_begin` has added the text"
@@ -66,7 +66,7 @@ class Interpolation(KeptText):
         chosen = min(sums, key=lambda share: sums[share])
         if given is None and chosen == 1.0:
             log.info("nothing taught was better: the start stays")
-        return FinalWeights(with_share(chosen), weights.epochs, start_share=chosen)
+        return FinalWeights(with_share(chosen), weights.epochs, interpolation=chosen)
 
 
 def best_finetuned(validations: Sequence[Validation]) -> int:
@@ -94,7 +94,7 @@ def as_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path
         ParallelText(name, source[:MOST_SCORED], [target[:MOST_SCORED]])
         for name, (source, target) in (
             ("valid", [dataset.text("valid", side) for side in SIDES]),
-            ("watch", kept_lines(run, "watch")),
+            ("extra_valid", kept_lines(run, "extra_valid")),
         )
     ]
     start, end = ([f"{judge(each, text).result.bleu:.2f}" for text in texts] for each in (initial, final))
@@ -106,6 +106,6 @@ def as_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path
         found = start if not number else ["", ""]
         rows.append((f"step {each.step:,}", f"{each.valid_loss:.3f}", f"{each.watch_loss or 0:.3f}", *found))
     if made := load_average(run, "best"):
-        name = f"the end: {made.start_share or 0:.0%} of the start"
+        name = f"the end: {made.interpolation or 0:.0%} of the start"
         rows.append((name, f"{made.valid_loss:.3f}", f"{made.watch_loss or 0:.3f}", *end))
     return rows

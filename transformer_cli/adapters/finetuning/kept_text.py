@@ -20,11 +20,12 @@ from transformer_cli.training.texts import Sentences, fitting_rows, usable_sente
 
 
 class KeptText(Callback):
-    """The pairs that training.watch or training.along names, whichever it carries out: files, or a split."""
+    """The pairs that training.extra_valid or training.replay names, whichever it carries out: files, or a split."""
 
     @property
     def setting(self) -> str:
-        """The name of the setting: watch or along. The copies' names begin with it, as in watch.source.txt."""
+        """The name of the setting: extra_valid or replay. The copies' names begin with it, as in
+        extra_valid.source.txt."""
         return self.carries_out.removeprefix("training.")
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:

@@ -99,7 +99,7 @@ class InitialWeights(Callback):
         if run.codecs != dataset.codecs:
             raise ConfigError(
                 f"training.initialize_from: the ids of {dataset.folder} are not those of {run.folder}: prepare the "
-                f"text with data.codec={name}, and train with that setting too"
+                f"text with data.tokenizer_from={name}, and train with that setting too"
             )
         self.weights = load_best(run, torch.device("cpu"))[1]
 

@@ -1,4 +1,4 @@
-"""Replay: text, as a rule of the old domain, that is mixed into the new text as half of each epoch (`training.along`).
+"""Replay: text, as a rule of the old domain, that is mixed into the new text as half of each epoch (`training.replay`).
 
 A file of source sentences alone is first translated by the initial model, as in knowledge distillation.
 """
@@ -19,9 +19,9 @@ from transformer_cli.training.texts import Sentences
 
 
 class Replay(KeptText):
-    """Mixes the pairs of `training.along` into the training text."""
+    """Mixes the pairs of `training.replay` into the training text."""
 
-    carries_out = "training.along"
+    carries_out = "training.replay"
 
     def __init__(self, translate: Callable[[Sequence[str]], Iterable[str]]) -> None:
         """translate: returns the translations of some lines by the initial model."""

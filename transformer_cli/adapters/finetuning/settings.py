@@ -17,9 +17,9 @@ def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
     """
     config = Run.load(run, runs_dir).config
     data = config.data.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
-    longest = {} if config.model.max_length else {"longest": LONGEST_TAUGHT}
+    max_chars = {} if config.model.max_length else {"max_chars": LONGEST_TAUGHT}
     return {
-        "data": {**data, "codec": run, "lowercase": config.data.lowercased, "to": config.data.to, **longest},
+        "data": {**data, "tokenizer_from": run, "lowercase": config.data.lowercased, "to": config.data.to, **max_chars},
         "model": config.model.model_dump(mode="json", exclude={"vectors"}),
         "decoding": config.decoding.model_dump(mode="json"),
         "training": {"initialize_from": run, **TEACHING},

@@ -43,7 +43,7 @@ Opened = Run | Translator | Path
 OpenRun = Callable[[Run, str], Translator]
 """Opens a run on a device, when its turn comes"""
 
-BY_CHANCE = ("training.seed", "training.device", "training.lanes")  # in which the runs of a recipe may differ
+BY_CHANCE = ("training.seed", "training.device", "training.shards")  # in which the runs of a recipe may differ
 
 
 @dataclass(frozen=True)
@@ -395,7 +395,7 @@ def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions
             raise DataError(f"{found}; line n must translate line n")
         return Written([lines])
     opened = system if isinstance(system, Translator) else open_run(system, conditions.device)
-    translator = opened.with_options(on_error="truncate", **_beam(conditions))
+    translator = opened.with_options(on_too_long="truncate", **_beam(conditions))
     written = []
     for text in texts:
         translations = translator.translations(text.sources)

@@ -43,7 +43,7 @@ class Terminology(LineHook):
     def with_settings(self, settings: TranslationSettings) -> "Terminology":
         """Returns the hook for other settings.
 
-        Raises ConfigError if hold_pattern is no pattern, DataError for an entry of the glossary that is none.
+        Raises ConfigError if protect_pattern is no pattern, DataError for an entry of the glossary that is none.
         """
         glossary, now, before = self.glossary, settings.glossary, self.entries
         if now != before:
@@ -51,7 +51,7 @@ class Terminology(LineHook):
             glossary = Glossary(
                 {source: now[source] for source in now if base is None or now[source] != before.get(source)}, base
             )
-        return Terminology(Holder(settings.hold, settings.hold_pattern), now, glossary)
+        return Terminology(Holder(settings.protect, settings.protect_pattern), now, glossary)
 
     def protected(self, text: str) -> Sequence[Span]:
         return self.holder.spans(text)

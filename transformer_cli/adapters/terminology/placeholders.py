@@ -64,7 +64,7 @@ class Holder:
                 warnings.simplefilter("ignore")  # Python's, of what later versions may read otherwise
                 re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as error:
-            raise ConfigError(f"hold_pattern {self.pattern!r} is not a regular expression: {error}") from None
+            raise ConfigError(f"protect_pattern {self.pattern!r} is not a regular expression: {error}") from None
 
     def spans(self, text: str) -> list[Span]:
         """Returns where what is held begins and ends, without white space around it, from left to right.

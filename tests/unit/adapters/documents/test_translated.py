@@ -32,7 +32,7 @@ def test_translate_html_blocks_that_are_too_long_are_counted(
 ) -> None:
     html = f"<p>Hund <b>{'Hund' * 2500}</b></p>"
     (hund,) = translator.translate(["Hund"])
-    blank, copy = (translator.with_options(on_error=each).translate_html(html) for each in ("blank", "copy"))
+    blank, copy = (translator.with_options(on_too_long=each).translate_html(html) for each in ("blank", "copy"))
     assert blank == f"<p>{hund.replace('park', '<b>park</b>')} </p>"
     assert copy == html.replace("Hund", hund, 1)
     assert caplog.messages == ["blocks of text that were too long, of 1: 1"] * 2

@@ -44,8 +44,8 @@ def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
     [
         ("training: {}", [], 2),
         ("training:", ["training.patience=null"], None),
-        ("training: {patience: null, initialize_from: null}\ndata: {codec: null}", [], None),
-        ("training: {patience: null, initialize_from: other}\ndata: {codec: other}", [], None),
+        ("training: {patience: null, initialize_from: null}\ndata: {tokenizer_from: null}", [], None),
+        ("training: {patience: null, initialize_from: other}\ndata: {tokenizer_from: other}", [], None),
     ],
 )
 def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_itself(
@@ -54,9 +54,9 @@ def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_it
     (runs / "taught.yaml").write_text(text)
     config = load_config(runs / "taught.yaml", overrides, inherited=inherited("base", runs))
     assert (config.training.patience, config.training.learning_rate) == (patience, 1e-4)
-    assert (config.training.initialize_from, config.data.codec) == ("base", "base")
+    assert (config.training.initialize_from, config.data.tokenizer_from) == ("base", "base")
     said = load_config(runs / "taught.yaml", ["training.initialize_from=other"], inherited=inherited("base", runs))
-    assert (said.training.initialize_from, said.data.codec) == ("other", "base")
+    assert (said.training.initialize_from, said.data.tokenizer_from) == ("other", "base")
 
 
 def test_start_is_validated_first_and_says_how_long_training_will_take(
@@ -73,9 +73,9 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     train_tiny: TrainTiny, runs: Path, old: Path, project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    run = train_tiny(runs, *TAUGHT, f"training.watch=[{old}]", "training.learning_rate=0.05")
-    assert any(line.startswith("training.watch: 2 pairs can hardly tell ") for line in caplog.messages)
-    split = encoded(kept_lines(run, "watch"), run.codecs)
+    run = train_tiny(runs, *TAUGHT, f"training.extra_valid=[{old}]", "training.learning_rate=0.05")
+    assert any(line.startswith("training.extra_valid: 2 pairs can hardly tell ") for line in caplog.messages)
+    split = encoded(kept_lines(run, "extra_valid"), run.codecs)
     start = load_validation_weights(run, START)
     before = corpus_losses(start, split, np.arange(2)).loss
     history = run.history()
@@ -88,8 +88,8 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     assert [*found] == [0, 25, 50, 75, 100]
     made = load_average(run, "best")
     assert made
-    assert made.start_share is not None
-    assert found[int(100 * made.start_share)] == min(found.values())
+    assert made.interpolation is not None
+    assert found[int(100 * made.interpolation)] == min(found.values())
     assert corpus_losses(load_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.watch_loss
     shutil.rmtree(runs / "base")  # the run has what it needs of it
     rows = finetuning_table(run, data_dir=project / "data")
@@ -101,8 +101,8 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
     train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture, share: float | None
 ) -> None:
     caplog.set_level("INFO")
-    given = [*TAUGHT, "training.watch=[valid]", "training.learning_rate=0.3"]  # worse with each epoch
-    given += [] if share is None else [f"training.start_share={share}"]
+    given = [*TAUGHT, "training.extra_valid=[valid]", "training.learning_rate=0.3"]  # worse with each epoch
+    given += [] if share is None else [f"training.interpolation={share}"]
     straight = train_tiny(runs, *given, "name=straight")
     said = list(caplog.messages)
     train_tiny(runs, *given, "training.epochs=1")
@@ -135,7 +135,7 @@ def test_mixed_weights_are_the_mean_with_the_share_of_the_start(tiny: Run, share
 def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_the_start(
     train_tiny: TrainTiny, runs: Path, old: Path
 ) -> None:
-    beside = (f"training.along=[{old}]", "training.watch=[test]")
+    beside = (f"training.replay=[{old}]", "training.extra_valid=[test]")
     straight = train_tiny(runs, *TAUGHT, *beside, "name=straight")
     assert [each["step"] for each in straight.history()] == [0, 4, 8]  # of 200 pairs, and as many more
     train_tiny(runs, *TAUGHT, *beside, "training.epochs=1")
@@ -148,17 +148,17 @@ def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_t
     ]
     one, other = (load_best(run, torch.device("cpu"))[1].state_dict() for run in (straight, resumed))
     assert all(torch.equal(value, other[name]) for name, value in one.items())
-    (resumed.folder / "along.source.txt").write_text("", encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"along\.source\.txt"):
+    (resumed.folder / "replay.source.txt").write_text("", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"replay\.source\.txt"):
         train_tiny(runs, *TAUGHT, *beside)
 
 
 def test_sentences_that_go_along_are_translated_by_the_start(train_tiny: TrainTiny, runs: Path, tmp_path: Path) -> None:
     lines = ["Der kleine Hund läuft im Park.", "Die Frau singt."]
     (tmp_path / "old.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    run = train_tiny(runs, *TAUGHT, f"training.along=[{tmp_path / 'old.txt'}]")
+    run = train_tiny(runs, *TAUGHT, f"training.replay=[{tmp_path / 'old.txt'}]")
     expected = Translator.load(runs / "base", device="cpu").translate(lines)
-    assert (run.folder / "along.target.txt").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in expected)
+    assert (run.folder / "replay.target.txt").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in expected)
 
 
 def test_sampled_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
@@ -172,9 +172,15 @@ def test_sampled_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["training.watch=[old.tsv]"], "watch: it is about a run that is trained further; name that with initialize"),
-        (["training.along=[old.tsv]"], "along: it is about a run that is trained further; name that with initialize"),
-        (["training.initialize_from=base", "training.start_share=0.5"], "start_share: 0.5 needs text to judge it by;"),
+        (
+            ["training.extra_valid=[old.tsv]"],
+            "extra_valid: it is about a run that is trained further; name that with initialize",
+        ),
+        (["training.replay=[old.tsv]"], "replay: it is about a run that is trained further; name that with initialize"),
+        (
+            ["training.initialize_from=base", "training.interpolation=0.5"],
+            "interpolation: 0.5 needs text to judge it by;",
+        ),
     ],
 )
 def test_settings_of_teaching_without_what_they_are_about_are_errors(settings: list[str], said: str) -> None:
@@ -185,15 +191,15 @@ def test_settings_of_teaching_without_what_they_are_about_are_errors(settings: l
 def test_text_beside_that_is_no_text_leaves_no_run(train_tiny: TrainTiny, runs: Path, old: Path) -> None:
     old.write_text("de\ten\n \t \n", encoding="utf-8")
     for place, said in ((old, "no pair of sentences; name other text"), (old.with_name("none.tsv"), "no such file")):
-        with pytest.raises(DataError, match=rf"training\.watch: [^\n]*{said}"):
-            train_tiny(runs, *TAUGHT, f"training.watch=[{place}]")
+        with pytest.raises(DataError, match=rf"training\.extra_valid: [^\n]*{said}"):
+            train_tiny(runs, *TAUGHT, f"training.extra_valid=[{place}]")
     assert not (runs / "tiny").exists()
 
 
 def test_train_command_prints_losses_and_bleu_of_both_texts(workspace: Path, old: Path, corpus: Path, tfm: Tfm) -> None:
     settings = ("training.epochs=1", "name=taught", "training.initialize_from=tiny")
     given = [word for each in settings for word in ("--set", each)]
-    code, out, err = tfm("train", "--config", corpus / "tiny.yaml", "--watch", old, *given, cwd=workspace)
+    code, out, err = tfm("train", "--config", corpus / "tiny.yaml", "--extra-valid", old, *given, cwd=workspace)
     assert code == 0, err
     header, start, step, end = out.splitlines()[:4]
     assert header.split("  ")[0] == "after"

@@ -47,7 +47,9 @@ def test_initialize_from_a_run_with_other_ids_says_what_to_do(train_tiny: TrainT
     lines = (runs / "base/source.vocab.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (runs / "base/source.vocab.txt").write_text("".join([*lines[:-2], lines[-1], lines[-2]]), encoding="utf-8")
     reseal(runs / "base")
-    with pytest.raises(ConfigError, match=r"the ids of .* are not those of .*/base: .* with data.codec=base, and"):
+    with pytest.raises(
+        ConfigError, match=r"the ids of .* are not those of .*/base: .* with data.tokenizer_from=base, and"
+    ):
         train_tiny(runs, *SHORT, "training.initialize_from=base")
 
 

@@ -207,7 +207,7 @@ def test_inherited_has_the_search_of_the_model_and_a_limit_where_it_has_none(fol
     run = import_run(folder, runs_dir=tmp_path / "runs")
     taught = inherited(str(run.folder))
     assert (taught["decoding"]["beam_size"], taught["decoding"]["length_penalty"]) == (12, 0.0)
-    limits = (run.config.model.max_length, taught["data"]["longest"], taught["data"]["codec"])
+    limits = (run.config.model.max_length, taught["data"]["max_chars"], taught["data"]["tokenizer_from"])
     assert limits == (None, 1000, str(run.folder))
 
 

@@ -48,7 +48,7 @@ def ask(url: str, **parameters: Any) -> Any:
 def test_serve_signal_ends_it_when_what_runs_is_answered(
     forks: Forks, project: Path, tmp_path: Path, translator: Translator
 ) -> None:
-    served = ["--port", 0, "--run", project / "runs/tiny", "--hold-pattern", r"#\w+"]
+    served = ["--port", 0, "--run", project / "runs/tiny", "--protect-pattern", r"#\w+"]
     pid = forks.start("serve", *served, cwd=tmp_path, before=SLOW)
     url = told(tmp_path / "err.txt", r"^serving at (\S+), 1 at a time; Ctrl-C ends$")[1]
     lines = ["Der #Hund läuft.", "Die Frau singt."]
@@ -56,7 +56,7 @@ def test_serve_signal_ends_it_when_what_runs_is_answered(
         answers = [clients.submit(ask, url, q=line, source="de", target="en", api_key="") for line in lines]
         time.sleep(0.5)  # the answers take longer
         os.kill(pid, signal.SIGINT)
-        held = translator.with_options(hold_pattern=r"#\w+")
+        held = translator.with_options(protect_pattern=r"#\w+")
         assert [answer.result()["translatedText"] for answer in answers] == held.translate(lines)
     assert forks.end() == 130
     assert (tmp_path / "out.txt").read_text() == ""

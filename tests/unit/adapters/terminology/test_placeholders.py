@@ -63,7 +63,7 @@ def test_translations_held_spans_come_back_exactly_once(
 ) -> None:
     lines = " ".join(words).split("\n")
     for each in (translator, by_subwords):
-        holding = each.with_options(split_sentences=split, hold_pattern=r"#\w\. \w+", on_error="truncate")
+        holding = each.with_options(split_sentences=split, protect_pattern=r"#\w\. \w+", on_too_long="truncate")
         for line, found in zip(lines, holding.translations(lines), strict=True):
             spans = [line[start:end] for start, end in holding.pipeline.protected(line)]
             assert sorted(found.source[start:end] for (start, end), _ in found.held) == sorted(spans)
