@@ -14,7 +14,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import collate, plan_epoch, target_token_counts
 from transformer_cli.data.dataset import Dataset, Rows, find_dataset
 from transformer_cli.runs.run import Run
-from transformer_cli.training.opening import new_run
+from transformer_cli.training.resume import new_run
 from transformer_cli.training.trainer import Trainer
 
 CPU = torch.device("cpu")

@@ -18,7 +18,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import TrainingState, Validation
 from transformer_cli.scoring.losses import Losses
 from transformer_cli.training.learner import Learner
-from transformer_cli.training.texts import Texts
+from transformer_cli.training.texts import TrainingTexts
 
 
 class TrainerView(Protocol):
@@ -26,7 +26,7 @@ class TrainerView(Protocol):
 
     run: Run
     dataset: Dataset
-    texts: Texts
+    texts: TrainingTexts
     learner: Learner
     """the model, its optimiser and its device"""
     state: TrainingState
@@ -39,7 +39,7 @@ class TrainerView(Protocol):
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch in progress, in order."""
 
-    def losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:
+    def validation_losses(self, model: Transformer) -> tuple[Losses, Losses | None]:
         """Returns a model's losses of the validation text, and of the further one if there is any.
 
         All processes must call it, and get the same.
@@ -66,7 +66,7 @@ class Callback:
     callbacks, except where a method says that only the first one does.
     """
 
-    carries_out: ClassVar[str] = ""
+    implements: ClassVar[str] = ""
     """the key of a setting that training leaves to callbacks, if it does what that asks for"""
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
@@ -116,7 +116,7 @@ def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> No
         "training.tensorboard": config.training.tensorboard,
     }
     for key, value in left_to_callbacks.items():
-        if value and key not in [each.carries_out for each in callbacks]:
+        if value and key not in [each.implements for each in callbacks]:
             raise ConfigError(f"{key}: no callback carries it out; train by transformer_cli.train, or bring one")
 
 

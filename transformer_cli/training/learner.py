@@ -37,7 +37,9 @@ from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optimisers import make_optimizer
 
-PART = 4096  # how many target tokens of a batch a CPU computes at a time, in all shards together, to bound memory
+MICRO_BATCH_TOKENS = (
+    4096  # how many target tokens of a batch a CPU computes at a time, in all shards together, to bound memory
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Learner:
         self.model.train()
         self.optimizer.zero_grad()  # frees memory
         tokens = int(target_token_counts(split, np.concatenate(batches)).sum())  # of all processes
-        most = PART * self.world.size if self.device.type == "cpu" else sys.maxsize  # tokens of a part
+        most = MICRO_BATCH_TOKENS * self.world.size if self.device.type == "cpu" else sys.maxsize  # tokens of a part
         parts = [part for rows in batches for part in split_into_micro_batches(split, rows, most)]
         compute = partial(self._lane, split, parts, tokens, number)
         # At a first call libraries prepare what they need: in the thread of one shard, before the others begin.
@@ -109,7 +111,9 @@ class Learner:
         found += self.workers.run_all(compute, range(len(found), self.shards))
         self._is_warm = True
         nll = sum(nll for nll, _ in found)
-        self.workers.run_all(partial(_set_sums, [gradients for _, gradients in found if gradients]), [self._weights])
+        self.workers.run_all(
+            partial(_set_summed_gradients, [gradients for _, gradients in found if gradients]), [self._weights]
+        )
         del found  # `all_reduce` needs memory
         loss = BatchLoss(sum(nll for (nll,) in self.world.all_gather(nll)), tokens)
         self.world.all_reduce([weight.grad for weight in self._weights if weight.grad is not None])
@@ -142,7 +146,7 @@ class Learner:
         """
         nll, gradients = list[Tensor](), list[Tensor]()
         first, stride = self.world.rank * self.shards + shard, self.world.size * self.shards
-        with self._dropout_of(shard, number):
+        with self._seed_dropout(shard, number):
             for rows in (part[first::stride] for part in parts if len(part) > first):  # of all lengths
                 batch = collate(split, rows)
                 with self._room_for(batch):
@@ -158,9 +162,9 @@ class Learner:
                         gradients = [gradient.contiguous() for gradient in found]
         return sum(each.item() for each in nll), gradients
 
-    def _dropout_of(self, shard: int, number: int) -> AbstractContextManager[None]:
+    def _seed_dropout(self, shard: int, number: int) -> AbstractContextManager[None]:
         """A block in which dropout draws the numbers of a shard of a step."""
-        seed = mixed_seed(self.training.seed, number, self.world.rank, shard)
+        seed = mix_seed(self.training.seed, number, self.world.rank, shard)
         if self.device.type == "cpu":
             return use_generator(torch.Generator().manual_seed(seed))
         torch.manual_seed(seed)
@@ -179,12 +183,12 @@ class Learner:
         )
 
 
-def mixed_seed(*numbers: int) -> int:
+def mix_seed(*numbers: int) -> int:
     """Returns a seed of 32 well-mixed bits: torch's CPU generator uses no more. NumPy takes a missing number for 0."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
-def _set_sums(shards: Sequence[Sequence[Tensor]], weights: Sequence[Tensor]) -> None:
+def _set_summed_gradients(shards: Sequence[Sequence[Tensor]], weights: Sequence[Tensor]) -> None:
     """Give the weights the sums of the shards' gradients, added in the order of the shards; 0 if no shard has any."""
     for weight, *gradients in zip(weights, *shards, strict=True):
         weight.grad = gradients[0] if gradients else torch.zeros_like(weight)

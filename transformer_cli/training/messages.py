@@ -17,20 +17,20 @@ from transformer_cli.training.callbacks import TrainerView
 
 MIN_VALID_PAIRS = 20  # the loss of fewer is by some tenths a matter of chance
 STEP_COST = 3  # validations of the same tokens: one forward, and backward as long as two
-SCORES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}  # by training.validate_by
+SCORE_NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}  # by training.validate_by
 
 log = logging.getLogger(__name__)
 
 
-def say_start(trainer: TrainerView) -> None:
+def log_start(trainer: TrainerView) -> None:
     """Log what is trained, on what, and where it resumes; and warn of settings that hardly suit the text."""
     run, learner, state = trainer.run, trainer.learner, trainer.state
     config, training, world = run.config, run.config.training, trainer.world
     unit, number = training.end
     pairs = len(trainer.texts.train.rows)
     parameters = f"{count_parameters(learner.model):,} parameters"
-    if n_held := sum(int(rows.sum()) for rows in learner.frozen_rows.values()):
-        parameters += f", {n_held * config.model.d_model:,} of them in frozen vectors"
+    if n_frozen_numbers := sum(int(rows.sum()) for rows in learner.frozen_rows.values()):
+        parameters += f", {n_frozen_numbers * config.model.d_model:,} of them in frozen vectors"
     if n_frozen := sum(each.numel() for each in learner.model.parameters() if not each.requires_grad):
         parameters += f" and {n_frozen:,} frozen ones ({', '.join(training.freeze)})"
     text = f"{config.data.source}→{config.data.target}, {pluralize(pairs, 'pair')} of {trainer.dataset.folder}"
@@ -62,7 +62,7 @@ def say_start(trainer: TrainerView) -> None:
             log.warning(what, training.batch_size)
 
 
-def how_long(trainer: TrainerView, found: Validation) -> str:
+def time_estimate(trainer: TrainerView, found: Validation) -> str:
     """Returns how long training will take, in words, judged by how long a validation before the first step took."""
     texts, training, plan = trainer.texts, trainer.run.config.training, trainer.plan()
     unit, number = training.end
@@ -96,7 +96,7 @@ class StepBar:
             unit, number = training.end
             end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * training.accumulate
             self._bar = progress.bar(
-                self._how_far(),
+                self._progress_text(),
                 total=texts.train.count_target_tokens(plan[:end]),
                 unit=" tokens",
                 unit_scale=True,
@@ -108,7 +108,7 @@ class StepBar:
         """Show that a step has been taken on these batches, and the mean loss since the last validation."""
         assert self._bar, "it is open"
         running = self.trainer.state.running
-        self._bar.set_description_str(self._how_far(), refresh=False)
+        self._bar.set_description_str(self._progress_text(), refresh=False)
         self._bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
         self._bar.update(self.trainer.texts.train.count_target_tokens(batches))
 
@@ -118,13 +118,13 @@ class StepBar:
             self._bar.close()
             self._bar = None
 
-    def _how_far(self) -> str:
+    def _progress_text(self) -> str:
         """Returns the epoch in progress, or the steps that have been taken, of how many."""
         state, (unit, number) = self.trainer.state, self.trainer.run.config.training.end
         return f"epoch {state.epoch}/{number}" if unit == "epochs" else f"step {state.step:,}/{number:,}"
 
 
-def as_line(found: Validation, training: TrainingConfig) -> str:
+def validation_as_line(found: Validation, training: TrainingConfig) -> str:
     """Returns a validation as a line for the log."""
     return (
         f"{_progress(found, training)}"
@@ -141,7 +141,7 @@ def _loss(name: str, loss: float | None) -> str:
 
 
 def _score(score: float | None, training: TrainingConfig) -> str:
-    return "" if score is None else f"  {SCORES[training.validate_by]} {score:.2f}"
+    return "" if score is None else f"  {SCORE_NAMES[training.validate_by]} {score:.2f}"
 
 
 def _progress(found: Validation, training: TrainingConfig) -> str:
@@ -171,7 +171,7 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     score = average.valid_score if average else best.valid_score
     found = f"loss {loss:.3f} (PPL {perplexity_text(ppl, 2)})"
     if score is not None:
-        name = SCORES[run.config.training.validate_by]
+        name = SCORE_NAMES[run.config.training.validate_by]
         found = f"{name} {score:.2f} (loss {loss:.3f}, PPL {perplexity_text(ppl, 2)})"
     return f"{head} {found} {where}: {run.checkpoint('best')}"
 

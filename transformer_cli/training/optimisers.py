@@ -23,9 +23,9 @@ from transformer_cli.model.transformer import Transformer
 
 MOMENTUM = 0.95
 MOMENTUM_KEY = "momentum_buffer"  # as in torch.optim.Muon
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz iteration (Jordan et al. 2024)
-ITERATIONS = 5
-STACK = 8  # matrices of one shape that one thread works on at a time
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz iteration (Jordan et al. 2024)
+NEWTON_SCHULZ_STEPS = 5
+MAX_STACKED_MATRICES = 8  # matrices of one shape that one thread works on at a time
 
 
 def make_optimizer(model: Transformer, training: TrainingConfig, workers: WorkerPool = INLINE_POOL) -> "Adam":
@@ -41,9 +41,9 @@ def make_optimizer(model: Transformer, training: TrainingConfig, workers: Worker
     }
     if training.optimizer == "muon":
         dtype = torch.bfloat16 if training.precision == "bfloat16" else torch.float32
-        times_lr = training.muon_learning_rate / training.learning_rate
+        lr_ratio = training.muon_learning_rate / training.learning_rate
         matrices = layer_matrices(model)
-        return AdamAndMuon(model, workers, matrices=matrices, times_lr=times_lr, dtype=dtype, **adam)
+        return AdamAndMuon(model, workers, matrices=matrices, lr_ratio=lr_ratio, dtype=dtype, **adam)
     return Adam(model, workers, **adam)
 
 
@@ -70,7 +70,7 @@ class Adam(torch.optim.Adam):
 
     def __init__(self, model: nn.Module, workers: WorkerPool = INLINE_POOL, **adam: Any) -> None:
         """adam: what torch.optim.Adam takes."""
-        shares = balanced([each for each in model.parameters() if each.requires_grad], workers.n_workers)
+        shares = split_evenly([each for each in model.parameters() if each.requires_grad], workers.n_workers)
         super().__init__([{"params": share} for share in shares], **adam)
         self._workers = workers
         self._parts = [torch.optim.Adam([group], **adam) for group in self.param_groups]
@@ -82,7 +82,7 @@ class Adam(torch.optim.Adam):
         self._workers.run_all(torch.optim.Adam.step, self._parts)
 
 
-def balanced(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
+def split_evenly(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
     """Returns the tensors in `count` lists, or fewer, with about as many numbers each.
 
     For example, tensors of 5, 2, 3 and 1 numbers make two lists: those of 5 and 1, and those of 3 and 2.
@@ -106,17 +106,17 @@ class AdamAndMuon(Adam):
         workers: WorkerPool = INLINE_POOL,
         *,
         matrices: Mapping[Tensor, int],
-        times_lr: float,
+        lr_ratio: float,
         dtype: torch.dtype,
         **adam: Any,
     ) -> None:
         """matrices: weight → how many matrices are stacked in its rows. dtype: of the products of Newton–Schulz.
 
-        times_lr: Muon's learning rate is Adam's times this number.
+        lr_ratio: Muon's learning rate is Adam's times this number.
         """
         super().__init__(model, workers, **adam)
         self._matrices = matrices
-        self._times_lr = times_lr
+        self._lr_ratio = lr_ratio
         self._dtype = dtype
 
     @torch.no_grad()
@@ -132,13 +132,17 @@ class AdamAndMuon(Adam):
             parts = self._matrices[weight]
             for pair in zip(weight.chunk(parts), momentum.chunk(parts), strict=True):
                 by_shape.setdefault(pair[0].shape, []).append(pair)
-        stacks = [pairs[at : at + STACK] for pairs in by_shape.values() for at in range(0, len(pairs), STACK)]
+        stacks = [
+            pairs[at : at + MAX_STACKED_MATRICES]
+            for pairs in by_shape.values()
+            for at in range(0, len(pairs), MAX_STACKED_MATRICES)
+        ]
         directions = self._workers.run_all(self._directions, stacks)
         for weight in gradients:
             weight.grad = None  # Adam leaves out weights without a gradient
         super().step(closure)
-        self._workers.run_all(self._move, zip(stacks, directions, strict=True))
-        self._workers.run_all(self._remember, gradients.items())
+        self._workers.run_all(self._apply_directions, zip(stacks, directions, strict=True))
+        self._workers.run_all(self._store_momentum, gradients.items())
 
     def _momentum(self, gradient_of: tuple[Tensor, Tensor]) -> Tensor:
         """Returns Nesterov's momentum: of a weight's gradients so far, and of this one, which is not in the state."""
@@ -149,17 +153,17 @@ class AdamAndMuon(Adam):
         return gradient.lerp(state[MOMENTUM_KEY].lerp(gradient, 1.0 - MOMENTUM), MOMENTUM)
 
     def _directions(self, stack: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        return orthogonalized(torch.stack([momentum for _, momentum in stack]).to(self._dtype))
+        return orthogonalize(torch.stack([momentum for _, momentum in stack]).to(self._dtype))
 
     @torch.no_grad()
-    def _move(self, found: tuple[Sequence[tuple[Tensor, Tensor]], Tensor]) -> None:
+    def _apply_directions(self, found: tuple[Sequence[tuple[Tensor, Tensor]], Tensor]) -> None:
         stack, directions = found
         rows, columns = directions.shape[1:]
-        rate = self._times_lr * self.param_groups[0]["lr"] * max(1.0, rows / columns) ** 0.5
+        rate = self._lr_ratio * self.param_groups[0]["lr"] * max(1.0, rows / columns) ** 0.5
         for (matrix, _), direction in zip(stack, directions, strict=True):
             matrix.sub_(direction, alpha=rate)
 
-    def _remember(self, gradient_of: tuple[Tensor, Tensor]) -> None:
+    def _store_momentum(self, gradient_of: tuple[Tensor, Tensor]) -> None:
         weight, gradient = gradient_of
         self.state[weight][MOMENTUM_KEY].lerp_(gradient, 1.0 - MOMENTUM)
         weight.grad = gradient
@@ -172,7 +176,7 @@ def layer_matrices(model: Transformer) -> dict[Tensor, int]:
     return matrices | {module.qkv.weight: 3 for module in layers if isinstance(module, MultiHeadAttention)}
 
 
-def orthogonalized(matrices: Tensor) -> Tensor:
+def orthogonalize(matrices: Tensor) -> Tensor:
     """Returns matrices (n, rows, columns) with singular values near 1 (0.7 to 1.2) and the same singular vectors.
 
     Each iteration replaces a singular value s by a·s + b·s³ + c·s⁵; these are all products of matrices. A matrix of
@@ -181,8 +185,8 @@ def orthogonalized(matrices: Tensor) -> Tensor:
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if is_tall else matrices  # the smaller side first: x·xᵀ is small
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)  # no singular value is above 1
-    a, b, c = COEFFICIENTS
-    for _ in range(ITERATIONS):
+    a, b, c = NEWTON_SCHULZ
+    for _ in range(NEWTON_SCHULZ_STEPS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if is_tall else x

@@ -12,7 +12,7 @@ from transformer_cli.errors import DistributedError, Interrupted
 from transformer_cli.system.signals import STOP_SIGNALS, Stopped, current_stop_handler, temporary_handler
 
 
-class Stop:
+class StopRequest:
     """The signal that has arrived, if any, and how far the run has been saved."""
 
     def __init__(self, *, saved_step: int | None = None, was_fresh: bool = False) -> None:
@@ -22,7 +22,7 @@ class Stop:
         """
         self.signal_number: int | None = None
         self.saved_step = saved_step
-        self.same_command = f"the same command{' without --fresh' if was_fresh else ''}"
+        self.resume_command = f"the same command{' without --fresh' if was_fresh else ''}"
         """the command that goes on, in words"""
 
     def note(self, number: int) -> None:
@@ -31,15 +31,15 @@ class Stop:
 
     def interrupted(self, how: str = "stopped and saved") -> Interrupted:
         """Returns what ends training, as a rule when all that was done has been saved."""
-        words = f"stopped before the first step; give {self.same_command} again"
+        words = f"stopped before the first step; give {self.resume_command} again"
         if self.saved_step is not None:
-            words = f"{how} at step {self.saved_step:,}; {self.same_command} goes on"
+            words = f"{how} at step {self.saved_step:,}; {self.resume_command} goes on"
         return Interrupted(words, self.signal_number or signal.SIGINT)
 
 
 @contextmanager
-def stop_signals(stop: Stop) -> Iterator[None]:
-    """Note the first signal in a Stop during the block instead of ending the process.
+def stop_signals(stop: StopRequest) -> Iterator[None]:
+    """Note the first signal in a StopRequest during the block instead of ending the process.
 
     On the command line, `signals` says what the next ones do. Elsewhere, such as in a notebook, they have their usual
     effect.
@@ -58,7 +58,7 @@ def stop_signals(stop: Stop) -> Iterator[None]:
 
 
 @contextmanager
-def told_how_to_go_on(stop: Stop) -> Iterator[None]:
+def resume_hint(stop: StopRequest) -> Iterator[None]:
     """Say of what ends training before its time which command goes on."""
     try:
         yield
@@ -68,5 +68,5 @@ def told_how_to_go_on(stop: Stop) -> Iterator[None]:
     except DistributedError as lost:
         if stop.signal_number:  # the others got it too, and one of them has ended before this one could save
             raise stop.interrupted("stopped at once; the last save is") from None
-        how = f"start {stop.same_command} again: it goes on from the last save"
+        how = f"start {stop.resume_command} again: it goes on from the last save"
         raise DistributedError(f"{lost}; {how}") from None

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Sentences:
+class UsableSplit:
     """A split, and the rows of the pairs that the model has enough positions for."""
 
     split: EncodedSplit
@@ -25,21 +25,21 @@ class Sentences:
 
 
 @dataclass
-class Texts:
+class TrainingTexts:
     """What a run is trained on, and what its validations find the losses of."""
 
-    train: Sentences
-    valid: Sentences
-    extra_valid: Sentences | None = None
+    train: UsableSplit
+    valid: UsableSplit
+    extra_valid: UsableSplit | None = None
     """further validation text, such as text of the old domain in finetuning"""
 
     @property
-    def validated(self) -> list[Sentences]:
+    def validated(self) -> list[UsableSplit]:
         """The texts of a validation: `valid`, and `extra_valid` if there is any."""
         return [each for each in (self.valid, self.extra_valid) if each is not None]
 
 
-def usable_sentences(split: EncodedSplit, name: str, max_length: int | None) -> Sentences:
+def usable_split(split: EncodedSplit, name: str, max_length: int | None) -> UsableSplit:
     """Returns the pairs of a split that fit in max_length positions; a warning counts the others.
 
     Raises DataError if no pair fits.
@@ -47,7 +47,7 @@ def usable_sentences(split: EncodedSplit, name: str, max_length: int | None) -> 
     rows = fitting_rows(split, name, max_length)
     if n_long := len(split) - len(rows):
         log.warning("%s: left out %s longer than max_length %s", name, pluralize(n_long, "pair"), max_length)
-    return Sentences(split, rows)
+    return UsableSplit(split, rows)
 
 
 def fitting_rows(split: EncodedSplit, name: str, max_length: int | None) -> Rows:

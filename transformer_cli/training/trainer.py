@@ -1,6 +1,6 @@
 """train(config): open a run, take its steps, validate, save, stop. Knows the course of a run, not how a step works.
 
-The life of a run, in the order of this file: `train` opens it, and `Trainer.run_to_the_end` leads it through its
+The life of a run, in the order of this file: `train` opens it, and `Trainer.fit` leads it through its
 epochs. Now and then, as a rule at the end of each epoch, it is validated and saved. What else happens, such as to draw
 curves or to average weights at the end, callbacks do (callbacks.py).
 
@@ -45,20 +45,20 @@ from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights, refuse_without_callback
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.messages import (
-    SCORES,
+    SCORE_NAMES,
     StepBar,
-    as_line,
     best_as_line,
     final_as_line,
-    how_long,
-    say_start,
+    log_start,
+    time_estimate,
+    validation_as_line,
 )
-from transformer_cli.training.opening import Environment, OpenedRun, open_run
 from transformer_cli.training.optimisers import learning_rate
-from transformer_cli.training.stopping import Stop, stop_signals, told_how_to_go_on
-from transformer_cli.training.texts import Texts, usable_sentences
+from transformer_cli.training.resume import Environment, OpenedRun, open_run
+from transformer_cli.training.stopping import StopRequest, resume_hint, stop_signals
+from transformer_cli.training.texts import TrainingTexts, usable_split
 
-MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
+MAX_SKIPPED_STEPS = 100  # steps in a row whose loss or gradient was not finite
 
 log = logging.getLogger(__name__)
 
@@ -82,15 +82,13 @@ def train(
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     where = Environment(device, data_dir, world)
-    with world.process_group(device), ExitStack() as until_the_end:
-        with told_how_to_go_on(Stop()):
-            opened = until_the_end.enter_context(
-                open_run(runs_dir / config.run_name, config, where, callbacks, fresh=fresh)
-            )
+    with world.process_group(device), ExitStack() as stack:
+        with resume_hint(StopRequest()):
+            opened = stack.enter_context(open_run(runs_dir / config.run_name, config, where, callbacks, fresh=fresh))
             trainer = Trainer(opened, device, world, callbacks, was_fresh=fresh)
-        with told_how_to_go_on(trainer.stop):
-            say_start(trainer)
-            trainer.run_to_the_end()
+        with resume_hint(trainer.stop):
+            log_start(trainer)
+            trainer.fit()
     return opened.run
 
 
@@ -124,31 +122,30 @@ class Trainer:
         if self.state.step and world.is_main:
             say_other_losses(self.learner.model, run.checkpoint("last"))
         self._bar = StepBar(self)
-        self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
-        self._saved = self._progress()  # a new run has nothing to save
+        self._epoch_plan: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
+        self._saved_progress = self._progress()  # a new run has nothing to save
         self._saved_at = time.monotonic()
-        self.stop = Stop(saved_step=self.state.step or None, was_fresh=was_fresh)
+        self.stop = StopRequest(saved_step=self.state.step or None, was_fresh=was_fresh)
         with world.fail_together():
             train, valid = (
-                usable_sentences(self.dataset.split(name), name, run.config.model.max_length)
-                for name in ("train", "valid")
+                usable_split(self.dataset.split(name), name, run.config.model.max_length) for name in ("train", "valid")
             )
-            self.texts = Texts(train, valid)
+            self.texts = TrainingTexts(train, valid)
             for callback in self.callbacks:
                 callback.on_begin(self)
 
-    def run_to_the_end(self) -> None:
+    def fit(self) -> None:
         """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
         training, state = self.training, self.state
         if self.validations:
-            self._tell_of_validation()  # a kill may have come before that
+            self._call_on_validation()  # a kill may have come before that
         with stop_signals(self.stop), ExitStack() as ending:
             ending.callback(self._bar.close)
             try:
                 while not state.has_ended(training):
                     ends_epoch = state.batch == len(self.plan())
                     validation_is_due = state.validation_is_due(training, ends_epoch=ends_epoch)
-                    is_asked_to_stop, save_is_due = self._agreed()
+                    is_asked_to_stop, save_is_due = self._agree_to_stop_or_save()
                     if is_asked_to_stop or (save_is_due and not validation_is_due):  # a validation saves, too
                         self._save()
                     if is_asked_to_stop:
@@ -162,16 +159,16 @@ class Trainer:
             except MemoryShortage as shortage:
                 if self.world.size > 1 or not state.step:  # other processes are in the middle of a step
                     raise
-                self._save(evaluates=False)
+                self._save(with_witnesses=False)
                 how = f"the same command goes on from the save at step {state.step:,} where more memory is free"
                 raise MemoryShortage(f"{shortage}; {how}") from None
             if state.patience_is_spent(training):
                 n_worse = pluralize(state.validations_since_best, "validation")
-                log.info("no better %s in %s (patience): stopping", SCORES[training.validate_by], n_worse)
+                log.info("no better %s in %s (patience): stopping", SCORE_NAMES[training.validate_by], n_worse)
             if self._needed_validations():
-                if self._agreed()[0]:  # asked to stop; everything has been saved
+                if self._agree_to_stop_or_save()[0]:  # asked to stop; everything has been saved
                     raise self.stop.interrupted()
-                self._finish()
+                self._save_final_weights()
         log.info(best_as_line(self.run, self.validations))
 
     # Steps
@@ -179,12 +176,12 @@ class Trainer:
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch that the state is in, in order."""
         epoch = self.state.epoch
-        if self._planned[0] != epoch:
+        if self._epoch_plan[0] != epoch:
             rows = self.texts.train.rows
             for callback in self.callbacks:
                 rows = callback.epoch_rows(self, rows)
-            self._planned = (epoch, plan_epoch(self.texts.train.split, rows, self.training, epoch))
-        return self._planned[1]
+            self._epoch_plan = (epoch, plan_epoch(self.texts.train.split, rows, self.training, epoch))
+        return self._epoch_plan[1]
 
     def _take_step(self) -> None:
         """Take the next step of the epoch, and show it."""
@@ -198,7 +195,7 @@ class Trainer:
     def step(self, batches: Sequence[Rows]) -> None:
         """Take one optimiser step on these batches of the training sentences; the state counts them as done.
 
-        Raises ConfigError if it is the last of MOST_SKIPPED steps in a row whose loss or gradient was not finite.
+        Raises ConfigError if it is the last of MAX_SKIPPED_STEPS steps in a row whose loss or gradient was not finite.
         """
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
@@ -212,10 +209,12 @@ class Trainer:
         else:
             state.skipped_in_a_row += 1
             state.running.skipped_steps += 1
-        if state.skipped_in_a_row >= MOST_SKIPPED:
+        if state.skipped_in_a_row >= MAX_SKIPPED_STEPS:
             how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
             with self.world.fail_together():  # all processes find the same
-                raise diverged(self.learner, f"{how}{state.step:,} with a rate of {self.learner.learning_rate:g}")
+                raise divergence_error(
+                    self.learner, f"{how}{state.step:,} with a rate of {self.learner.learning_rate:g}"
+                )
 
     def _learning_rate(self, step: int, batch: int) -> float:
         """Returns the rate of a step of this epoch, which begins with the given batch of the plan.
@@ -251,22 +250,22 @@ class Trainer:
         if self.world.is_main and self.state.validations in self._needed_validations():
             save_validation_weights(self.run, self.learner.model, self.state.validations)
         self._save()
-        self._forget_validated()
-        log.info(as_line(found, self.training))
+        self._prune_validations()
+        log.info(validation_as_line(found, self.training))
         if not self.state.step:
-            log.info("%s until the end, by the time of this validation", how_long(self, found))
-        self._tell_of_validation()
+            log.info("%s until the end, by the time of this validation", time_estimate(self, found))
+        self._call_on_validation()
 
     def _needed_validations(self) -> set[int]:
         """Returns the numbers, from 1, of those validations so far whose weights the callbacks need at the end."""
         return {number for callback in self.callbacks for number in callback.needed_validations(self)}
 
-    def _forget_validated(self) -> None:
+    def _prune_validations(self) -> None:
         """Delete the weights of validations that no callback needs any more."""
         if self.world.is_main:
             prune_validations(self.run, but=self._needed_validations())
 
-    def _tell_of_validation(self) -> None:
+    def _call_on_validation(self) -> None:
         """Tell the callbacks of the last validation, which has been saved."""
         for callback in self.callbacks if self.world.is_main else ():
             callback.on_validation(self)
@@ -278,13 +277,13 @@ class Trainer:
         """
         started, state, running = time.monotonic(), self.state, self.state.running
         show_status(f"epoch {state.epoch}, step {state.step:,}: validating")
-        valid, extra = self.losses_of(self.learner.model)
+        valid, extra = self.validation_losses(self.learner.model)
         with self.world.fail_together():  # all processes find the same
             if state.step and not running.steps:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
-                raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
+                raise divergence_error(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
-                raise diverged(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
+                raise divergence_error(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
         score = self._score(self.learner.model)
         error, best_error = error_of(valid.loss, score), state.best_error
         return Validation(
@@ -318,19 +317,19 @@ class Trainer:
             score = greedy_score(model, self.run.codecs, source, target, data=data, by=by)
         return self.world.all_gather(score)[0][0]
 
-    def losses_of(self, model: Transformer) -> tuple[Losses, Losses | None]:
+    def validation_losses(self, model: Transformer) -> tuple[Losses, Losses | None]:
         """Returns a model's losses of the validation text, and of the further one if there is any."""
         model.to(self.learner.device)
         valid, *extra = (corpus_losses(model, each.split, each.rows, self.world) for each in self.texts.validated)
         return valid, extra[0] if extra else None
 
-    def _finish(self) -> None:
+    def _save_final_weights(self) -> None:
         """Save the weights that the callbacks make for the end, validated.
 
         They are the best checkpoint if they are better, or if they have a share of the initial weights. Does nothing if
         this has been done. Raises CheckpointError if some of the weights that are needed are gone.
         """
-        self._forget_validated()  # a kill may have come before
+        self._prune_validations()  # a kill may have come before
         with self.world.fail_together():
             if has_final_weights(self.run, self.state):
                 return
@@ -340,7 +339,7 @@ class Trainer:
         if weights is None:
             return
         model = weights.model
-        valid, extra = self.losses_of(model)
+        valid, extra = self.validation_losses(model)
         made = Average(
             list(weights.epochs),
             self.state.step,
@@ -359,19 +358,19 @@ class Trainer:
 
     # Saving, and stopping
 
-    def _save(self, *, evaluates: bool = True) -> None:
+    def _save(self, *, with_witnesses: bool = True) -> None:
         """Save what has been done since the last save, if anything.
 
-        evaluates: if false, the model is not run, and the checkpoint keeps no pairs with their losses.
+        with_witnesses: if false, the model is not run, and the checkpoint keeps no pairs with their losses.
         """
-        if self._saved != self._progress():
+        if self._saved_progress != self._progress():
             if self.world.is_main:
                 model, valid = self.learner.model, self.texts.valid
-                witnesses = witnesses_of(model, valid.split, valid.rows) if evaluates else None
+                witnesses = witnesses_of(model, valid.split, valid.rows) if with_witnesses else None
                 save_checkpoint(
                     self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, witnesses
                 )
-            self._saved, self._saved_at = self._progress(), time.monotonic()
+            self._saved_progress, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
 
@@ -379,7 +378,7 @@ class Trainer:
         """How far training has come: each save has another place."""
         return self.state.step, self.state.validations
 
-    def _agreed(self) -> tuple[bool, bool]:
+    def _agree_to_stop_or_save(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
         save_is_due = time.monotonic() - self._saved_at >= self.training.save_minutes * 60
         answers = self.world.all_gather(self.stop.signal_number or 0, save_is_due)
@@ -389,7 +388,7 @@ class Trainer:
         return bool(signals), bool(answers[0][1])
 
 
-def diverged(learner: Learner, how: str) -> ConfigError:
+def divergence_error(learner: Learner, how: str) -> ConfigError:
     """Returns the error for a training that has come to numbers that are not finite."""
     training = learner.training
     rates = f"training.learning_rate: {training.learning_rate:g}"

@@ -12,7 +12,7 @@ from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import PAD
-from transformer_cli.training.learner import BatchLoss, Learner, mixed_seed
+from transformer_cli.training.learner import BatchLoss, Learner, mix_seed
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))
 SHAPE = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8, max_length=8)
@@ -57,12 +57,12 @@ def test_mixed_seed_differs_by_step_process_and_lane() -> None:
     places = [
         (seed, step, rank, shard) for seed in range(2) for step in range(1, 50) for rank in (0, 3) for shard in (0, 2)
     ]
-    seeds = {mixed_seed(*place) for place in places}
+    seeds = {mix_seed(*place) for place in places}
     assert len(seeds) == len(places)
     assert max(seeds) < 2**32  # all that torch's CPU generator looks at
     for step in (1, 2, 77):
         alone = np.random.SeedSequence([5, step]).generate_state(1)[0]
-        assert mixed_seed(5, step, 0, 0) == alone
+        assert mix_seed(5, step, 0, 0) == alone
 
 
 @pytest.mark.parametrize("limit", [0.001, None])

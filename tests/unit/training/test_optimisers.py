@@ -17,7 +17,7 @@ from transformer_cli.training.optimisers import (
     layer_matrices,
     learning_rate,
     make_optimizer,
-    orthogonalized,
+    orthogonalize,
 )
 
 FREEZING = ("training.optimizer=muon", "training.freeze=[decoder]")
@@ -42,14 +42,14 @@ def test_orthogonalized_has_singular_values_near_1_and_the_same_vectors(shape: t
     generator = torch.Generator().manual_seed(3)
     u, _, v = torch.linalg.svd(torch.randn(shape, generator=generator, dtype=torch.float64), full_matrices=False)
     sizes = torch.linspace(0.02, 1.0, u.shape[-1], dtype=torch.float64)
-    found = u.mT @ orthogonalized(u * sizes @ v) @ v.mT  # diagonal, if the singular vectors are the same
+    found = u.mT @ orthogonalize(u * sizes @ v) @ v.mT  # diagonal, if the singular vectors are the same
     values = found.diagonal(dim1=1, dim2=2)
     torch.testing.assert_close(found, torch.diag_embed(values))
     assert 0.6 < values.min() < values.max() < 1.25
 
 
 def test_orthogonalized_zeros_are_zeros() -> None:
-    assert not orthogonalized(torch.zeros(1, 4, 4)).any()
+    assert not orthogonalize(torch.zeros(1, 4, 4)).any()
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
@@ -92,7 +92,7 @@ def test_muon_equals_torchs_with_queries_keys_and_values_apart(model: Transforme
             matrix.grad = gradient
         theirs.step()
     before = [part.detach().clone() for weight, n in layer_matrices(model).items() for part in weight.chunk(n)]
-    steps(model, AdamAndMuon(model, matrices=layer_matrices(model), times_lr=3.0, dtype=torch.bfloat16, lr=1e-2))
+    steps(model, AdamAndMuon(model, matrices=layer_matrices(model), lr_ratio=3.0, dtype=torch.bfloat16, lr=1e-2))
     ours = [part.detach() for weight, n in layer_matrices(model).items() for part in weight.chunk(n)]
     for mine, yours, start in zip(ours, matrices, before, strict=True):
         # Newton–Schulz in bfloat16 has few digits: compare with how far the weights have moved.

@@ -82,8 +82,8 @@ def test_huge_run_is_refused_before_it_is_built(workspace: Path) -> None:
         ),  # the second shard
         ((), learner, "token_losses", 1, r"leave long sentences out \(model\.max_length\)$"),
         ((), torch.optim.Adam, "step", 1, MOMENTS + r"lower model\.d_model$"),
-        ((MUON,), optimisers, "orthogonalized", STACKS + 1, MOMENTS + FROM_STEP.format(1)),
-        ((MUON,), optimisers, "orthogonalized", STACKS + 3, MOMENTS + FROM_STEP.format(1)),
+        ((MUON,), optimisers, "orthogonalize", STACKS + 1, MOMENTS + FROM_STEP.format(1)),
+        ((MUON,), optimisers, "orthogonalize", STACKS + 3, MOMENTS + FROM_STEP.format(1)),
         ((), loss, "token_losses", 1, r"^the losses of \d+ sentences with up to "),  # of a validation
     ],
 )

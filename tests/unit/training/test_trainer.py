@@ -53,8 +53,8 @@ def test_train_in_small_parts_equals_whole_batches(
     # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
     overrides = ("training.batch_size=67", "training.epochs=1", "model.dropout=0.0", "training.eps=1e-2")
     runs = []
-    for part in (module.PART, 100):
-        monkeypatch.setattr(module, "PART", part)
+    for part in (module.MICRO_BATCH_TOKENS, 100):
+        monkeypatch.setattr(module, "MICRO_BATCH_TOKENS", part)
         runs.append(train_tiny(tmp_path / str(part), *overrides))
     assert [run.history()[0]["step"] for run in runs] == [3, 3]
     assert largest_difference(*runs) < 1e-6

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class Interpolation(KeptText):
     """Validates the pairs of `training.extra_valid` as well, and interpolates the weights at the end."""
 
-    carries_out = "training.extra_valid"
+    implements = "training.extra_valid"
 
     def on_begin(self, trainer: TrainerView) -> None:
         """Let each validation find the loss of these pairs, too."""
@@ -59,7 +59,7 @@ class Interpolation(KeptText):
 
         given, sums = run.config.training.interpolation, dict[float, float]()
         for share in SHARES if given is None else (given,):
-            valid, watched = trainer.losses_of(with_share(share))
+            valid, watched = trainer.validation_losses(with_share(share))
             assert watched, "`on_begin` has added the text"
             log.info("%3.0f%% of the start's weights  valid %.3f  watched %.3f", 100 * share, valid.loss, watched.loss)
             sums[share] = valid.loss + watched.loss

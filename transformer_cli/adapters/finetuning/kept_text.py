@@ -16,7 +16,7 @@ from transformer_cli.system.files import read_checksums, write_checksums, write_
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import Callback
-from transformer_cli.training.texts import Sentences, fitting_rows, usable_sentences
+from transformer_cli.training.texts import UsableSplit, fitting_rows, usable_split
 
 
 class KeptText(Callback):
@@ -26,7 +26,7 @@ class KeptText(Callback):
     def setting(self) -> str:
         """The name of the setting: extra_valid or replay. The copies' names begin with it, as in
         extra_valid.source.txt."""
-        return self.carries_out.removeprefix("training.")
+        return self.implements.removeprefix("training.")
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read the pairs. Raises DataError for files that cannot be read, or of which no pair fits the model."""
@@ -48,10 +48,10 @@ class KeptText(Callback):
         write_checksums(run.folder, [*read_checksums(run.folder), *names])
         del self.pairs
 
-    def kept_sentences(self, run: Run) -> Sentences:
+    def kept_sentences(self, run: Run) -> UsableSplit:
         """Returns the pairs that a run has kept, encoded. Raises DataError if they are gone."""
         split = encoded(kept_lines(run, self.setting), run.codecs)
-        return usable_sentences(split, self.setting, run.config.model.max_length)
+        return usable_split(split, self.setting, run.config.model.max_length)
 
     def read(self, paths: Sequence[Path], config: Config) -> Iterable[Pair]:
         """Returns the pairs in some files, which exist. Raises DataError."""

@@ -21,7 +21,7 @@ from transformer_cli.system.terminal import first_few
 from transformer_cli.text.vectors import Vectors, read_vectors
 from transformer_cli.text.vocabulary import SPECIALS
 from transformer_cli.training.callbacks import Callback
-from transformer_cli.training.opening import EMBEDDING
+from transformer_cli.training.resume import EMBEDDING_NAME
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class PretrainedVectors(Callback):
     """Fills the embeddings of a new run with the vectors that `model.vectors` names, and freezes them if it says so."""
 
-    carries_out = "model.vectors"
+    implements = "model.vectors"
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read the vectors of all words that have one; logs how many words these are.
@@ -62,7 +62,7 @@ class PretrainedVectors(Callback):
     def on_new_run(self, run: Run, start: Checkpoint) -> None:
         """Copy the vectors into the embeddings; those that are frozen have a row in `start.frozen_rows`."""
         for side, (rows, values) in self.vectors.items():
-            name = EMBEDDING.format(side)
+            name = EMBEDDING_NAME.format(side)
             start.model.get_parameter(name)[rows] = values
             if name in start.frozen_rows:
                 start.frozen_rows[name][rows] = True
@@ -72,7 +72,7 @@ class PretrainedVectors(Callback):
 class InitialWeights(Callback):
     """Lets a new run begin with the best weights of the run that `training.initialize_from` names."""
 
-    carries_out = "training.initialize_from"
+    implements = "training.initialize_from"
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read the weights.

@@ -15,13 +15,13 @@ from transformer_cli.data.dataset import EncodedSplit, Pair, Rows, Side
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import TrainerView
-from transformer_cli.training.texts import Sentences
+from transformer_cli.training.texts import UsableSplit
 
 
 class Replay(KeptText):
     """Mixes the pairs of `training.replay` into the training text."""
 
-    carries_out = "training.replay"
+    implements = "training.replay"
 
     def __init__(self, translate: Callable[[Sequence[str]], Iterable[str]]) -> None:
         """translate: returns the translations of some lines by the initial model."""
@@ -38,7 +38,7 @@ class Replay(KeptText):
     def on_begin(self, trainer: TrainerView) -> None:
         """Put the pairs behind those of the training text, whose own rows stay the same."""
         own, more = trainer.texts.train, self.kept_sentences(trainer.run)
-        trainer.texts.train = Sentences(joined(own.split, more.split), own.rows)
+        trainer.texts.train = UsableSplit(joined(own.split, more.split), own.rows)
         self.rows = len(own.split) + more.rows
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:

@@ -36,7 +36,7 @@ class Curves(Callback):
 class TensorBoard(Callback):
     """Keeps the history as TensorBoard's event file as well (`training.tensorboard`)."""
 
-    carries_out = "training.tensorboard"
+    implements = "training.tensorboard"
 
     def __init__(self) -> None:
         """Raises ConfigError if tensorboard is not installed."""

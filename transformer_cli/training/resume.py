@@ -34,7 +34,7 @@ from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Callback
 from transformer_cli.training.texts import fitting_rows
 
-EMBEDDING = "{}_embedding.tokens.weight"  # the name of a side's token vectors in the model
+EMBEDDING_NAME = "{}_embedding.tokens.weight"  # the name of a side's token vectors in the model
 
 log = logging.getLogger(__name__)
 
@@ -78,16 +78,16 @@ def open_run(
             if world.is_main:
                 if not folder.parent.exists():
                     open_dataset(config, where, folder.parent)  # what is refused leaves no folder
-                held.enter_context(_locked(folder))
+                held.enter_context(_lock_run(folder))
                 # a restarted process goes on with the run that this command has made
-                opened = _opened(folder, config, where, callbacks, fresh=fresh and not world.is_restarted)
+                opened = _open_on_main(folder, config, where, callbacks, fresh=fresh and not world.is_restarted)
         with world.fail_together():
             if not world.is_main:
-                opened = _joined(folder, where)
+                opened = _open_on_others(folder, where)
         yield opened
 
 
-def _opened(
+def _open_on_main(
     folder: Path, config: Config, where: Environment, callbacks: Sequence[Callback], *, fresh: bool
 ) -> OpenedRun:
     """Open or make the run in a folder: its settings, its dataset and codecs, its model, its state. See `open_run`."""
@@ -101,7 +101,7 @@ def _opened(
         if other := provenance_changes(begun.metadata.provenance, provenance(device=device_name(where.device))):
             log.warning("%s goes on with what may change the last digits of its weights: %s", folder, other)
         data = begun.config.data.model_copy(update={"files": config.data.files})
-        resolved = _resolved(config, data, where, begun.config.training)
+        resolved = _resolve_config(config, data, where, begun.config.training)
         finish_save(begun, opened.start.state)  # which a kill may have cut off
         write_config(folder, resolved)
         return replace(opened, run=replace(begun, config=resolved))
@@ -112,14 +112,14 @@ def _opened(
     if folder.exists() and fresh:
         _move_aside(folder)
     data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-    run = Run.create(folder, _resolved(config, data, where), dataset, device=device_name(where.device))
+    run = Run.create(folder, _resolve_config(config, data, where), dataset, device=device_name(where.device))
     opened = new_run(run, dataset)
     for callback in callbacks:
         callback.on_new_run(run, opened.start)
     return opened
 
 
-def _joined(folder: Path, where: Environment) -> OpenedRun:
+def _open_on_others(folder: Path, where: Environment) -> OpenedRun:
     """Returns the run that the first process has opened. Raises CheckpointError or DataError."""
     run = Run.open(folder)
     dataset = Dataset.open(find_dataset(run.config.data, where.data_dir))
@@ -138,7 +138,7 @@ def open_dataset(config: Config, where: Environment, runs_dir: Path) -> Dataset:
 def new_run(run: Run, dataset: Dataset) -> OpenedRun:
     """Returns a run with a model that has learned nothing yet."""
     model = run.new_model()
-    names = map(EMBEDDING.format, model.config.pretrained if model.config.vectors.freeze else ())
+    names = map(EMBEDDING_NAME.format, model.config.pretrained if model.config.vectors.freeze else ())
     frozen_rows = {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
     return OpenedRun(run, dataset, Checkpoint(model, frozen_rows=frozen_rows))
 
@@ -161,7 +161,7 @@ def _move_aside(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_run(folder: Path) -> Iterator[None]:
     """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does.
 
     What a killed process left unfinished there is deleted, unless the file system has no locks.
@@ -181,18 +181,20 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _resolved(config: Config, data: DataConfig, where: Environment, begun: TrainingConfig | None = None) -> Config:
+def _resolve_config(
+    config: Config, data: DataConfig, where: Environment, begun: TrainingConfig | None = None
+) -> Config:
     """Returns the config as a run keeps it: with its name, its dataset, and the precision and shards that are chosen.
 
     begun: of a run that goes on, the settings with which it was begun: it keeps their precision and shards.
     """
-    precision = _precision(begun.precision if begun else "auto", config.training.precision, where.device)
+    precision = _choose_precision(begun.precision if begun else "auto", config.training.precision, where.device)
     shards = choose_shards((begun or config.training).shards, where.world)
     training = config.training.model_copy(update={"precision": precision, "shards": shards})
     return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
 
 
-def _precision(before: str, wanted: str, device: torch.device) -> str:
+def _choose_precision(before: str, wanted: str, device: torch.device) -> str:
     """Returns the precision of a run: the one that it has had, unless the config names another one.
 
     before: auto for a new run, or if somebody has edited the run's config.yaml.

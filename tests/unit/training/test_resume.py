@@ -19,7 +19,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, is_new
-from transformer_cli.training.opening import Environment, OpenedRun, open_run
+from transformer_cli.training.resume import Environment, OpenedRun, open_run
 
 Open = Callable[..., AbstractContextManager[OpenedRun]]
 
@@ -153,7 +153,7 @@ def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
         assert run.run.config.training.precision == "bfloat16"
     assert caplog.messages == ["training.precision: float32 until now, bfloat16 from here on"]
     caplog.clear()
-    monkeypatch.setattr("transformer_cli.training.opening.bfloat16_unit", lambda _: "")
+    monkeypatch.setattr("transformer_cli.training.resume.bfloat16_unit", lambda _: "")
     with opened(folder, "training.epochs=3", f"training.precision={wanted}") as run:
         assert run.run.config.training.precision == kept
         assert Run.open(folder).config == run.run.config
