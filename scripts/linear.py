@@ -25,7 +25,7 @@ from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
-from transformer_cli.adapters.documents.translate import whole
+from transformer_cli.adapters.documents.translate import join_with_links
 from transformer_cli.adapters.documents.word import parse_part
 from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.serve.languages import LOOKED_AT, _shares
@@ -167,7 +167,7 @@ def wholly(text: str) -> object:
     for start, end in spans:
         tokens = text[start:end].split()
         found.append(Translation(text[start:end], tokens, text[start:end], tokens, 0, 0, [], [], [*range(len(tokens))]))
-    return whole(text, spans, found)
+    return join_with_links(text, spans, found)
 
 
 def split(text: str) -> object:
@@ -350,14 +350,14 @@ READERS: dict[str, tuple[Reader, str]] = {
     "subwords.Pieces.text": (lambda text: subwords().text(subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
     "words.Joins.join": (lambda text: words().joins.join(text.split(" ")), "a |a. "),
     "words.Tokenizer.split": (lambda text: words().tokenizer.split(text), TOKENS),
-    "translate.whole": (wholly, "A. |a"),
+    "translate.join_with_links": (wholly, "A. |a"),
 }
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "adapters.corpora.po._OTHER_LINE adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
-    "adapters.documents.subtitles._SPEAKER adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "
+    "adapters.documents.subtitles._SPEAKER_DASH adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "
     "text.file_formats._BINARY text.lines.COMPRESSIONS"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'

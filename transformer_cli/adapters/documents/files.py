@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_cli.adapters.documents.blocks import Builder, escaping
-from transformer_cli.adapters.documents.markup import encoding_of, parse_html
+from transformer_cli.adapters.documents.blocks import Builder, escaping_writer
+from transformer_cli.adapters.documents.markup import html_encoding, parse_html
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
@@ -76,19 +76,19 @@ def describe_counts(counts: Counter[str]) -> str:
 
 
 def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:
-    text, encode = decode_text(content, encoding_of(content), "xmlcharrefreplace")
+    text, encode = decode_text(content, html_encoding(content), "xmlcharrefreplace")
     return ParsedFile([parse_html(text, languages)], encode)
 
 
 def _parse_text(content: bytes, languages: LanguagePair) -> ParsedFile:
     text, encode = decode_text(content)
-    build = Builder(escaping(str))
+    build = Builder(escaping_writer(str))
     for line in LINE.findall(text):
         inside = line.strip()
         start = line.index(inside)
-        build.boundary(line[:start])
-        build.text(inside)
-        build.boundary(line[start + len(inside) :])
+        build.end_block(line[:start])
+        build.add_text(inside)
+        build.end_block(line[start + len(inside) :])
     return ParsedFile([build.document], encode)
 
 

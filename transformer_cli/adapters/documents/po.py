@@ -8,34 +8,34 @@ import re
 from collections import Counter
 
 from transformer_cli.adapters.corpora.po import Message, parse_messages, po_encoding, unescape
-from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping
-from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
+from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer
+from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
 
-_PARTS = re.compile(  # of a message
+_MESSAGE_PART = re.compile(  # of a message
     rf"(?P<code>{TERMINAL_CODE})|"
     r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\<]+|"
     + tag_pattern("<", ">", r"(?:[^\\]|\\.)")
     + "|<"
 )
-_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
 def parse_po(content: bytes, languages: LanguagePair) -> ParsedFile:
     """Cut a catalogue into its messages. Raises DataError if it is none."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
-    build, kept = Builder(escaping(lambda words: words.translate(_ESCAPED))), Counter[str]()
+    build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
     for message in parse_messages(LINE.findall(text)):
-        build.boundary(*message.lines_before)
+        build.end_block(*message.lines_before)
         if message.msgstr_lines:
-            _add(build, message, kept, encoding)
-    build.boundary()
+            _add_message(build, message, kept, encoding)
+    build.end_block()
     return ParsedFile([build.document], encode, kept)
 
 
-def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:
+def _add_message(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:
     """Add the translation of a message: as it is, or its text, which becomes one."""
     source, lines = "".join(message.strings.get("msgid", ())), message.msgstr_lines
     if message.is_translated:
@@ -45,29 +45,29 @@ def _add(build: Builder, message: Message, kept: Counter[str], encoding: str) ->
     elif source:
         end = lines[-1][len(lines[-1].rstrip()) :]
         line_end = '"' + ("\r\n" if end == "\r\n" else "\n") + '"'
-        build.boundary(lines[0][: lines[0].index('"') + 1])
+        build.end_block(lines[0][: lines[0].index('"') + 1])
         if r"\n" in source.removesuffix(r"\n"):
-            build.boundary(line_end)
+            build.end_block(line_end)
         kept[NO_LETTER] += not _add_text(build, source, line_end, encoding)
-        build.boundary(f'"{end}')
+        build.end_block(f'"{end}')
         return
-    build.boundary(*lines)
+    build.end_block(*lines)
 
 
 def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool:
     """Add a message. Returns whether it has a letter."""
-    marks = list[Mark]()
-    for part in _PARTS.finditer(source):
+    inlines = list[Inline]()
+    for part in _MESSAGE_PART.finditer(source):
         if part["name"]:
-            marks.append(mark_of(part))
+            inlines.append(inline_of_tag(part))
         elif part["code"]:
             colour, is_end = "\033[" * part[0].endswith("m"), part[0].endswith(("[m", "[0m"))  # goes with its words
-            marks.append(Mark(part[0], closes=colour) if is_end else Mark(part[0], opens=colour))
+            inlines.append(Inline(part[0], closes=colour) if is_end else Inline(part[0], opens=colour))
         elif part[0] == r"\n":
-            marks.append(Mark(part[0] + line_end * (part.end() < len(source)), kind="line"))
+            inlines.append(Inline(part[0] + line_end * (part.end() < len(source)), kind="line_end"))
         else:
             text = unescape(part[0], encoding)
             is_byte_of_text = "\ufffd" not in text and (text.isprintable() or text.isspace())
             is_text = part["escape"] in (r"\"", r"\\") if part["escape"] else is_byte_of_text or not part["bytes"]
-            marks.append(Mark(part[0], text * is_text, kind="boundary" if part["escape"] else ""))
-    return build.marks(marks)
+            inlines.append(Inline(part[0], text * is_text, kind="block_end" if part["escape"] else ""))
+    return build.add_inlines(inlines)

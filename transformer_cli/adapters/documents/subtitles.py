@@ -11,31 +11,34 @@ from collections.abc import Iterator
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
-from transformer_cli.adapters.documents.blocks import Builder, escaping
+from transformer_cli.adapters.documents.blocks import Builder, escaping_writer
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.sentences import sentence_spans
 
-APART_S = 3.0  # between two cues, in which no sentence goes on
-MOST_CUES = 5  # of a sentence; without marks, each cue is translated by itself
+MAX_GAP_S = 3.0  # between two cues, in which no sentence goes on
+MAX_CUES_PER_SENTENCE = 5  # of a sentence; without marks, each cue is translated by itself
 
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
-_PART = re.compile(
+_INLINE_PART = re.compile(
     r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
     re.DOTALL,
 )
-_SPEAKER = re.compile(r"\s*[-\u2013\u2014\u2010\u2011]\s*(?=[^\s\d])")
-_MARKS = re.compile(r"\s|<[^<>]*>|\{\\[^{}]*\}")  # what stands before and behind the words of a line
-_BEGINS, _ENDS = ("♪", "♫", "♬", "[", "("), ("♪", "♫", "♬", "]")  # lines of songs and sounds, also without full stops
-_BREAKS = ("line", "cue", "stop")  # the later ones part more
-_ROUND = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements that go round words
+_SPEAKER_DASH = re.compile(r"\s*[-\u2013\u2014\u2010\u2011]\s*(?=[^\s\d])")
+_MARKUP_OR_SPACE = re.compile(r"\s|<[^<>]*>|\{\\[^{}]*\}")  # what stands before and behind the words of a line
+_SOUND_STARTS, _SOUND_ENDS = (
+    ("♪", "♫", "♬", "[", "("),
+    ("♪", "♫", "♬", "]"),
+)  # lines of songs and sounds, also without full stops
+_BREAKS = ("line", "cue", "block_end")  # the later ones part more
+_SPANNING = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements that go round words
 
 
 class _Part(NamedTuple):
     kind: str
-    """"text", "open", "close", "point", "line" and "cue", which a sentence goes across, and "stop" """
+    """"text", "open", "close", "standalone", "line" and "cue", which a sentence goes across, and "block_end" """
     raw: str
     text: str = ""
     """what text means, or the name of an element"""
@@ -46,23 +49,23 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
     text, encode = decode_text(content)
     is_vtt = text.startswith("WEBVTT")
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} if is_vtt else {}
-    written = {ord(char): entity for char, entity in entities.items() if char == "<" or entity in text}
-    build = Builder(escaping(lambda words: words.translate(written)))
-    waiting, kept = list[_Part](), Counter[str]()
-    for part in _joined(_parts(text, is_vtt, kept)):
-        if part.kind == "stop":
-            _add(build, waiting, languages[0])
-            build.boundary(part.raw)
-            waiting.clear()
+    escapes = {ord(char): entity for char, entity in entities.items() if char == "<" or entity in text}
+    build = Builder(escaping_writer(lambda words: words.translate(escapes)))
+    pending, kept = list[_Part](), Counter[str]()
+    for part in _merge_parts(_parse_parts(text, is_vtt, kept)):
+        if part.kind == "block_end":
+            _add_sentences(build, pending, languages[0])
+            build.end_block(part.raw)
+            pending.clear()
         else:
-            waiting.append(part)
-    _add(build, waiting, languages[0])
+            pending.append(part)
+    _add_sentences(build, pending, languages[0])
     if not is_vtt and "-->" not in text and text.strip():
         raise DataError("no subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
     return ParsedFile([build.document], encode, kept)
 
 
-def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
+def _parse_parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
     """Yield what subtitles consist of, and count the cues that are kept since their times are none."""
     between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # what stands between two cues
     lines = LINE.findall(text)
@@ -76,50 +79,50 @@ def _parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
             ends_cue = is_wrong or (is_vtt and not line.strip("\r\n"))  # SRT also has cues with blank lines in them
             is_in_cue = bool(times) or (is_in_cue and not ends_cue)
             if times:
-                is_apart |= _seconds(*times.groups()[:4]) - last_s > APART_S
+                is_apart |= _seconds(*times.groups()[:4]) - last_s > MAX_GAP_S
                 last_s = _seconds(*times.groups()[4:])
             continue
         if not has_letter(line):  # music, or a number
             between.append(line)
             is_apart = True
             continue
-        bare = _MARKS.sub("", line)
-        is_apart |= bare.startswith(_BEGINS)
-        if speaker := _SPEAKER.match(line):
+        bare = _MARKUP_OR_SPACE.sub("", line)
+        is_apart |= bare.startswith(_SOUND_STARTS)
+        if speaker := _SPEAKER_DASH.match(line):
             between.append(speaker[0])
             is_apart = True
         if between:
-            kind = "stop" if is_apart else "cue" if any("-->" in each for each in between) else "line"
+            kind = "block_end" if is_apart else "cue" if any("-->" in each for each in between) else "line"
             yield _Part(kind, "".join(between))
-        is_apart = bare.endswith(_ENDS)
+        is_apart = bare.endswith(_SOUND_ENDS)
         inside = line[speaker.end() if speaker else 0 :]
         end = len(inside.rstrip())
         between = [inside[end:]]
-        for found in _PART.finditer(inside, 0, end):
+        for found in _INLINE_PART.finditer(inside, 0, end):
             raw, name = found[0], found["name"]
-            if name in _ROUND:
+            if name in _SPANNING:
                 yield _Part("close" if found["slash"] else "open", raw, name)
             elif name == "v" and not found["slash"]:
-                yield _Part("stop", raw)
+                yield _Part("block_end", raw)
             elif name is not None or raw.startswith("{\\"):
-                yield _Part("point", raw)
+                yield _Part("standalone", raw)
             else:
                 yield _Part("text", raw, html.unescape(raw) if is_vtt else raw)
     if between:
-        yield _Part("stop", "".join(between))
+        yield _Part("block_end", "".join(between))
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, thousandths: str) -> float:
     return 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + int(thousandths) / 1000
 
 
-def _joined(parts: Iterator[_Part]) -> list[_Part]:
+def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
     """Returns parts in which what ends before a cue and begins again in it goes on, and positions are part of it."""
     found: list[_Part] = []
     for part in parts:
         last = found[-1] if found else _Part("", "")
-        if last.kind in _BREAKS and part.kind in (*_BREAKS, "point"):
-            kind = last.kind if part.kind == "point" else max(last.kind, part.kind, key=_BREAKS.index)
+        if last.kind in _BREAKS and part.kind in (*_BREAKS, "standalone"):
+            kind = last.kind if part.kind == "standalone" else max(last.kind, part.kind, key=_BREAKS.index)
             found[-1] = _Part(kind, last.raw + part.raw)
         elif part.kind == "open" and len(found) > 1 and found[-2][::2] == ("close", part.text) and last.kind in _BREAKS:
             found[-2:] = [_Part(last.kind, found[-2].raw + last.raw + part.raw)]
@@ -128,16 +131,16 @@ def _joined(parts: Iterator[_Part]) -> list[_Part]:
     return found
 
 
-def _add(build: Builder, parts: list[_Part], language: str) -> None:
+def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
     """Add what stands between two stops, sentence by sentence."""
     lengths = [len(each.text) if each.kind == "text" else int(each.kind in _BREAKS) for each in parts]
     places = [0, *accumulate(lengths)]
     text = "".join(each.text if each.kind == "text" else " " * (each.kind in _BREAKS) for each in parts)
     spans = sentence_spans(text, language)
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
-    at_once = {*starts} & {*ends}  # where a sentence follows another one without a space
+    adjacent = {*starts} & {*ends}  # where a sentence follows another one without a space
     cues = [place for place, each in zip(places, parts, strict=False) if each.kind == "cue"]
-    across = _across_cues(parts)
+    across = _elements_across_cues(parts)
     for index, (place, length, each) in enumerate(zip(places, lengths, parts, strict=False)):
         number = bisect_right(starts, place) - 1
         is_inside = number >= 0 and place < ends[number]
@@ -147,28 +150,28 @@ def _add(build: Builder, parts: list[_Part], language: str) -> None:
             for start, end in pairwise(edges):
                 raw = each.raw[start - place : end - place] if each.raw == each.text else each.raw
                 number = bisect_right(starts, start) - 1
-                if start in at_once:
-                    build.boundary()
+                if start in adjacent:
+                    build.end_block()
                 if number >= 0 and start < ends[number]:
-                    build.text(raw, raw if each.raw == each.text else each.text)
+                    build.add_text(raw, raw if each.raw == each.text else each.text)
                 else:
-                    build.boundary(raw)
+                    build.end_block(raw)
         elif each.kind in _BREAKS:
             n_cues = bisect_left(cues, ends[number]) - bisect_left(cues, starts[number]) if is_inside else 0
-            if is_inside and (each.kind == "line" or n_cues < MOST_CUES):
-                build.seam(each.raw, space=" ")
+            if is_inside and (each.kind == "line" or n_cues < MAX_CUES_PER_SENTENCE):
+                build.add_proportional(each.raw, space=" ")
             else:
-                build.boundary(each.raw)
+                build.end_block(each.raw)
         elif index in across:
-            build.seam(each.raw)
-        elif each.kind == "point" or (each.kind == "open" and build.has_open(each.text)):
-            build.point(each.raw)
+            build.add_proportional(each.raw)
+        elif each.kind == "standalone" or (each.kind == "open" and build.has_open(each.text)):
+            build.add_standalone(each.raw)
         else:
-            (build.open if each.kind == "open" else build.close)(each.text, each.raw)
-    build.boundary()
+            (build.open_element if each.kind == "open" else build.close_element)(each.text, each.raw)
+    build.end_block()
 
 
-def _across_cues(parts: list[_Part]) -> set[int]:
+def _elements_across_cues(parts: list[_Part]) -> set[int]:
     """Returns where elements begin and end that have cues in them: one that moved would change the order of times."""
     found, open_, n_cues = set[int](), dict[str, list[tuple[int, int]]](), 0
     for index, each in enumerate(parts):

@@ -36,7 +36,9 @@ def translate_file(translator: Translator, content: bytes, form: str) -> tuple[b
     data = translator.run.config.data
     parsed = FORMATS[form].parse(content, (data.source, data.into))
     found, counts = _translate_blocks(translator, parsed.blocks)
-    counts[MISSING[2]] = sum(block.keeps_words(*each) for block, each in zip(parsed.blocks, found, strict=True))
+    counts[MISSING[2]] = sum(
+        block.has_unplaced_element(*each) for block, each in zip(parsed.blocks, found, strict=True)
+    )
     return parsed.render(found), counts + parsed.kept
 
 
@@ -66,10 +68,10 @@ def _translate_blocks(
             MISSING[1]: sum(not place for each in found for _, place in each.terms),
         }
     )
-    return list(map(whole, texts, spans, parts)), counts
+    return list(map(join_with_links, texts, spans, parts)), counts
 
 
-def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:
+def join_with_links(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:
     """Returns the translation of a text, and which characters of both belong to each other, in the latter's order.
 
     spans: which parts of the text the translations are of.

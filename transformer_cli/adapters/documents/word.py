@@ -15,7 +15,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
-from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Words, nested
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Unescaped, nested_pairs
 from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
@@ -27,7 +27,7 @@ _PREFIXES = {
     "http://purl.oclc.org/ooxml/wordprocessingml/main": "w:",
     "http://schemas.openxmlformats.org/package/2006/content-types": "",
 }
-_PARTS = re.compile(  # by their types
+_TRANSLATED_PARTS = re.compile(  # by their types
     r"application/vnd\.(?:openxmlformats-officedocument\.wordprocessingml|ms-word)\."
     r"(?:(?:document|template)(?:\.macroEnabled(?:Template)?)?\.main|header|footer|footnotes|endnotes|comments)\+xml"
 )
@@ -35,27 +35,27 @@ _CONTAINERS = (
     *("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent", "w:fldSimple", "w:customXml"),
     *("w:dir", "w:bdo"),
 )
-_PAIRS = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRangeStart"}
-_SPACES = ("w:tab", "w:br", "w:cr", "w:ptab")
-_HYPHEN = "w:noBreakHyphen"  # a text, but not in one
-_DEEPEST = 50  # fields inside each other: what is in the innermost is copied for each
-_MOST_TIMES = 20  # as large as itself a paragraph may become, in which each item repeats the properties of its run
-_UNSEEN = ("w:proofErr", "w:lastRenderedPageBreak")  # what Word finds anew
+_START_OF = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRangeStart"}
+_TABS_AND_BREAKS = ("w:tab", "w:br", "w:cr", "w:ptab")
+_NO_BREAK_HYPHEN = "w:noBreakHyphen"  # a text, but not in one
+_MAX_FIELD_DEPTH = 50  # fields inside each other: what is in the innermost is copied for each
+_MAX_GROWTH = 20  # as large as itself a paragraph may become, in which each item repeats the properties of its run
+_RECOMPUTED = ("w:proofErr", "w:lastRenderedPageBreak")  # what Word finds anew
 _PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr")
-_WITHOUT_TEXT = (*_PROPERTIES, *_PAIRS, "w:fldChar")  # no paragraph in them is translated
-_SAVED = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # of a run's tag: when it was written
-_SAME = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
+_WITHOUT_TEXT = (*_PROPERTIES, *_START_OF, "w:fldChar")  # no paragraph in them is translated
+_REVISION_ID = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # of a run's tag: when it was written
+_INVISIBLE_PROPERTIES = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
 
 _Parts = list[str | Block]
 
 
-class _Look(str):
+class _RunTag(str):
     """The tag of a run, and its properties, which the words behind it have."""
 
     __slots__ = ()
 
 
-class _Sign(_Look):
+class _SignRunTag(_RunTag):
     """Likewise, for what has no letter and no digit."""
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class _Item:
     raw: _Parts
     run: str = ""
     """the tag of the run that it is in, and its properties; nothing if it stands between runs"""
-    look: str | None = None
+    formatting: str | None = None
     """the properties of the run, as far as they are seen"""
     text: str = ""
     name: str = ""
@@ -92,7 +92,7 @@ def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
     names = [
         event.attributes.get("PartName", "").removeprefix("/")
         for event in xml_events(decode_xml(types)[0], _PREFIXES)
-        if event.kind == "start" and _PARTS.fullmatch(event.attributes.get("ContentType", ""))
+        if event.kind == "start" and _TRANSLATED_PARTS.fullmatch(event.attributes.get("ContentType", ""))
     ]
     texts = {name: decode_xml(part) for name in dict.fromkeys(names) if (part := archive.read(name)) is not None}
     if not texts:
@@ -121,7 +121,7 @@ def parse_part(source: str) -> Document:
         else:
             document.parts.append(event.raw)
         if is_paragraph and step < 0:
-            parts = _cut(open_.pop(), escape, document)
+            parts = _parse_paragraph(open_.pop(), escape, document)
             if open_:
                 open_[-1].append(parts)
             else:
@@ -129,19 +129,19 @@ def parse_part(source: str) -> Document:
     return document
 
 
-def _items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
+def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
     """Returns the properties of a paragraph, and what stands behind them.
 
     inside: its tokens without its own tags, and what became of paragraphs in it.
     """
     head, items = _Parts(), list[_Item]()
-    run, look = "", None  # of the run that is open: its tag and properties, and its look
+    run, formatting = "", None  # of the run that is open: its tag and properties, and its look
     depth, into, properties = 0, head, _Parts()  # in an element that is kept; what it is added to; those of a run
     is_in_text = keeps_spaces = False
     for each in inside:
         if isinstance(each, list):
             if not depth:
-                items.append(_Item(into := [], run, look))
+                items.append(_Item(into := [], run, formatting))
             into += each
             continue
         kind, name = each.kind, each.name
@@ -151,17 +151,17 @@ def _items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
             depth += step
             if not depth and into is properties:
                 run += "".join(map(str, properties))
-                look = _SAME.sub("", "".join(map(str, properties)))
+                formatting = _INVISIBLE_PROPERTIES.sub("", "".join(map(str, properties)))
         elif kind == "text" and is_in_text:
             is_indented = "\n" in each.text and not keeps_spaces
             raw = f'<{_prefix(run)}t xml:space="preserve">{each.raw}</{_prefix(run)}t>'
-            items.append(_Item([raw], run, look, each.text.strip() if is_indented else each.text))
+            items.append(_Item([raw], run, formatting, each.text.strip() if is_indented else each.text))
         elif name == "w:t" and run:
             is_in_text, keeps_spaces = step > 0, "xml:space" in each.raw
         elif name == "w:r" and step > 0 and not run:
-            run, look = _SAVED.sub("", each.raw), ""
+            run, formatting = _REVISION_ID.sub("", each.raw), ""
         elif name == "w:r" and step < 0:
-            run, look = "", None
+            run, formatting = "", None
         elif name in _CONTAINERS and not run:
             items.append(_Item([each.raw], name=name, **{"opens" if step > 0 else "closes": name}))
         elif step > 0:
@@ -172,145 +172,158 @@ def _items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
                 into = properties = []
             elif name in _PROPERTIES and items and items[-1].opens in _CONTAINERS:
                 into = items[-1].raw
-            elif name in _UNSEEN:
+            elif name in _RECOMPUTED:
                 into = []
             else:
-                identity, kind = each.attributes.get("w:id"), each.attributes.get("w:fldCharType", name)
-                item = _Item(into := [], run, look, "-" * bool(run and name == _HYPHEN), kind)
-                item.opens = f"{name} {identity}" if name in _PAIRS.values() else ""
-                item.closes = f"{_PAIRS[name]} {identity}" if name in _PAIRS else ""
+                range_id, kind = each.attributes.get("w:id"), each.attributes.get("w:fldCharType", name)
+                item = _Item(into := [], run, formatting, "-" * bool(run and name == _NO_BREAK_HYPHEN), kind)
+                item.opens = f"{name} {range_id}" if name in _START_OF.values() else ""
+                item.closes = f"{_START_OF[name]} {range_id}" if name in _START_OF else ""
                 items.append(item)
             into.append(each.raw)
     return head, items
 
 
-def _cut(paragraph: Sequence[XmlEvent | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
+def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
     """Returns a paragraph, as it is or with blocks, which are added to the document's."""
-    raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in paragraph))
-    head, found = _items(paragraph[1:-1])
+    raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in events))
+    head, found = _parse_items(events[1:-1])
     largest = len(found) * max((len(each.run) for each in found), default=0)
-    is_bounded = largest <= _MOST_TIMES * sum(len(part) for part in raw if isinstance(part, str))
-    items = _with_fields(found) if is_bounded else []
+    is_bounded = largest <= _MAX_GROWTH * sum(len(part) for part in raw if isinstance(part, str))
+    items = _merge_fields(found) if is_bounded else []
     if not has_letter("".join(each.text for each in items)):
         return raw
     items.append(_Item([]))
     fields = {each.closes for each in items if each.closes.startswith("field ")}
-    pairs = nested([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
-    common, looks = _looks(items)
-    run = next(each.run for each in items if each.text and each.look == common)
+    pairs = nested_pairs([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
+    main_formatting, formatting_of = _formatting(items)
+    run = next(each.run for each in items if each.text and each.formatting == main_formatting)
     hyphens = {each.name for each in items if "-" in each.text}
     following = [""]
     for each in reversed(items[1:]):
         following.append(each.text[:1] or following[-1])
-    row = _Row(items, following[::-1], common, _Look(run), looks, pairs, hyphens == {_HYPHEN}, escape)
+    paragraph = _Paragraph(
+        items,
+        following[::-1],
+        main_formatting,
+        _RunTag(run),
+        formatting_of,
+        pairs,
+        hyphens == {_NO_BREAK_HYPHEN},
+        escape,
+    )
     parts = [raw[0], *head]
     first = -1
-    for index in _parting(row):
-        parts += [*_cut_between(row, first, index, document), *items[index].markup]
+    for index in _block_ends(paragraph):
+        parts += [*_parse_between(paragraph, first, index, document), *items[index].markup]
         first = index
     return [*parts, raw[-1]]
 
 
-def _parting(row: "_Row") -> list[int]:
+def _block_ends(paragraph: "_Paragraph") -> list[int]:
     """Returns which items part two blocks: tabs, breaks that no small letter follows, and the end.
 
     So do both ends of a link, field or the like with one of these in it. Those of a bookmark with one are no pair then.
     """
-    found, open_, newest, last = {len(row.items) - 1}, list[int](), -1, ""
-    for index, each in enumerate(row.items):
+    found, open_, newest, last = {len(paragraph.items) - 1}, list[int](), -1, ""
+    for index, each in enumerate(paragraph.items):
         last = each.text or last
-        goes_on = each.name != "w:tab" and row.following[index].islower() and not last.endswith((".", "!", "?", ":"))
-        if each.name in _SPACES and not goes_on:
+        goes_on = (
+            each.name != "w:tab" and paragraph.following[index].islower() and not last.endswith((".", "!", "?", ":"))
+        )
+        if each.name in _TABS_AND_BREAKS and not goes_on:
             found.add(newest := index)
             last = ""
-        elif each.opens and index in row.pairs:
+        elif each.opens and index in paragraph.pairs:
             open_.append(index)
-        elif index in row.pairs and (start := open_.pop()) < newest:
+        elif index in paragraph.pairs and (start := open_.pop()) < newest:
             ends = {start, index}
-            if each.closes.partition(" ")[0] in _PAIRS.values():
-                row.pairs.difference_update(ends)
+            if each.closes.partition(" ")[0] in _START_OF.values():
+                paragraph.pairs.difference_update(ends)
             else:
                 found |= ends
     return sorted(found)
 
 
-def _cut_between(row: "_Row", first: int, end: int, document: Document) -> _Parts:
+def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Document) -> _Parts:
     """Returns what stands between two items of a paragraph, as a block if it has letters."""
-    build = Builder(partial(_written, row))
+    build = Builder(partial(_write_runs, paragraph))
     inside: str | None = None  # the look of the element that is open
-    outside, now, last = row.run, row.run, ""  # runs, and the character of the text so far
-    for index, each in enumerate(row.items[first + 1 : end], start=first + 1):
-        look = row.looks.get(index, each.look)
-        if inside is not None and look != inside:
-            build.close("look", outside)
+    outside, now, last = paragraph.run, paragraph.run, ""  # runs, and the character of the text so far
+    for index, each in enumerate(paragraph.items[first + 1 : end], start=first + 1):
+        formatting = paragraph.formatting_of.get(index, each.formatting)
+        if inside is not None and formatting != inside:
+            build.close_element("formatting", outside)
             inside, now = None, outside
-        if index in row.looks:
-            if look != row.common and inside is None:
-                inside, now = look, _Look(each.run)
-                build.open("look", now)
+        if index in paragraph.formatting_of:
+            if formatting != paragraph.main_formatting and inside is None:
+                inside, now = formatting, _RunTag(each.run)
+                build.open_element("formatting", now)
             elif each.run != now:  # in another language, or a sign that looks otherwise
-                now = (_Look if any(map(is_word, each.text)) else _Sign)(each.run)
-                build.seam(now)
-            outside = now if inside is None and not isinstance(now, _Sign) else outside
-            build.text("".join(map(str, each.markup)), each.text)
+                now = (_RunTag if any(map(is_word, each.text)) else _SignRunTag)(each.run)
+                build.add_proportional(now)
+            outside = now if inside is None and not isinstance(now, _SignRunTag) else outside
+            build.add_text("".join(map(str, each.markup)), each.text)
             last = each.text[-1]
-        elif each.opens and index in row.pairs:
-            build.open(each.opens, *each.markup)
-        elif each.closes and index in row.pairs:
-            build.close(each.closes, "".join(map(str, each.markup)))
-        elif each.name in _SPACES:
-            space = " " if last.strip() and row.following[index].strip() else ""
-            build.seam(*each.markup, space=space)
+        elif each.opens and index in paragraph.pairs:
+            build.open_element(each.opens, *each.markup)
+        elif each.closes and index in paragraph.pairs:
+            build.close_element(each.closes, "".join(map(str, each.markup)))
+        elif each.name in _TABS_AND_BREAKS:
+            space = " " if last.strip() and paragraph.following[index].strip() else ""
+            build.add_proportional(*each.markup, space=space)
             last = space or last
         else:
-            build.point(*each.markup)
+            build.add_standalone(*each.markup)
     if inside is not None:
-        build.close("look", outside)
-    build.boundary()
+        build.close_element("formatting", outside)
+    build.end_block()
     if len(build.document.blocks) == len(build.document.parts) == 1:
         document.blocks += build.document.blocks
         return build.document.parts  # else there is no letter, or it is nested too deeply
-    return [part for each in row.items[first + 1 : end] for part in each.markup]
+    return [part for each in paragraph.items[first + 1 : end] for part in each.markup]
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Paragraph:
     """A paragraph."""
 
     items: Sequence[_Item]
     """the last one is its end"""
     following: Sequence[str]
     """the first character of text behind each item"""
-    common: str
+    main_formatting: str
     """the look of most of its characters"""
-    run: _Look
+    run: _RunTag
     """the first run that has it"""
-    looks: dict[int, str]
+    formatting_of: dict[int, str]
     """of its texts"""
     pairs: set[int]
     """the items that open and close something"""
-    breaks_no_hyphen: bool
+    has_no_break_hyphens: bool
     """whether all hyphens are those at which no line is broken; those of a translation are then, too"""
     escape: Callable[[str], str]
 
 
-def _looks(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
+def _formatting(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
     """Returns the look that most characters have, and that of each text.
 
     A text without a letter or a digit that looks otherwise has the look of the text before it.
     """
-    own = {index: each.look or "" for index, each in enumerate(items) if each.text}
+    own = {index: each.formatting or "" for index, each in enumerate(items) if each.text}
     counts: Counter[str] = Counter()
-    for index, look in own.items():
-        counts[look] += len(items[index].text)
-    common = max(counts, key=lambda look: counts[look])
-    last, looks = common, dict[int, str]()
-    for index, look in own.items():
-        last = looks[index] = look if look == common or any(map(is_word, items[index].text)) else last
-    return common, looks
+    for index, formatting in own.items():
+        counts[formatting] += len(items[index].text)
+    main_formatting = max(counts, key=lambda formatting: counts[formatting])
+    last, formatting_of = main_formatting, dict[int, str]()
+    for index, formatting in own.items():
+        last = formatting_of[index] = (
+            formatting if formatting == main_formatting or any(map(is_word, items[index].text)) else last
+        )
+    return main_formatting, formatting_of
 
 
-def _with_fields(items: Sequence[_Item]) -> list[_Item]:
+def _merge_fields(items: Sequence[_Item]) -> list[_Item]:
     """Returns the items of a paragraph in which a field is what goes round its result, if both ends are there.
 
     From its beginning to its separator it is one item, with all fields in it. There are no items if only one of these
@@ -334,7 +347,7 @@ def _with_fields(items: Sequence[_Item]) -> list[_Item]:
         if first.name == "field":
             first.opens *= is_inside
             found.append(replace(each, closes=first.opens))
-        elif is_inside and len(begun) <= _DEEPEST:
+        elif is_inside and len(begun) <= _MAX_FIELD_DEPTH:
             raw = [part for one in [*found[start:], each] for part in one.markup]
             opens = f"field {number}" if each.name == "separate" else ""
             found[start:] = [replace(first, raw=raw, run="", name="field", opens=opens)]
@@ -347,26 +360,28 @@ def _with_fields(items: Sequence[_Item]) -> list[_Item]:
     return found
 
 
-def _written(row: _Row, parts: Sequence[str]) -> str:
+def _write_runs(paragraph: _Paragraph, parts: Sequence[str]) -> str:
     """Returns a translation, in which words have the look that stands before them, and equal neighbours are one run."""
-    found = list[tuple[_Look | None, str]]()
-    look = sign = row.run
+    found = list[tuple[_RunTag | None, str]]()
+    formatting = sign = paragraph.run
     for part in parts:
-        if isinstance(part, _Look):
-            sign, look = part, look if isinstance(part, _Sign) else part
-        elif isinstance(part, Words) and part:
-            found.append((look if any(map(is_word, part)) else sign, part))
+        if isinstance(part, _RunTag):
+            sign, formatting = part, formatting if isinstance(part, _SignRunTag) else part
+        elif isinstance(part, Unescaped) and part:
+            found.append((formatting if any(map(is_word, part)) else sign, part))
         elif part:
             found.append((None, part))
-    joined = ((look, "".join(part for _, part in group)) for look, group in groupby(found, key=itemgetter(0)))
-    return "".join(_run(row, look, text) if look else text for look, text in joined)
+    joined = (
+        (formatting, "".join(part for _, part in group)) for formatting, group in groupby(found, key=itemgetter(0))
+    )
+    return "".join(_write_run(paragraph, formatting, text) if formatting else text for formatting, text in joined)
 
 
-def _run(row: _Row, look: _Look, words: str) -> str:
-    prefix = _prefix(look)
-    texts = words.split("-") if row.breaks_no_hyphen else [words]
-    tagged = [f'<{prefix}t xml:space="preserve">{row.escape(text)}</{prefix}t>' if text else "" for text in texts]
-    return f"{look}{f'<{prefix}{_HYPHEN[2:]}/>'.join(tagged)}</{prefix}r>"
+def _write_run(paragraph: _Paragraph, formatting: _RunTag, words: str) -> str:
+    prefix = _prefix(formatting)
+    texts = words.split("-") if paragraph.has_no_break_hyphens else [words]
+    tagged = [f'<{prefix}t xml:space="preserve">{paragraph.escape(text)}</{prefix}t>' if text else "" for text in texts]
+    return f"{formatting}{f'<{prefix}{_NO_BREAK_HYPHEN[2:]}/>'.join(tagged)}</{prefix}r>"
 
 
 def _prefix(run: str) -> str:

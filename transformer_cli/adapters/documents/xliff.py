@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from transformer_cli.adapters.corpora.xliff_state import is_untranslated_copy
-from transformer_cli.adapters.documents.blocks import Builder, Mark, escaping, nested
-from transformer_cli.adapters.documents.markup import mark_of, tag_pattern
+from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer, nested_pairs
+from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
@@ -27,26 +27,26 @@ _PREFIXES = {
     "http://www.memsource.com/mxlf/2.0": "m:",
     "http://www.w3.org/XML/1998/namespace": "xml:",
 }
-_BY_MACHINE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
+_MT_STATE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
 
-_PARTS = [  # of a text that may have tags of HTML in it; the second: also of one whose lines are kept
+_TEXT_PART = [  # of a text that may have tags of HTML in it; the second: also of one whose lines are kept
     re.compile(
         rf"{tag_pattern('&lt;', '(?:&gt;|>)', '.')}|(?P<line>{line})|(?P<text>.(?:(?!&lt;|{line}).)*)", re.DOTALL
     )
     for line in ("(?!)", r"\r\n?|\n|&#(?:10|x0{0,5}[Aa]);")
 ]
 
-_Span = tuple[int, int]
+_EventSpan = tuple[int, int]
 """Of an element: the indices of its tags"""
 
 
 def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
     """Cut a file into its segments. Raises DataError if it is no XLIFF 1.2."""
     text, encode = decode_xml(content)
-    build, kept = Builder(escaping(escape_like(text))), Counter[str]()
+    build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
     unit: list[XmlEvent] = []
     translates, spaces = [True], [""]  # of the elements that are open
-    others: list[LanguagePair] = []  # of the file, that are not those of the run
+    other_languages: list[LanguagePair] = []  # of the file, that are not those of the run
     for event in xml_events(text, _PREFIXES):
         if len(translates) == 1 and event.kind == "start" and event.name != "xliff":
             raise DataError("no XLIFF 1.2; export it as that")
@@ -65,82 +65,82 @@ def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
             if any(
                 name and primary_subtag(name) != primary_subtag(own) for name, own in zip(named, languages, strict=True)
             ):
-                others.append((named[0] or languages[0], named[1] or languages[1]))
-            build.boundary(event.raw if named[1] else _with(event.raw, {"target-language": languages[1]}))
+                other_languages.append((named[0] or languages[0], named[1] or languages[1]))
+            build.end_block(event.raw if named[1] else _set_attributes(event.raw, {"target-language": languages[1]}))
         else:
-            build.boundary(event.raw)
+            build.end_block(event.raw)
         if event.kind == "end":
             translates.pop()
             spaces.pop()
-    build.boundary()
-    if others:
+    build.end_block()
+    if other_languages:
         said = "the file says that it is to be translated from %.40r to %.40r; the run translates from %r to %r"
-        log.warning(said, *others[0], *languages)
+        log.warning(said, *other_languages[0], *languages)
     return ParsedFile([build.document], encode, kept)
 
 
 def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, is_translated: bool) -> None:
     """Add a unit, with targets for its segments that have none."""
-    about, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
+    attributes, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
     reason = (
         "not to be translated" if not is_translated
-        else "approved" if about.get("approved") == "yes"
-        else "locked" if {about.get("mq:locked"), about.get("m:locked")} & {"locked", "yes", "true"}
+        else "approved" if attributes.get("approved") == "yes"
+        else "locked" if {attributes.get("mq:locked"), attributes.get("m:locked")} & {"locked", "yes", "true"}
         else ""
     )  # fmt: skip
     if reason or not source:
         kept[reason] += bool(source)
-        build.boundary(*(each.raw for each in unit))
+        build.end_block(*(each.raw for each in unit))
         return
-    given, cut = unit, _child(unit, "seg-source")
+    original, seg_source = unit, _child(unit, "seg-source")
     if not target:
-        behind = max(source[1], cut[1] if cut else 0) + 1
+        behind = max(source[1], seg_source[1] if seg_source else 0) + 1
         unit, target = [*unit[:behind], *_empty_target(unit, source[0]), *unit[behind:]], (behind + 1, behind + 2)
     segs = [each for each in unit if each.kind == "start" and each.name == "sdl:seg"]
     states = {each.attributes.get("id", ""): each.attributes for each in segs}
-    about = {**about, **unit[target[0]].attributes}
-    sources = _segments(unit, cut) if cut else {}
-    if cut and sources and not _segments(unit, target) and _is_open(unit, source, target, about):
+    attributes = {**attributes, **unit[target[0]].attributes}
+    sources = _segments(unit, seg_source) if seg_source else {}
+    if seg_source and sources and not _segments(unit, target) and _needs_translation(unit, source, target, attributes):
         inside = {index for start, end in sources.values() for index in range(start + 1, end)}
-        empty = [unit[index] for index in range(cut[0] + 1, cut[1]) if index not in inside]
+        empty = [unit[index] for index in range(seg_source[0] + 1, seg_source[1]) if index not in inside]
         unit = [*unit[: target[0] + 1], *empty, *unit[target[1] :]]
         target = target[0], target[0] + len(empty) + 1
     targets = _segments(unit, target) if sources else {}
     if not targets:
         sources, targets = {"": source}, {"": target}
     locked = {name for name in targets if states.get(name, {}).get("locked") == "true"}
-    wanted = {
+    to_translate = {
         name: span for name, span in targets.items()
         if name in sources and name not in locked
-        and _is_open(unit, sources[name], span, {**about, **states.get(name, {})})
+        and _needs_translation(unit, sources[name], span, {**attributes, **states.get(name, {})})
     }  # fmt: skip
     kept["locked"] += len(locked)
-    kept["translated already"] += len(targets.keys() - wanted.keys() - locked)
-    if not wanted:
-        build.boundary(*(each.raw for each in given))
+    kept["translated already"] += len(targets.keys() - to_translate.keys() - locked)
+    if not to_translate:
+        build.end_block(*(each.raw for each in original))
         return
-    raws, is_whole = [each.raw for each in unit], wanted.keys() | locked == targets.keys()
-    for start, end in (*wanted.values(), *[target] * is_whole):
+    raws, is_whole = [each.raw for each in unit], to_translate.keys() | locked == targets.keys()
+    for start, end in (*to_translate.values(), *[target] * is_whole):
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
         raws[end] = raws[end] or f"</{tag_name(unit[start].raw)}>"
     if is_whole:
-        raws[target[0]] = _with(raws[target[0]], _BY_MACHINE)
+        raws[target[0]] = _set_attributes(raws[target[0]], _MT_STATE)
     for index, each in enumerate(unit):
-        if each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in wanted:
-            raws[index] = _with(each.raw, {"conf": "Draft", "origin": "mt"})
+        if each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in to_translate:
+            raws[index] = _set_attributes(each.raw, {"conf": "Draft", "origin": "mt"})
     place = 0
-    for name, (start, end) in wanted.items():
-        build.boundary(*raws[place : start + 1])
-        kept[NO_LETTER] += not _add_text(build, unit, sources[name])
+    for name, (start, end) in to_translate.items():
+        build.end_block(*raws[place : start + 1])
+        kept[NO_LETTER] += not _add_segment(build, unit, sources[name])
         place = end
-    build.boundary(*raws[place:])
+    build.end_block(*raws[place:])
 
 
 def _empty_target(unit: Sequence[XmlEvent], source: int) -> list[XmlEvent]:
     """Returns the white space before the source, and the tags of a target. source: where the tag of the source is."""
     space = unit[source - 1].raw if unit[source - 1].kind == "text" else ""
-    tag, about = tag_name(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
-    keeps = f' xml:space="{about["xml:space"]}"' if "xml:space" in about else ""
+    tag, attributes = tag_name(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
+    keeps = f' xml:space="{attributes["xml:space"]}"' if "xml:space" in attributes else ""
     return [
         XmlEvent("text", "", space),
         XmlEvent("start", "target", f"<{tag}{keeps}>"),
@@ -148,42 +148,42 @@ def _empty_target(unit: Sequence[XmlEvent], source: int) -> list[XmlEvent]:
     ]
 
 
-def _add_text(build: Builder, unit: Sequence[XmlEvent], span: _Span) -> bool:
+def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _EventSpan) -> bool:
     """Add what is inside an element to the text. Returns whether that has a letter."""
-    marks = list[Mark]()
+    inlines = list[Inline]()
     depth = 0  # in what is kept
     keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
     for each in unit[span[0] + 1 : span[1]]:
-        kind, name, about = each.kind, each.name, each.attributes
-        goes_round = name == "g" or (name == "mrk" and about.get("mtype") not in ("protected", "x-sdl-deleted"))
+        kind, name, attributes = each.kind, each.name, each.attributes
+        goes_round = name == "g" or (name == "mrk" and attributes.get("mtype") not in ("protected", "x-sdl-deleted"))
         if depth or (kind == "start" and not goes_round):
             if not depth:
-                pair = f"code {about.get('rid') or about.get('id')}"
-                marks.append(Mark("", "", pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))))
-            marks[-1] = marks[-1]._replace(raw=marks[-1].raw + each.raw)
+                pair = f"code {attributes.get('rid') or attributes.get('id')}"
+                inlines.append(Inline("", "", pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))))
+            inlines[-1] = inlines[-1]._replace(raw=inlines[-1].raw + each.raw)
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text":
-            marks += _marks_of(each, keeps_lines=keeps_lines)
+            inlines += _split_html(each, keeps_lines=keeps_lines)
         else:
-            marks.append(Mark(each.raw, "", name * (kind == "start"), name * (kind == "end")))
-    pairs = nested([(each.opens, each.closes) for each in marks], ("g", "mrk"))
-    elements = (number for number, each in enumerate(marks) if (each.opens or each.closes)[:1] not in ("", "<"))
+            inlines.append(Inline(each.raw, "", name * (kind == "start"), name * (kind == "end")))
+    pairs = nested_pairs([(each.opens, each.closes) for each in inlines], ("g", "mrk"))
+    elements = (number for number, each in enumerate(inlines) if (each.opens or each.closes)[:1] not in ("", "<"))
     if not pairs.issuperset(elements):  # they cross: all stay in their order
-        marks = [each if each.text or each.kind else each._replace(kind="seam") for each in marks]
-    return build.marks(marks, ("g", "mrk"))
+        inlines = [each if each.text or each.kind else each._replace(kind="proportional") for each in inlines]
+    return build.add_inlines(inlines, ("g", "mrk"))
 
 
-def _marks_of(event: XmlEvent, *, keeps_lines: bool) -> Iterator[Mark]:
+def _split_html(event: XmlEvent, *, keeps_lines: bool) -> Iterator[Inline]:
     """Yield the tags of HTML that are written in a text, what is between them, and the ends of lines if it keeps them.
 
     Those of a CDATA section become entities, since what stands between them does.
     """
     raw = html.escape(event.text, quote=False) if "<![" in event.raw else event.raw
-    for part in _PARTS[keeps_lines].finditer(raw):
+    for part in _TEXT_PART[keeps_lines].finditer(raw):
         if part["text"]:
-            yield Mark(part[0], html.unescape(part[0]).replace("\r\n", "\n"))
+            yield Inline(part[0], html.unescape(part[0]).replace("\r\n", "\n"))
         else:
-            yield mark_of(part) if part["name"] else Mark(part[0], kind="line")
+            yield inline_of_tag(part) if part["name"] else Inline(part[0], kind="line_end")
 
 
 def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:
@@ -196,28 +196,30 @@ def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:
             yield open_.pop(), index, len(open_)
 
 
-def _child(unit: Sequence[XmlEvent], name: str) -> _Span | None:
+def _child(unit: Sequence[XmlEvent], name: str) -> _EventSpan | None:
     """Returns where a child of a unit stands, the first of its name."""
     return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
 
 
-def _segments(unit: Sequence[XmlEvent], span: _Span) -> dict[str, _Span]:
+def _segments(unit: Sequence[XmlEvent], span: _EventSpan) -> dict[str, _EventSpan]:
     """Returns where the segments of an element stand, by their names."""
     inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
     found = [each for each in inside if unit[each[0]].attributes.get("mtype") == "seg"]
     return {unit[start].attributes.get("mid", ""): (start, end) for start, end in found if unit[start].name == "mrk"}
 
 
-def _is_open(unit: Sequence[XmlEvent], source: _Span, target: _Span, about: Mapping[str, str]) -> bool:
+def _needs_translation(
+    unit: Sequence[XmlEvent], source: _EventSpan, target: _EventSpan, attributes: Mapping[str, str]
+) -> bool:
     """Whether a target is empty, or a copy of its source that nobody has confirmed. about: what is said of it."""
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
     return not has_content or (
-        [each.raw for each in one] == [each.raw for each in other] and is_untranslated_copy(about)
+        [each.raw for each in one] == [each.raw for each in other] and is_untranslated_copy(attributes)
     )
 
 
-def _with(tag: str, attributes: dict[str, str]) -> str:
+def _set_attributes(tag: str, attributes: dict[str, str]) -> str:
     """Returns a tag with other attributes."""
     for name, value in attributes.items():
         new = f' {name}="{value}"'

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.markup import parse_html
-from transformer_cli.adapters.documents.translate import whole
+from transformer_cli.adapters.documents.translate import join_with_links
 from transformer_cli.adapters.serve.job_queue import SPLIT, Lines, Workers
 from transformer_cli.adapters.serve.languages import AUTO, Directions
 from transformer_cli.adapters.serve.request_bodies import Limits, TranslateQuestion, refuse_beyond
@@ -76,7 +76,7 @@ class Parsed:
             (line, spans, [(one.alternatives[which] or [one])[0] for one in found]) for line, spans, found in lines
         ]
         if self.documents:
-            return self.documents[number].render([whole(*each) for each in chosen])
+            return self.documents[number].render([join_with_links(*each) for each in chosen])
         return "\n".join(join_translations(line, spans, [one.text for one in found]) for line, spans, found in chosen)
 
 

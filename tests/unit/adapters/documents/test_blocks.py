@@ -11,27 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import turned
-from transformer_cli.adapters.documents.blocks import Block, Builder, Document, escaping
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, escaping_writer
 from transformer_cli.text.alignment import Link
 
-EVENT = re.compile(r"<(?P<close>/)?(?P<name>[bgi])>|<(?P<point>x)/>|<(?P<seam>s)/>|(?P<boundary><p/>)|(?P<text>[^<]+)")
+EVENT = re.compile(
+    r"<(?P<close>/)?(?P<name>[bgi])>|<(?P<standalone>x)/>|<(?P<proportional>s)/>|(?P<block_end><p/>)|(?P<text>[^<]+)"
+)
 
 
 def document(source: str) -> Document:
     """Of a small format: <b>, <g> and <i> go round words, <x/> is a point, <s/> a seam, and <p/> ends a block."""
-    builder = Builder(escaping(partial(html.escape, quote=False)))
+    builder = Builder(escaping_writer(partial(html.escape, quote=False)))
     for found in EVENT.finditer(source):
         if found["text"]:
-            builder.text(found[0], html.unescape(found[0]))
+            builder.add_text(found[0], html.unescape(found[0]))
         elif found["name"]:
-            builder.close(found["name"], found[0]) if found["close"] else builder.open(found["name"], found[0])
-        elif found["point"]:
-            builder.point(found[0])
-        elif found["seam"]:
-            builder.seam(found[0], space=" ")
+            builder.close_element(found["name"], found[0]) if found["close"] else builder.open_element(
+                found["name"], found[0]
+            )
+        elif found["standalone"]:
+            builder.add_standalone(found[0])
+        elif found["proportional"]:
+            builder.add_proportional(found[0], space=" ")
         else:
-            builder.boundary(found[0])
-    builder.boundary()
+            builder.end_block(found[0])
+    builder.end_block()
     return builder.document
 
 
@@ -86,8 +90,8 @@ def test_block_is_read_without_its_white_space_and_written_with_that_at_its_ends
 def test_document_an_element_that_no_word_is_left_for_keeps_its_own_words() -> None:
     found, links = document("<b>ein</b> <i>hund</i>"), [((0, 3), (0, 3))]
     assert found.render([("dog", links)]) == "<i>hund</i> <b>dog</b>"
-    assert found.blocks[0].keeps_words("dog", links)
-    assert not found.blocks[0].keeps_words("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))])
+    assert found.blocks[0].has_unplaced_element("dog", links)
+    assert not found.blocks[0].has_unplaced_element("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))])
 
 
 def test_document_is_rendered_by_two_threads_at_once() -> None:
@@ -97,14 +101,14 @@ def test_document_is_rendered_by_two_threads_at_once() -> None:
         both.wait()  # until the other thread has come as far
         return words
 
-    builder = Builder(escaping(escape))
-    builder.text("ein ")
-    builder.open("b", "<b>")
-    builder.text("hund")
-    builder.close("b", "</b>")
-    builder.boundary("<p>")
-    builder.text("rot")
-    builder.boundary()
+    builder = Builder(escaping_writer(escape))
+    builder.add_text("ein ")
+    builder.open_element("b", "<b>")
+    builder.add_text("hund")
+    builder.close_element("b", "</b>")
+    builder.end_block("<p>")
+    builder.add_text("rot")
+    builder.end_block()
     translations = [[("a dog", [((4, 8), (2, 5))]), ("red", [])], [("chien un", [((4, 8), (0, 5))]), ("rouge", [])]]
     with ThreadPoolExecutor(2) as threads:
         assert [*threads.map(builder.document.render, translations)] == [
