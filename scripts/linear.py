@@ -28,7 +28,7 @@ from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.adapters.documents.translate import join_with_links
 from transformer_cli.adapters.documents.word import parse_part
 from transformer_cli.adapters.documents.xliff import parse_xliff
-from transformer_cli.adapters.serve.languages import LOOKED_AT, _shares
+from transformer_cli.adapters.serve.languages import MAX_DETECT_CHARS, _probabilities
 from transformer_cli.adapters.terminology import glossary
 from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.adapters.terminology.placeholders import Holder
@@ -320,7 +320,7 @@ READERS: dict[str, tuple[Reader, str]] = {
         "a |a",
     ),
     "metrics.warn_of_form": (lambda text: metrics.warn_of_form(lines_of(text), lines_of(text), "a text"), "a|\u0301|é"),
-    "languages.Directions.detect": (lambda text: _shares(text[:LOOKED_AT], ("de", "en")), "a|\u0301"),
+    "languages.Directions.detect": (lambda text: _probabilities(text[:MAX_DETECT_CHARS], ("de", "en")), "a|\u0301"),
     "terminal.escape_controls": (escape_controls, "\x1b|\x9b|\u202e"),
     "terminal.display_width": (display_width, "犬|\u0301|a"),
     "codec.SubwordCodec.encode": (

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from transformer_cli import Translator
 from transformer_cli.adapters.serve.app import create_app
-from transformer_cli.adapters.serve.job_queue import Workers
+from transformer_cli.adapters.serve.job_queue import JobQueue
 from transformer_cli.adapters.serve.server import Server, bind, url_of
 
 JSON = {"Content-Type": "application/json"}
@@ -33,7 +33,7 @@ class Running:
 
     url: str
     server: Server
-    workers: Workers
+    queue: JobQueue
 
     def ask(self, path: str, body: bytes | None = None, **headers: str) -> Answer:
         """GET, or POST if there is a body. Header names have _ for -."""
@@ -64,7 +64,7 @@ def running(*translators: Translator, **options: Any) -> Iterator[Running]:
     thread = threading.Thread(target=server.run_until_signal)
     thread.start()
     try:
-        yield Running(url_of(bound), server, app.state.service.workers)
+        yield Running(url_of(bound), server, app.state.service.queue)
     finally:
         server.should_exit = True
         thread.join()

@@ -46,9 +46,12 @@ def serve(
     """
     _check(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.adapters.serve.middleware import is_local_address
-    from transformer_cli.adapters.serve.server import Server, bind, log_that_never_waits, tell_systemd, url_of
+    from transformer_cli.adapters.serve.server import Server, bind, nonblocking_log, notify_systemd, url_of
 
-    with bind(host, port) as bound, signals.collect_hangups() as asked:  # before models are loaded, which takes longer
+    with (
+        bind(host, port) as bound,
+        signals.collect_hangups() as reload_requests,
+    ):  # before models are loaded, which takes longer
         from transformer_cli.adapters.serve.app import create_app
         from transformer_cli.api import Translator, read_glossary
         from transformer_cli.compute.threads import count_threads
@@ -77,20 +80,20 @@ def serve(
             cors_origins=cors_origin or (),
         )
         service = app.state.service
-        reloading = threading.Thread(target=service.reload_when_asked, args=(asked, open_runs), daemon=True)
+        reloading = threading.Thread(target=service.reload_loop, args=(reload_requests, open_runs), daemon=True)
         if api_key is None and not is_local_address(bound.getsockname()[0]):
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
-        with log_that_never_waits():
+        with nonblocking_log():
             reloading.start()
-            tell_systemd()
+            notify_systemd()
             number = server.run_until_signal()
-            asked.put(False)
+            reload_requests.put(False)
             reloading.join()
         if number is not None:
-            lost = f"requests without an answer: {service.n_lost}"
-            left = lost if service.n_lost else "what had been asked before is answered"
+            lost = f"requests without an answer: {service.n_unanswered}"
+            left = lost if service.n_unanswered else "what had been asked before is answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
 
 

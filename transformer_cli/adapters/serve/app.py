@@ -27,21 +27,21 @@ from pydantic import ValidationError
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
-from transformer_cli.adapters.serve.job_queue import SHORT, Busy, Call, Workers
+from transformer_cli.adapters.serve.job_queue import SHORT_JOB_COST, FunctionJob, JobQueue, ServerBusy
 from transformer_cli.adapters.serve.languages import Directions
-from transformer_cli.adapters.serve.middleware import Gate, Metrics
-from transformer_cli.adapters.serve.parsed_request import parse, schedule
+from transformer_cli.adapters.serve.middleware import Metrics, RequestMiddleware
+from transformer_cli.adapters.serve.parsed_request import parse, submit
 from transformer_cli.adapters.serve.request_bodies import (
-    GONE,
-    AttentionQuestion,
+    CLIENT_CLOSED,
+    AttentionBody,
+    InspectBody,
     Limits,
-    Question,
-    SentenceQuestion,
-    TranslateQuestion,
-    described,
-    reading,
-    refuse_beyond,
-    words_for,
+    TextBody,
+    TranslateBody,
+    body_schema,
+    parsed_as,
+    refuse_over_limit,
+    validation_message,
 )
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.pipeline import Translation
@@ -49,7 +49,7 @@ from transformer_cli.search.interface import BeforeStep
 from transformer_cli.translate import Translator
 
 PAGE = Path(__file__).with_name("page.html")
-DIGITS = 4  # of weights, scores and vectors: more cannot be seen
+DECIMALS = 4  # of weights, scores and vectors: more cannot be seen
 
 Result = TypeVar("Result")
 
@@ -63,26 +63,26 @@ class Service:
     """What the addresses share; each finds it as `request.app.state.service`."""
 
     directions: Directions
-    workers: Workers
+    queue: JobQueue
     limits: Limits
     api_key: str | None
     metrics: Metrics
-    looks: threading.Semaphore
+    inspections: threading.Semaphore
     """places for sentences that are looked into, and for answers about them that have not been read"""
-    parsing: asyncio.Lock
+    parsing_lock: asyncio.Lock
     """of larger bodies, which are parsed one after the other"""
-    n_arriving: int = 0
+    n_body_bytes: int = 0
     """bytes of bodies of which more is to come, or that are not parsed yet"""
-    n_lost: int = 0
+    n_unanswered: int = 0
     """requests without a proper answer, because the server had to end"""
 
-    def reload_when_asked(self, asked: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
+    def reload_loop(self, requests: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
         """Serve with runs that are opened anew, whenever True comes, until False comes.
 
         Requests that have begun end with the models with which they began. If a run does not open, the models of before
         go on, and a line says so.
         """
-        while asked.get():
+        while requests.get():
             try:
                 self.directions = Directions(open_runs())
             except Exception as error:
@@ -111,18 +111,18 @@ def create_app(
     localhost and addresses of digits need not be named. cors_origins: the pages of other servers that may ask, such as
     https://example.org, or * for all. Raises ConfigError.
     """
-    workers = Workers(n_workers, limits)
-    metrics = Metrics(lambda: workers.n_waiting)
-    looks, parsing = threading.Semaphore(limits.looks), asyncio.Lock()
-    service = Service(Directions(translators), workers, limits, api_key, metrics, looks, parsing)
+    queue = JobQueue(n_workers, limits)
+    metrics = Metrics(lambda: queue.n_waiting_lines)
+    inspections, parsing_lock = threading.Semaphore(limits.inspections), asyncio.Lock()
+    service = Service(Directions(translators), queue, limits, api_key, metrics, inspections, parsing_lock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.workers.start()
+        service.queue.start()
         yield
-        await asyncio.to_thread(service.workers.close)
+        await asyncio.to_thread(service.queue.close)
 
-    handlers: dict[Any, Any] = dict.fromkeys((HTTPException, ValidationError, TfmError), _refused)
+    handlers: dict[Any, Any] = dict.fromkeys((HTTPException, ValidationError, TfmError), _error_response)
     app = FastAPI(
         title="tfm",
         lifespan=lifespan,
@@ -139,23 +139,23 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    app.add_middleware(Gate, hosts=hosts, origins=cors_origins)
+    app.add_middleware(RequestMiddleware, hosts=hosts, origins=cors_origins)
     app.routes[:0] = router.routes  # include_router would have each request look for its route twice
     return app
 
 
 # Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
-@router.post("/translate", openapi_extra=described(TranslateQuestion))
-async def translate(asked: Annotated[TranslateQuestion, reading(TranslateQuestion)], request: Request) -> Response:
+@router.post("/translate", openapi_extra=body_schema(TranslateBody))
+async def translate(body: Annotated[TranslateBody, parsed_as(TranslateBody)], request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service: Service = request.app.state.service
-    parsing, size = partial(parse, asked, service.directions, service.limits), asked.n_characters
-    if size <= SHORT:
+    parsing, size = partial(parse, body, service.directions, service.limits), body.n_characters
+    if size <= SHORT_JOB_COST:
         parsed = await asyncio.to_thread(parsing)
     else:  # long texts wait for it as for their translation, so that short ones pass
-        job = Call(lambda check: parsing(), cost=min(size, service.limits.characters))
-        parsed = await _computed(request, service.workers.add(job))
-    translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
+        job = FunctionJob(lambda before_step: parsing(), cost=min(size, service.limits.characters))
+        parsed = await _wait_for_result(request, service.queue.add(job))
+    translations = await _wait_for_result(request, submit(parsed, service.queue)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
 
@@ -164,7 +164,7 @@ async def translate(asked: Annotated[TranslateQuestion, reading(TranslateQuestio
 async def page() -> Response:
     """The page for people. It loads nothing, runs its own script alone, and no other page may show it as its part."""
     written = PAGE.read_bytes()
-    script, style = (_hashes_of(tag, written) for tag in (b"script", b"style"))
+    script, style = (_csp_hashes(tag, written) for tag in (b"script", b"style"))
     headers = {
         "Content-Security-Policy": f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -175,7 +175,7 @@ async def page() -> Response:
     return Response(written, media_type="text/html; charset=utf-8", headers=headers)
 
 
-def _hashes_of(tag: bytes, written: bytes) -> str:
+def _csp_hashes(tag: bytes, written: bytes) -> str:
     """Returns what a Content-Security-Policy calls the text in the page's <script> or <style>."""
     texts = re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), written, re.DOTALL)
     return " ".join(f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in texts)
@@ -201,18 +201,18 @@ async def languages(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.service.directions.languages())
 
 
-@router.post("/detect", openapi_extra=described(Question))
-async def detect(asked: Annotated[Question, reading(Question)], request: Request) -> Response:
+@router.post("/detect", openapi_extra=body_schema(TextBody))
+async def detect(body: Annotated[TextBody, parsed_as(TextBody)], request: Request) -> Response:
     """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
     service: Service = request.app.state.service
-    text = " ".join(asked.texts)
-    refuse_beyond(len(text), service.limits.characters, "characters")
+    text = " ".join(body.texts)
+    refuse_over_limit(len(text), service.limits.characters, "characters")
     found = service.directions.detect(text)
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
-@router.post("/inspect/steps", openapi_extra=described(SentenceQuestion))
-async def steps(asked: Annotated[SentenceQuestion, reading(SentenceQuestion)], request: Request) -> Response:
+@router.post("/inspect/steps", openapi_extra=body_schema(InspectBody))
+async def steps(body: Annotated[InspectBody, parsed_as(InspectBody)], request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
@@ -227,39 +227,39 @@ async def steps(asked: Annotated[SentenceQuestion, reading(SentenceQuestion)], r
             "log_prob": translation.log_prob,
             "alignment": [source + 1 for source in translation.alignment],  # as in source_tokens, after <sos>
             "steps": list(map(asdict, choices)),
-            "attention": rounded(weights, DIGITS),
+            "attention": rounded(weights, DECIMALS),
             "layers": {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers},
             "heads": config.num_heads,
             "tokens": translator.run.config.data.tokens,
         }
 
-    return await _looked(request, asked, look)
+    return await _inspect(request, body, look)
 
 
-@router.post("/inspect/attention", openapi_extra=described(AttentionQuestion))
-async def attention(asked: Annotated[AttentionQuestion, reading(AttentionQuestion)], request: Request) -> Response:
+@router.post("/inspect/attention", openapi_extra=body_schema(AttentionBody))
+async def attention(body: Annotated[AttentionBody, parsed_as(AttentionBody)], request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import inspect_translation, rounded
 
         inspection = inspect_translation(translator, translation)
-        heads = [] if asked.head is None else [asked.head]
-        maps = inspection.maps([asked.kind], layer=asked.layer, heads=heads)
+        heads = [] if body.head is None else [body.head]
+        maps = inspection.maps([body.kind], layer=body.layer, heads=heads)
         return {
-            "kind": asked.kind,
+            "kind": body.kind,
             "layer": maps[0].layer,
-            "head": asked.head,
+            "head": body.head,
             "target_tokens": maps[0].target_tokens,
             "source_tokens": maps[0].source_tokens,
-            "weights": rounded(sum((each.weights for each in maps[1:]), maps[0].weights) / len(maps), DIGITS),
+            "weights": rounded(sum((each.weights for each in maps[1:]), maps[0].weights) / len(maps), DECIMALS),
         }
 
-    return await _looked(request, asked, look)
+    return await _inspect(request, body, look)
 
 
-@router.post("/inspect/vectors", openapi_extra=described(SentenceQuestion))
-async def vectors(asked: Annotated[SentenceQuestion, reading(SentenceQuestion)], request: Request) -> Response:
+@router.post("/inspect/vectors", openapi_extra=body_schema(InspectBody))
+async def vectors(body: Annotated[InspectBody, parsed_as(InspectBody)], request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
@@ -268,69 +268,71 @@ async def vectors(asked: Annotated[SentenceQuestion, reading(SentenceQuestion)],
         inspection = inspect_translation(translator, translation)
         return {
             "source_tokens": inspection.source_tokens,
-            "before": directions_in_the_plane(inspection.before, DIGITS),
-            "after": directions_in_the_plane(inspection.after, DIGITS),
+            "before": directions_in_the_plane(inspection.before, DECIMALS),
+            "after": directions_in_the_plane(inspection.after, DECIMALS),
             "repetitions": list(map(asdict, inspection.repetitions())),
         }
 
-    return await _looked(request, asked, look)
+    return await _inspect(request, body, look)
 
 
-async def _looked(
-    request: Request, asked: SentenceQuestion, look: Callable[[Translator, Translation], dict[str, Any]]
+async def _inspect(
+    request: Request, body: InspectBody, look: Callable[[Translator, Translation], dict[str, Any]]
 ) -> Response:
-    """Translate a sentence from its prefix on, and return as JSON what a worker finds when it looks into that."""
+    """Translate a sentence from its prefix on, and return as JSON what a worker finds when it inspections into that."""
     service: Service = request.app.state.service
-    refuse_beyond(asked.n_characters, service.limits.characters, "characters")
-    chosen, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
-    translator = await asyncio.to_thread(chosen.with_terms, asked.glossary)
+    refuse_over_limit(body.n_characters, service.limits.characters, "characters")
+    chosen, _, _ = service.directions.choose(body.source, body.target, body.q)
+    translator = await asyncio.to_thread(chosen.with_terms, body.glossary)
     if translator.run.exported:
         raise DataError("an exported model cannot be looked into; /languages says what can be, under inspectable")
 
-    def compute(check: BeforeStep) -> bytes:
+    def compute(before_step: BeforeStep) -> bytes:
         from transformer_cli.adapters.study.inspection import translate_from
 
         translation = translate_from(
-            translator.calling(check), asked.q, asked.prefix, most_tokens=service.limits.inspected
+            translator.calling(before_step), body.q, body.prefix, most_tokens=service.limits.inspected_tokens
         )
         return bytes(JSONResponse(look(translator, translation)).body)
 
-    if not service.looks.acquire(blocking=False):
-        raise Busy("too many sentences are being looked into; try again later")
+    if not service.inspections.acquire(blocking=False):
+        raise ServerBusy("too many sentences are being looked into; try again later")
     try:
-        body = await _computed(request, service.workers.add(Call(compute, n_lines=service.limits.look_lines)))
+        answer = await _wait_for_result(
+            request, service.queue.add(FunctionJob(compute, n_lines=service.limits.inspection_lines))
+        )
     except BaseException:
-        service.looks.release()
+        service.inspections.release()
         raise
     # in parts, because the end of the answer waits until all before it has been read
-    released = BackgroundTask(service.looks.release)
-    return StreamingResponse(iter([body]), media_type="application/json", background=released)
+    released = BackgroundTask(service.inspections.release)
+    return StreamingResponse(iter([answer]), media_type="application/json", background=released)
 
 
-async def _computed(request: Request, future: "Future[Result]") -> Result:
+async def _wait_for_result(request: Request, future: "Future[Result]") -> Result:
     """Returns what workers find. If the client goes before that, the future is cancelled: nobody would read it."""
     result = asyncio.wrap_future(future)
-    leaving = asyncio.ensure_future(_client_has_gone(request))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(request))
     both: set[asyncio.Future[Any]] = {result, leaving}
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
-            raise HTTPException(GONE, "gone")
+            raise HTTPException(CLIENT_CLOSED, "gone")
         return result.result()
     finally:
         leaving.cancel()
         result.cancel()
 
 
-async def _client_has_gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _refused(_: Request, error: Any) -> Response:
+async def _error_response(_: Request, error: Any) -> Response:
     """What is wrong with a request → an answer."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-    if isinstance(error, Busy | MemoryShortage):
+    if isinstance(error, ServerBusy | MemoryShortage):
         return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
-    return JSONResponse({"error": words_for(error) if isinstance(error, ValidationError) else str(error)}, 400)
+    return JSONResponse({"error": validation_message(error) if isinstance(error, ValidationError) else str(error)}, 400)

@@ -15,7 +15,7 @@ from transformer_cli.text.normalization import primary_subtag
 from transformer_cli.translate import Translator
 
 AUTO = "auto"
-LOOKED_AT = 500  # characters of a text, by which its language is known
+MAX_DETECT_CHARS = 500  # characters of a text, by which its language is known
 
 
 class Directions:
@@ -66,7 +66,7 @@ class Directions:
         Each with its probability in percent, the likeliest first; a language that py3langid does not know has 0.
         """
         sources = list(dict.fromkeys(of for of, into in self._by_pair if target in (None, into)))
-        return [(of, 100.0) for of in sources] if len(sources) < 2 else _shares(text[:LOOKED_AT], sources)
+        return [(of, 100.0) for of in sources] if len(sources) < 2 else _probabilities(text[:MAX_DETECT_CHARS], sources)
 
     def choose(self, source: str, target: str, text: str) -> tuple[Translator, str, float]:
         """Returns the translator for two languages, the code of the source, and how sure that is, in percent.
@@ -92,7 +92,7 @@ class Directions:
         return self._by_pair[source, target], source, confidence
 
 
-def _shares(text: str, languages: Collection[str]) -> list[tuple[str, float]]:
+def _probabilities(text: str, languages: Collection[str]) -> list[tuple[str, float]]:
     """Returns the probability of each language, in percent, if the text is in one of them; the likeliest first.
 
     py3langid gives log-probabilities of features as if they were independent. Divided by √length, they make shares that

@@ -9,9 +9,9 @@ from typing import Any
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.translate import join_with_links
-from transformer_cli.adapters.serve.job_queue import SPLIT, Lines, Workers
+from transformer_cli.adapters.serve.job_queue import SPLIT_REMEDY, JobQueue, TranslationJob
 from transformer_cli.adapters.serve.languages import AUTO, Directions
-from transformer_cli.adapters.serve.request_bodies import Limits, TranslateQuestion, refuse_beyond
+from transformer_cli.adapters.serve.request_bodies import Limits, TranslateBody, refuse_over_limit
 from transformer_cli.adapters.terminology.annotations import annotations
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
@@ -21,15 +21,15 @@ from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.text.sentences import join_translations
 from transformer_cli.translate import PARTS, Translator
 
-_Line = tuple[str, Sequence[Span], Sequence[Translation]]
+_TranslatedLine = tuple[str, Sequence[Span], Sequence[Translation]]
 """A line, where its sentences are, and their translations"""
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedRequest:
     """A request to translate, whose texts are lines, or blocks of HTML, which have sentences."""
 
-    asked: TranslateQuestion
+    body: TranslateBody
     documents: Sequence[Document]
     """of HTML; otherwise empty"""
     lines_of: Sequence[Sequence[str]]
@@ -56,20 +56,20 @@ class Parsed:
             for lines in self.lines_of
         ]
         answer: dict[str, list[Any]] = {"translatedText": [self._render(n, text) for n, text in enumerate(texts)]}
-        if (most := self.asked.alternatives) is not None:
+        if (most := self.body.alternatives) is not None:
             n_found = [max((len(one.alternatives) for _, _, of in text for one in of), default=0) for text in texts]
             answer["alternatives"] = [
                 [self._render(n, text, k) for k in range(min(most, n_found[n]))] for n, text in enumerate(texts)
             ]
-        if self.asked.source == AUTO:
+        if self.body.source == AUTO:
             answer["detectedLanguage"] = [{"confidence": self.confidence, "language": self.source}] * len(texts)
-        if self.asked.sentences:
+        if self.body.sentences:
             answer["sentences"] = [
-                [each for n, line in enumerate(text) for each in _sentences(n, line)] for text in texts
+                [each for n, line in enumerate(text) for each in _sentences_as_json(n, line)] for text in texts
             ]
-        return answer if isinstance(self.asked.q, list) else {key: values[0] for key, values in answer.items()}
+        return answer if isinstance(self.body.q, list) else {key: values[0] for key, values in answer.items()}
 
-    def _render(self, number: int, lines: Sequence[_Line], alternative: int | None = None) -> str:
+    def _render(self, number: int, lines: Sequence[_TranslatedLine], alternative: int | None = None) -> str:
         """Returns the translation of a text, or a further one, where a sentence that has fewer of them stays."""
         which = slice(0) if alternative is None else slice(alternative, alternative + 1)
         chosen = [
@@ -80,43 +80,43 @@ class Parsed:
         return "\n".join(join_translations(line, spans, [one.text for one in found]) for line, spans, found in chosen)
 
 
-def _sentences(number: int, line: _Line) -> Iterator[dict[str, Any]]:
+def _sentences_as_json(number: int, line: _TranslatedLine) -> Iterator[dict[str, Any]]:
     """Yields each sentence of a line as JSON. number: that of the line in its text."""
     for (start, end), one in zip(*line[1:], strict=True):
         place = {"line": number, "start": start, "end": end}
         yield {**place, "source": one.source, "translation": one.text, **annotations(one)}
 
 
-def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> Parsed:
+def parse(body: TranslateBody, directions: Directions, limits: Limits) -> ParsedRequest:
     """Returns what is to be translated. Raises DataError, where it can in LibreTranslate's words and order."""
-    texts, most = asked.texts, asked.alternatives or 0
+    texts, most = body.texts, body.alternatives or 0
     if not 0 <= most <= limits.alternatives:
         bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
         raise DataError(f"Invalid request: alternatives parameter must be {bound}")
-    refuse_beyond(asked.n_characters, limits.characters, "characters")
-    is_html = asked.format == "html"
-    if is_html and asked.source == AUTO:  # the languages that a page is marked with are changed where it is parsed
+    refuse_over_limit(body.n_characters, limits.characters, "characters")
+    is_html = body.format == "html"
+    if is_html and body.source == AUTO:  # the languages that a page is marked with are changed where it is parsed
         looked_at = [block.text for text in texts for block in parse_html(text).blocks]
     else:
         looked_at = texts
-    translator, source, confidence = directions.choose(asked.source, asked.target, " ".join(looked_at))
+    translator, source, confidence = directions.choose(body.source, body.target, " ".join(looked_at))
     documents = [parse_html(text, (source, translator.run.config.data.into)) for text in texts] if is_html else []
     lines_of = [[block.text for block in each.blocks] for each in documents] or [text.split("\n") for text in texts]
     lines = list(chain.from_iterable(lines_of))
-    refuse_beyond(len(lines), limits.lines, "lines")
-    if asked.format not in (None, "", "text", "html"):
-        raise DataError(f"{asked.format[:50]} format is not supported")
-    if asked.split:
-        spans_of = _split(lines, source, translator.pipeline.protected, are_blocks=bool(documents))
-        refuse_beyond(sum(map(len, spans_of)), limits.sentences, "sentences")
+    refuse_over_limit(len(lines), limits.lines, "lines")
+    if body.format not in (None, "", "text", "html"):
+        raise DataError(f"{body.format[:50]} format is not supported")
+    if body.split:
+        spans_of = _split_sentences(lines, source, translator.pipeline.protected, are_blocks=bool(documents))
+        refuse_over_limit(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
-    return Parsed(asked, documents, lines_of, spans_of, translator.with_terms(asked.glossary), source, confidence)
+    return ParsedRequest(body, documents, lines_of, spans_of, translator.with_terms(body.glossary), source, confidence)
 
 
-def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
+def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]":
     """Have the sentences of a request translated, of which there is at least one. Raises Busy."""
-    settings, n_best = parsed.translator.settings, 1 + (parsed.asked.alternatives or 0)
+    settings, n_best = parsed.translator.settings, 1 + (parsed.body.alternatives or 0)
     translator = parsed.translator.with_options(
         scores=False,
         attention=bool(parsed.documents),
@@ -124,10 +124,14 @@ def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
         beam_size=settings.beam_size if settings.sample else max(settings.beam_size, n_best),
     )
     keys = [row + n * PARTS for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
-    return workers.add(Lines(translator, parsed.sentences, keys, parsed.asked.split, parsed.asked.n_in_glossary))
+    return queue.add(
+        TranslationJob(translator, parsed.sentences, keys, parsed.body.split, parsed.body.n_glossary_characters)
+    )
 
 
-def _split(lines: Sequence[str], language: str, protected: FindSpans, *, are_blocks: bool) -> list[list[Span]]:
+def _split_sentences(
+    lines: Sequence[str], language: str, protected: FindSpans, *, are_blocks: bool
+) -> list[list[Span]]:
     """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
@@ -137,6 +141,6 @@ def _split(lines: Sequence[str], language: str, protected: FindSpans, *, are_blo
             else [(0, len(line))]
         )
         if any(is_too_long(line[start:end]) for start, end in spans):
-            raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
+            raise DataError(f"line {number}: {TOO_LONG}; {SPLIT_REMEDY}")
         spans_of.append(spans)
     return spans_of

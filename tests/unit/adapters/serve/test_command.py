@@ -131,7 +131,7 @@ def test_serve_loses_no_request_while_runs_are_opened_anew(
 
 def test_serve_ended_by_a_signal_tells_what_has_no_answer(forks: Forks, project: Path, tmp_path: Path) -> None:
     slow = SLOW.replace("sleep(1)", "sleep(2)")
-    soon = f"{slow}from transformer_cli.adapters.serve import server; server.ENDING_SECONDS = 0.3"
+    soon = f"{slow}from transformer_cli.adapters.serve import server; server.SHUTDOWN_TIMEOUT_S = 0.3"
     pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=soon)
     url = told(tmp_path / "err.txt", ADDRESS)[1]
     with ThreadPoolExecutor(1) as client:

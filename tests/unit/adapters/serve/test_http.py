@@ -27,7 +27,7 @@ from served import JSON, Running, running
 from transformer_cli import Translator
 from transformer_cli.adapters.serve import app, middleware, request_bodies, server
 from transformer_cli.adapters.serve.app import create_app
-from transformer_cli.adapters.serve.job_queue import Call
+from transformer_cli.adapters.serve.job_queue import FunctionJob
 from transformer_cli.adapters.serve.request_bodies import Limits
 from transformer_cli.adapters.serve.server import bind, url_of
 from transformer_cli.adapters.study import inspection as numbers
@@ -74,8 +74,8 @@ def test_the_pages_script_and_style_are_allowed_by_their_hashes(served: Running)
 
 def test_the_api_is_described(served: Running) -> None:
     paths = served.ask("/openapi.json").body["paths"]
-    looks = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
-    assert set(paths) == {"/health", "/languages", "/translate", "/detect", *looks}
+    inspections = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
+    assert set(paths) == {"/health", "/languages", "/translate", "/detect", *inspections}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
     assert set(paths["/translate"]["post"]["responses"]) == {"200", "4XX"}
     for address in ("/docs", "/redoc"):
@@ -83,16 +83,16 @@ def test_the_api_is_described(served: Running) -> None:
 
 
 def test_answers_about_a_sentence_are_bounded(translator: Translator) -> None:
-    with running(translator, limits=Limits(looks=0)) as closed:
+    with running(translator, limits=Limits(inspections=0)) as closed:
         assert closed.post("/inspect/steps", **ASKED).status == 503
-    with running(translator, limits=Limits(inspected=3)) as small:
+    with running(translator, limits=Limits(inspected_tokens=3)) as small:
         answer = small.post("/inspect/steps", **ASKED)
         error = {"error": "7 tokens, but at most 3 can be looked into; split the sentence"}
         assert (answer.status, answer.body) == (400, error)
 
 
 def test_too_much_at_once_is_refused_for_now(translator: Translator) -> None:
-    with running(translator, limits=Limits(waiting=24)) as small:
+    with running(translator, limits=Limits(waiting_lines=24)) as small:
         answer = small.post("/translate", **{**ASKED, "q": "eins\n" * 25})
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
         assert answer.body == {"error": "too much is waiting to be translated; try again later"}
@@ -101,8 +101,8 @@ def test_too_much_at_once_is_refused_for_now(translator: Translator) -> None:
 
 
 def test_a_client_that_does_not_read_is_dropped(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "READ_SECONDS", 0.2)
-    with running(translator, limits=Limits(looks=1)) as small:
+    monkeypatch.setattr(server, "READ_TIMEOUT_S", 0.2)
+    with running(translator, limits=Limits(inspections=1)) as small:
         monkeypatch.setattr(numbers, "rounded", lambda *_: " " * (20 << 20))
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as deaf:
@@ -153,8 +153,8 @@ def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(t
 def test_connections_on_which_no_request_comes_are_closed_and_told_once(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(server, "HEADER_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(server, "CHECK_INTERVAL_S", 0.1)
     with running(translator) as small:
         where = urlsplit(small.url)
         assert raw(small.url) == raw(small.url, HEAD[:30]) == b""
@@ -168,8 +168,8 @@ def test_connections_on_which_no_request_comes_are_closed_and_told_once(
 
 
 def test_silent_connections_keep_nobody_out(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
-    monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "CHECK_INTERVAL_S", 0.1)
     with running(translator) as small, ExitStack() as idle:
         where = urlsplit(small.url)
         first, *_ = [
@@ -182,7 +182,7 @@ def test_silent_connections_keep_nobody_out(translator: Translator, monkeypatch:
 def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "MOST_REQUESTS", 1)
+    monkeypatch.setattr(middleware, "MAX_REQUESTS", 1)
     with running(translator) as small:
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as asking:
@@ -255,7 +255,7 @@ def test_translate_a_body_in_chunks_is_refused_before_it_is_read(served: Running
 
 
 def test_a_slow_body_is_given_up(translator: Translator) -> None:
-    with running(translator, limits=Limits(body=len(BODY), body_seconds=0.2)) as impatient:
+    with running(translator, limits=Limits(body_bytes=len(BODY), body_timeout_s=0.2)) as impatient:
         received = raw(impatient.url, HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode(), BODY[:-1])
         assert received.startswith(b"HTTP/1.1 408 ")
         assert b'{"error":"Invalid request: its body did not come within 0.2 seconds; send it faster"}' in received
@@ -292,7 +292,7 @@ def test_without_a_key_nothing_is_parsed(translator: Translator, monkeypatch: py
         parsed.append(parse.__name__)
         return parse(*arguments)
 
-    for parse in (request_bodies._of_json, request_bodies._of_form):
+    for parse in (request_bodies._parse_json, request_bodies._form_parameters):
         monkeypatch.setattr(request_bodies, parse.__name__, partial(noted, parse))
     part = '--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
 
@@ -322,13 +322,13 @@ def test_without_a_key_nothing_is_parsed(translator: Translator, monkeypatch: py
 def test_bodies_that_are_arriving_have_so_many_bytes_together(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_bodies, "SMALL_BODY", 1000)
+    monkeypatch.setattr(request_bodies, "SMALL_BODY_BYTES", 1000)
     most = 0
 
     class Counted(app.Service):
         def __setattr__(self, name: str, value: object) -> None:
             nonlocal most
-            if name == "n_arriving":
+            if name == "n_body_bytes":
                 assert isinstance(value, int)
                 most = max(most, value)
             super().__setattr__(name, value)
@@ -336,7 +336,7 @@ def test_bodies_that_are_arriving_have_so_many_bytes_together(
     monkeypatch.setattr(app, "Service", Counted)
     body = json.dumps({**ASKED, "api_key": "x" * 99_000}).encode()
     head = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode()
-    with running(translator, limits=Limits(bodies=350_000)) as small, ExitStack() as open_:
+    with running(translator, limits=Limits(all_bodies_bytes=350_000)) as small, ExitStack() as open_:
         where = urlsplit(small.url)
         clients = [open_.enter_context(socket.create_connection((where.hostname, where.port))) for _ in range(10)]
         for client in clients:
@@ -355,15 +355,15 @@ def test_bodies_that_are_arriving_have_so_many_bytes_together(
 def test_a_client_that_resets_its_connection_is_counted_and_leaves_no_traceback(
     translator: Translator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accept = server.Listening.accept
+    accept = server.ListeningSocket.accept
 
-    def reset_before_anybody_asks(self: server.Listening) -> Any:
+    def reset_before_anybody_asks(self: server.ListeningSocket) -> Any:
         accepted, client = accept(self)
         gone.wait(5)
         return accepted, client
 
     gone = threading.Event()
-    monkeypatch.setattr(server.Listening, "accept", reset_before_anybody_asks)
+    monkeypatch.setattr(server.ListeningSocket, "accept", reset_before_anybody_asks)
     with running(translator) as found:
         where = urlsplit(found.url)
         with socket.create_connection((where.hostname, where.port)) as client:
@@ -407,11 +407,11 @@ def test_systemd_is_told_once_that_the_server_is_ready(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(name)
         systemd.settimeout(5)
-        server.tell_systemd()
+        server.notify_systemd()
         assert systemd.recv(100) == b"READY=1"
-    server.tell_systemd()  # nobody listens any more
+    server.notify_systemd()  # nobody listens any more
     monkeypatch.delenv("NOTIFY_SOCKET")
-    server.tell_systemd()
+    server.notify_systemd()
 
 
 def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:
@@ -432,12 +432,12 @@ def test_a_request_whose_client_has_gone_is_not_computed(
     monkeypatch.setattr(Translator, "translate_lines", noted)
     with running(translator) as patient:
         where, go_on = urlsplit(patient.url), threading.Event()
-        patient.workers.add(Call(lambda check: go_on.wait()))
+        patient.queue.add(FunctionJob(lambda before_step: go_on.wait()))
         with socket.create_connection((where.hostname, where.port)) as connection:
             connection.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
-            while patient.workers.n_waiting < 2:
+            while patient.queue.n_waiting_lines < 2:
                 time.sleep(0.01)
-        while patient.workers.n_waiting > 1:
+        while patient.queue.n_waiting_lines > 1:
             time.sleep(0.01)
         go_on.set()
         assert patient.post("/translate", **{**ASKED, "q": "Hund"}).status == 200
@@ -466,7 +466,7 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
         assert first.getMessage().startswith("ZeroDivisionError; this is a defect of tfm: ")
         assert first.exc_info
         assert second.getMessage().startswith("KeyError;")
-        monkeypatch.setattr(middleware, "SELDOM_SECONDS", 0.0)
+        monkeypatch.setattr(middleware, "REPEAT_AFTER_S", 0.0)
         broken.post("/translate", **ASKED)
         assert broken.ask("/health").status == 200
     assert reports()[2:] != []
@@ -521,7 +521,7 @@ def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_int
 
 
 def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "LOG_LINES", 2)
+    monkeypatch.setattr(server, "MAX_QUEUED_LOG_LINES", 2)
     is_read, written = threading.Event(), []
 
     class Pipe(logging.Handler):
@@ -531,7 +531,7 @@ def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -
 
     package = logging.getLogger("transformer_cli")
     monkeypatch.setattr(package, "handlers", [Pipe()])
-    with server.log_that_never_waits(seconds=60):
+    with server.nonblocking_log(seconds=60):
         for number in range(10):
             package.error("line %d", number)
         is_read.set()
@@ -558,7 +558,7 @@ def test_an_address_that_is_taken_is_refused() -> None:
 
 
 def test_each_sentence_waits_like_a_line(translator: Translator) -> None:
-    with running(translator, limits=Limits(waiting=2)) as small:
+    with running(translator, limits=Limits(waiting_lines=2)) as small:
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund."}).status == 200
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund."}).status == 503
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund.", "split": False}).status == 200

@@ -11,7 +11,7 @@ import pytest
 
 from transformer_cli import Translation, Translator
 from transformer_cli.adapters.serve import job_queue
-from transformer_cli.adapters.serve.job_queue import Busy, Call, Lines, Workers
+from transformer_cli.adapters.serve.job_queue import FunctionJob, JobQueue, ServerBusy, TranslationJob
 from transformer_cli.adapters.serve.request_bodies import Limits
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
@@ -21,8 +21,8 @@ LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Fra
 
 
 @contextmanager
-def started(n_workers: int = 1, limits: Limits = Limits()) -> Iterator[Workers]:
-    found = Workers(n_workers, limits)
+def started(n_workers: int = 1, limits: Limits = Limits()) -> Iterator[JobQueue]:
+    found = JobQueue(n_workers, limits)
     found.start()
     try:
         yield found
@@ -31,7 +31,7 @@ def started(n_workers: int = 1, limits: Limits = Limits()) -> Iterator[Workers]:
 
 
 @contextmanager
-def held(them: Workers, n_workers: int = 1) -> Iterator[None]:
+def held(queue: JobQueue, n_workers: int = 1) -> Iterator[None]:
     """Every worker is busy during the block."""
     begun, go_on = threading.Barrier(n_workers + 1), threading.Event()
 
@@ -40,7 +40,7 @@ def held(them: Workers, n_workers: int = 1) -> Iterator[None]:
         go_on.wait()
 
     for _ in range(n_workers):
-        them.add(Call(lambda check: hold()))
+        queue.add(FunctionJob(lambda before_step: hold()))
     begun.wait()
     try:
         yield
@@ -62,8 +62,8 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return seen
 
 
-def translating(them: Workers, translator: Translator, lines: Sequence[str]) -> "Future[list[Translation]]":
-    return them.add(Lines(translator, lines, range(len(lines))))
+def translating(queue: JobQueue, translator: Translator, lines: Sequence[str]) -> "Future[list[Translation]]":
+    return queue.add(TranslationJob(translator, lines, range(len(lines))))
 
 
 def texts(translations: Sequence[Translation]) -> list[str]:
@@ -71,29 +71,29 @@ def texts(translations: Sequence[Translation]) -> list[str]:
 
 
 def test_a_worker_waits_a_moment_for_others_where_several_ask(translator: Translator, batches: list[list[str]]) -> None:
-    with started(2, Limits(window_seconds=1.0)) as them:
-        with held(them):  # the other worker is busy
-            futures = [translating(them, translator, [line]) for line in LINES]
+    with started(2, Limits(batching_delay_s=1.0)) as queue:
+        with held(queue):  # the other worker is busy
+            futures = [translating(queue, translator, [line]) for line in LINES]
             wait(futures)
         assert [sorted(batch) for batch in batches] == [sorted(LINES)]
 
 
 def test_a_worker_waits_for_nobody_where_one_client_asks(translator: Translator, batches: list[list[str]]) -> None:
-    with started(limits=Limits(window_seconds=60.0)) as them:
+    with started(limits=Limits(batching_delay_s=60.0)) as queue:
         for line in LINES:
-            translating(them, translator, [line]).result()
+            translating(queue, translator, [line]).result()
     assert batches == [[line] for line in LINES]
 
 
 def test_workers_let_others_pass_a_long_job(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "BATCH_LINES", 4)
-    monkeypatch.setattr(job_queue, "SHORT", 100)
+    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 4)
+    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 100)
     long = [f"Satz {n}" for n in range(20)]
-    with started() as them, held(them):
-        first = translating(them, translator, long)
-        other = translating(them, translator, LINES[:1])
+    with started() as queue, held(queue):
+        first = translating(queue, translator, long)
+        other = translating(queue, translator, LINES[:1])
     assert (len(first.result()), len(other.result())) == (20, 1)
     assert batches[:2] == [LINES[:1], long[:4]]
 
@@ -101,16 +101,16 @@ def test_workers_let_others_pass_a_long_job(
 def test_a_short_job_passes_long_ones_however_long_these_have_waited(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "BATCH_LINES", 2)
-    monkeypatch.setattr(job_queue, "SHORT", 40)
-    monkeypatch.setattr(job_queue, "TURN_SECONDS", 60.0)  # whose call holds the worker is long
+    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 2)
+    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 40)
+    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 60.0)  # whose call holds the worker is long
     long = [[f"Satz {job} {n}" for n in range(8)] for job in range(3)]
-    with started() as them, held(them):
-        jobs = [Lines(translator, lines, range(8)) for lines in long]
+    with started() as queue, held(queue):
+        jobs = [TranslationJob(translator, lines, range(8)) for lines in long]
         for job in jobs:
             job.arrived -= 1000.0
-        futures = [them.add(job) for job in jobs]
-        futures.append(translating(them, translator, LINES[:1]))
+        futures = [queue.add(job) for job in jobs]
+        futures.append(translating(queue, translator, LINES[:1]))
     wait(futures)
     assert batches[:5] == [LINES[:1], long[0][:2], long[0][2:4], long[0][4:6], long[0][6:8]]
 
@@ -118,11 +118,11 @@ def test_a_short_job_passes_long_ones_however_long_these_have_waited(
 def test_a_long_job_has_its_turn_though_short_ones_wait(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "BATCH_LINES", 1)
-    monkeypatch.setattr(job_queue, "SHORT", 10)
-    monkeypatch.setattr(job_queue, "TURN_SECONDS", 0.0)
-    with started() as them, held(them):
-        futures = [translating(them, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
+    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
+    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 10)
+    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 0.0)
+    with started() as queue, held(queue):
+        futures = [translating(queue, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
     wait(futures)
     assert batches[:2] == [["Der Hund."], ["Das Kind."]]
 
@@ -130,13 +130,13 @@ def test_a_long_job_has_its_turn_though_short_ones_wait(
 def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_turns(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "BATCH_LINES", 1)
-    monkeypatch.setattr(job_queue, "SHORT", 10)
-    monkeypatch.setattr(job_queue, "TURN_SECONDS", 500.0)
+    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
+    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 10)
+    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 500.0)
     monkeypatch.setattr(job_queue, "monotonic", lambda: time.monotonic() + 1000.0 * len(batches))
     long = ["Der kleine Hund."] * 4
-    with started(limits=Limits(window_seconds=0.0)) as them, held(them):
-        futures = [translating(them, translator, lines) for lines in (long, ["Ja"], ["Nein"], ["Hund 1"])]
+    with started(limits=Limits(batching_delay_s=0.0)) as queue, held(queue):
+        futures = [translating(queue, translator, lines) for lines in (long, ["Ja"], ["Nein"], ["Hund 1"])]
     wait(futures)
     assert batches[:5] == [["Ja"], long[:1], ["Nein"], long[:1], ["Hund 1"]]
 
@@ -144,16 +144,18 @@ def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_tur
 def test_short_jobs_come_in_order_long_ones_by_wait_for_cost_squared(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "BATCH_LINES", 1)
-    monkeypatch.setattr(job_queue, "SHORT", 10)
-    monkeypatch.setattr(job_queue, "TURN_SECONDS", 500.0)
-    with started() as them, held(them):
-        jobs = [Lines(translator, [text], [0]) for text in ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)]
+    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
+    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 10)
+    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 500.0)
+    with started() as queue, held(queue):
+        jobs = [
+            TranslationJob(translator, [text], [0]) for text in ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)
+        ]
         for job, waited in zip(
             jobs, (0, 0, 99, 9, 19), strict=True
         ):  # 100 s for 51² = 2,601, 10 and 20 s for 21² = 441
             job.arrived -= waited
-        futures = [them.add(job) for job in jobs]
+        futures = [queue.add(job) for job in jobs]
     wait(futures)
     assert batches == [["Hund 1"], ["Ja"], ["Kind " * 4], ["Hund " * 10], ["Hund " * 4]]
 
@@ -161,57 +163,57 @@ def test_short_jobs_come_in_order_long_ones_by_wait_for_cost_squared(
 def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "BATCH_COST", 40)
+    monkeypatch.setattr(job_queue, "MAX_BATCH_COST", 40)
     line = ", ".join(["a b c d e"] * 5)
-    with started(limits=Limits(tokens=6)) as them, held(them):
-        future = them.add(Lines(translator, [line], [0], are_sentences=True))
-        assert them.n_waiting == 2
+    with started(limits=Limits(line_tokens=6)) as queue, held(queue):
+        future = queue.add(TranslationJob(translator, [line], [0], are_sentences=True))
+        assert queue.n_waiting_lines == 2
     assert future.result()[0].text == " ".join(translator.translate(["a b c d e,"] * 4 + ["a b c d e"]))
     assert batches == [["a b c d e,"]] * 4 + [["a b c d e"]]  # 6 tokens cost 24
-    assert them.n_waiting == 0
+    assert queue.n_waiting_lines == 0
 
 
 def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "BATCH_COST", 8)
+    monkeypatch.setattr(job_queue, "MAX_BATCH_COST", 8)
     wide = translator.with_options(beam_size=4)
-    with started() as them, held(them):
-        futures = [translating(them, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
+    with started() as queue, held(queue):
+        futures = [translating(queue, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
     wait(futures)
     assert batches == [["Ja"], ["Nein"]] * 4  # 5 + 5; 17 and 17: one token counts as four characters
 
 
 def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(translator: Translator) -> None:
-    limits = Limits(waiting_cost=40 + job_queue.SHORT)  # which a call costs
+    limits = Limits(waiting_cost=40 + job_queue.SHORT_JOB_COST)  # which a call costs
     wide = translator.with_options(beam_size=4)
-    with started(limits=limits) as them:
-        with held(them):
-            assert them.n_waiting == 1
-            one, other = (translating(them, each, ["Hund"]) for each in (translator, wide))  # 5 + 17
-            assert them.n_waiting == 3
-            with pytest.raises(Busy):
-                translating(them, wide, ["Hund 1"])  # 25
-            assert them.n_waiting == 3
+    with started(limits=limits) as queue:
+        with held(queue):
+            assert queue.n_waiting_lines == 1
+            one, other = (translating(queue, each, ["Hund"]) for each in (translator, wide))  # 5 + 17
+            assert queue.n_waiting_lines == 3
+            with pytest.raises(ServerBusy):
+                translating(queue, wide, ["Hund 1"])  # 25
+            assert queue.n_waiting_lines == 3
         assert len(one.result()) == len(other.result()) == 1
-        alone = translating(them, translator.with_options(beam_size=10), ["Hund"])  # 41, but nothing waits
+        alone = translating(queue, translator.with_options(beam_size=10), ["Hund"])  # 41, but nothing waits
         assert len(alone.result()) == 1
-    assert them.n_waiting == 0
+    assert queue.n_waiting_lines == 0
 
 
 def test_workers_batch_only_what_is_searched_for_alike(translator: Translator, batches: list[list[str]]) -> None:
     alike, wider, sampled = (translator.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
-    with started() as them, held(them):
+    with started() as queue, held(queue):
         asked = {"eins": translator, "drei": wider, "vier": sampled, "fünf": sampled, "sechs": alike}
-        futures = [translating(them, each, [line]) for line, each in asked.items()]
+        futures = [translating(queue, each, [line]) for line, each in asked.items()]
     wait(futures)
     assert sorted(batches) == [["drei"], ["eins", "sechs"], ["fünf"], ["vier"]]
 
 
 def test_a_line_that_is_too_long_fails_only_its_own_job(translator: Translator) -> None:
-    with started() as them, held(them):
-        wrong = translating(them, translator, ["gut", "Hund " * 20])
-        right = translating(them, translator, LINES)
+    with started() as queue, held(queue):
+        wrong = translating(queue, translator, ["gut", "Hund " * 20])
+        right = translating(queue, translator, LINES)
     with pytest.raises(DataError, match=r"line 2: 20 tokens, .*; split the sentence$"):
         wrong.result()
     assert texts(right.result()) == translator.translate(LINES)
@@ -233,9 +235,9 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
         return next_logits(self, *arguments)
 
     monkeypatch.setattr(Transformer, "next_logits", counted)
-    with started() as them, held(them):
-        call = Call(lambda check: translator.calling(check).translate(LINES))
-        futures.append(them.add(call) if is_call else translating(them, translator, LINES))
+    with started() as queue, held(queue):
+        call = FunctionJob(lambda before_step: translator.calling(before_step).translate(LINES))
+        futures.append(queue.add(call) if is_call else translating(queue, translator, LINES))
     assert n_steps == 2
 
 
@@ -248,24 +250,24 @@ def test_an_error_in_reading_a_line_ends_its_job_alone(translator: Translator, m
         return read(self, sentence)
 
     monkeypatch.setattr(LineEncoder, "encode", failing)
-    with started() as them:
+    with started() as queue:
         with pytest.raises(MemoryError):
-            translating(them, translator, ["kaputt", "Hund"]).result()
-        assert texts(translating(them, translator, LINES).result()) == translator.translate(LINES)
-        assert them.n_waiting == 0
+            translating(queue, translator, ["kaputt", "Hund"]).result()
+        assert texts(translating(queue, translator, LINES).result()) == translator.translate(LINES)
+        assert queue.n_waiting_lines == 0
 
 
 def test_workers_do_not_count_what_is_cancelled_or_has_failed(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "BATCH_LINES", 2)
-    with started(limits=Limits(waiting=5)) as them:
-        with held(them):
+    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 2)
+    with started(limits=Limits(waiting_lines=5)) as queue:
+        with held(queue):
             for _ in range(3):
-                gone = [translating(them, translator, LINES[:2]) for _ in range(2)]
+                gone = [translating(queue, translator, LINES[:2]) for _ in range(2)]
                 assert all(each.cancel() for each in gone)
-            failing = translating(them, translator, ["Hund " * 20, *LINES[:3]])
+            failing = translating(queue, translator, ["Hund " * 20, *LINES[:3]])
         with pytest.raises(DataError, match="line 1"):
             failing.result()
-        all_lines = translating(them, translator, LINES)
+        all_lines = translating(queue, translator, LINES)
         assert texts(all_lines.result()) == translator.translate(LINES)

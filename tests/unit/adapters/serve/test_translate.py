@@ -100,7 +100,7 @@ def test_the_language_of_a_text_is_detected_among_those_that_are_translated(tran
 
 
 def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(translator: Translator) -> None:
-    with running(translator, limits=Limits(tokens=3)) as small:
+    with running(translator, limits=Limits(line_tokens=3)) as small:
         refused = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en", split=False)
         cut = small.post("/translate", q="Der Hund, der singt. Hund.", source="de", target="en", sentences=True).body
     error = "line 2: 4 tokens, but this server takes at most 3; split the sentence"
@@ -111,7 +111,7 @@ def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(trans
 
 def test_samples_of_a_sentence_that_is_cut_differ_from_those_of_the_next_one(translator: Translator) -> None:
     sampling = translator.with_options(sample=True, temperature=50.0, seed=3)
-    with running(sampling, limits=Limits(tokens=3)) as small:
+    with running(sampling, limits=Limits(line_tokens=3)) as small:
         q = "Das Kind, der Hund. Der Hund."  # what the comma cuts off is read as the next sentence is
         first, second = small.post("/translate", q=q, source="de", target="en", sentences=True).body["sentences"]
     assert (first["source"], second["source"]) == ("Das Kind, der Hund.", "Der Hund.")
@@ -341,13 +341,13 @@ def test_a_glossary_has_one_error_however_many_entries_are_wrong(
 ) -> None:
     """Its size comes before its entries."""
     errors: list[int] = []
-    words = request_bodies.words_for
+    words = request_bodies.validation_message
 
     def noted(wrong: ValidationError) -> str:
         errors.append(len(wrong.errors()))
         return words(wrong)
 
-    monkeypatch.setattr(app, "words_for", noted)
+    monkeypatch.setattr(app, "validation_message", noted)
     glossary = {str(number): value for number in range(n)}
     answer = served.post("/translate", q="Hund", source="de", target="en", glossary=glossary)
     assert (answer.status, "exceeds text limit" in answer.body["error"]) == (400, n > 1000)
@@ -359,7 +359,7 @@ def test_percent_signs_are_read_as_by_urllib() -> None:
     chance = random.Random(0)
     for _ in range(2000):
         text = bytes(chance.choices(b"%%%=+ab4F\r\n \t_.\x00\xff", k=chance.randint(0, 12)))
-        assert request_bodies._unquoted(text) == unquote_to_bytes(text.replace(b"+", b" "))
+        assert request_bodies._percent_decoded(text) == unquote_to_bytes(text.replace(b"+", b" "))
 
 
 @pytest.mark.parametrize(
