@@ -18,7 +18,8 @@ from typing import IO, Any
 from transformer_cli.errors import ConfigError
 
 WORKER_CODE = (
-    "import sys; sys.path[:] = sys.argv[3:]; from transformer_cli.system.workers import serve; serve(*sys.argv[1:3])"
+    "import sys; sys.path[:] = sys.argv[3:]; from transformer_cli.system.workers import run_worker; "
+    "run_worker(*sys.argv[1:3])"
 )
 
 
