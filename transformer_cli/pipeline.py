@@ -272,15 +272,14 @@ class TextPipeline:
 
     def _text(self, read: EncodedText, found: Hypothesis) -> str:
         """Returns what the model wrote as text, in which source words stand for unknown ones."""
-        attended = [read.tokens[position - 1] for position in found.attended]  # position 0 is <sos>
+        attended = [read.tokens[index] for index in found.alignment]
         return self.codecs.target.text(found.tokens, instead=None if self.settings.keep_unk else attended or None)
 
     def _written(self, sentence: PreparedSentence, found: Hypothesis) -> Translation:
         target, line, needs = self.codecs.target, sentence.line, sentence.requirements
         read, normalized = line.encoded, line.encoded.normalized
-        alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         tokens = target.tokens(found.tokens)
-        draft = Draft(read, self._text(read, found), tokens, alignment, normalized.held)
+        draft = Draft(read, self._text(read, found), tokens, found.alignment, normalized.held)
         if needs:
             draft = needs.edit(draft, len(target.text(self.prefix)))
         cased = partial(upper, language=target.language) if normalized.all_caps else str
@@ -298,7 +297,7 @@ class TextPipeline:
             score=found.score,
             source_ids=read.ids,
             ids=found.tokens,
-            alignment=alignment,
+            alignment=found.alignment,
             held=[(one, moved(other, len(before))) for one, other in held],
             terms=[(one, other and moved(other, len(before))) for one, other in terms],
             start=line.start,

@@ -58,7 +58,7 @@ def test_scoring_the_ids_gives_the_log_probability_of_decoding(way: TranslationS
 
 
 def assert_same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
-    assert [(each.tokens, each.attended) for each in found] == [(each.tokens, each.attended) for each in expected]
+    assert [(each.tokens, each.alignment) for each in found] == [(each.tokens, each.alignment) for each in expected]
     assert [each.score for each in found] == pytest.approx([each.score for each in expected], abs=CLOSE)
 
 
@@ -96,7 +96,7 @@ def test_ensemble_of_different_shapes_stops_at_the_shortest_limit() -> None:
     assert TransformerEngine(models).max_length == 9
 
 
-def test_beam_hypotheses_carry_what_they_attended_to() -> None:
+def test_beam_alignment_is_the_token_attended_to_most() -> None:
     model = make_model()
     found = decode([model], wanted(SENTENCES), settings(3, beam_size=3))
     for source, hypothesis in [(ids, each) for ids, row in zip(SENTENCES, found, strict=True) for each in row]:
@@ -104,7 +104,7 @@ def test_beam_hypotheses_carry_what_they_attended_to() -> None:
         record = AttentionRecord()
         model(read, torch.tensor([target]), record)
         of_words = record.cross[-1].weights[0].mean(dim=0)[: len(hypothesis.tokens), 1:-1]
-        assert hypothesis.attended == (of_words.argmax(dim=1) + 1).tolist()
+        assert hypothesis.alignment == of_words.argmax(dim=1).tolist()
 
 
 def test_sample_is_keyed_by_line_and_number() -> None:

@@ -42,6 +42,6 @@ def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[st
     for places, found in engine.translate(requests, GREEDY):
         for place, (best, *_) in zip(places, found, strict=True):
             source = encoded[rows[place]].tokens
-            attended = [source[position - 1] for position in best.attended]  # position 0 is <sos>
+            attended = [source[index] for index in best.alignment]
             texts[rows[place]] = codecs.target.text(best.tokens, instead=attended)
     return texts

@@ -36,7 +36,7 @@ def beam_search(
     active, finished = _initial_beams(rules), _FinishedHypotheses(rules, beam_size, n_best)
     for _ in range(int(rules.max_tokens.max())):
         step = decoder.decode_step(active.newest)
-        finished.most_attended.append(step.attended)
+        finished.alignments.append(step.alignment)
         candidates = (rank_fn or top_candidates)(step, active, finished.scores[active.sentences], rules)
         is_end = is_ending(candidates, active, rules)
         finished.add(active, candidates, candidates.is_continuation & is_end)
@@ -110,7 +110,7 @@ class _FinishedHypotheses:
         self._n_best = n_best
         self._longest = rules.max_tokens.float() ** rules.length_penalty
         self._done: list[tuple[list[int], list[int], float]] = []  # tokens, backpointers, log_prob
-        self.most_attended: list[Tensor] = []  # for each step: (rows,)
+        self.alignments: list[Tensor] = []  # for each step: (rows,)
 
     def add(self, active: ActiveBeams, candidates: Candidates, is_finished: Tensor) -> None:
         """Rank the candidates that are finished, bool (sentences, beam_size), among the finished ones; keep the
@@ -139,17 +139,17 @@ class _FinishedHypotheses:
 
     def best(self) -> list[list[Hypothesis]]:
         """Returns the n best of each sentence."""
-        most_attended = [each.tolist() for each in self.most_attended]
+        alignments = [each.tolist() for each in self.alignments]
         numbers = self._numbers[:, : self._n_best].tolist()
-        found = [[self._hypothesis(number, most_attended) for number in row if number >= 0] for row in numbers]
+        found = [[self._hypothesis(number, alignments) for number in row if number >= 0] for row in numbers]
         return [sorted(each, key=lambda one: -one.score) for each in found]  # rounding: scores were float32 so far
 
-    def _hypothesis(self, number: int, most_attended: list[list[int]]) -> Hypothesis:
+    def _hypothesis(self, number: int, alignments: list[list[int]]) -> Hypothesis:
         tokens, backpointers, log_prob = self._done[number]
         words = tokens[:-1] if tokens[-1] == self._rules.eos else tokens
         return Hypothesis(
             words,
-            [most_attended[step][row] for step, row in enumerate(backpointers[: len(words)])],
+            [alignments[step][row] for step, row in enumerate(backpointers[: len(words)])],
             log_prob,
             score(log_prob, len(tokens), self._rules.length_penalty),
         )

@@ -188,8 +188,8 @@ class TransformerDecoder:
         self._before_step()
         logits, attention = zip(*map(partial(_step_model, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads
-        attended = sum(others, first).masked_fill(~self._is_word, -1.0).argmax(dim=1)
-        return Step(logits[0].float() if len(logits) == 1 else mean_log_probs(logits), attended)
+        alignment = sum(others, first).masked_fill(~self._is_word, -1.0).argmax(dim=1) - 1  # without <sos>
+        return Step(logits[0].float() if len(logits) == 1 else mean_log_probs(logits), alignment)
 
     def select(self, rows: Tensor) -> None:
         self._is_word = self._is_word[rows]

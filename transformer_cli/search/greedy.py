@@ -67,7 +67,7 @@ def _decode_rows(
     max_tokens, eos, device = rules.max_tokens, rules.eos, rules.max_tokens.device
     n_rows, longest = len(max_tokens), int(max_tokens.max())
     tokens = torch.full((n_rows, longest), eos, device=device)
-    attended = torch.zeros((n_rows, longest), dtype=torch.int64, device=device)
+    alignment = torch.zeros((n_rows, longest), dtype=torch.int64, device=device)
     log_probs = torch.full((n_rows,), 0.0 if scores else math.nan, device=device)
     active_rows = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
     newest = torch.full((n_rows,), rules.sos, device=device)
@@ -79,7 +79,7 @@ def _decode_rows(
         newest = choose(logits, active_rows, position)
         if log_total is not None:
             log_probs[active_rows] += logits.gather(1, newest[:, None])[:, 0] - log_total
-        tokens[active_rows, position], attended[active_rows, position] = newest, step.attended
+        tokens[active_rows, position], alignment[active_rows, position] = newest, step.alignment
         goes_on = (newest != eos) & (position + 1 < max_tokens[active_rows])
         if not goes_on.all():
             kept = goes_on.nonzero()[:, 0]
@@ -88,11 +88,11 @@ def _decode_rows(
             active_rows, newest = active_rows[kept], newest[kept]
             decoder.select(kept)
     found = []
-    rows = zip(tokens.tolist(), attended.tolist(), log_probs.tolist(), max_tokens.tolist(), strict=True)
-    for ids, positions, log_prob, limit in rows:
+    rows = zip(tokens.tolist(), alignment.tolist(), log_probs.tolist(), max_tokens.tolist(), strict=True)
+    for ids, aligned, log_prob, limit in rows:
         length = ids.index(eos) if eos in ids else longest
         value = score(log_prob, min(length + 1, limit), rules.length_penalty)  # <eos> counts, if it was reached
-        found.append(Hypothesis(ids[:length], positions[:length], log_prob, value))
+        found.append(Hypothesis(ids[:length], aligned[:length], log_prob, value))
     return found
 
 

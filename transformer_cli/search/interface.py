@@ -86,8 +86,9 @@ class Hypothesis:
 
     tokens: list[int]
     """without <sos> and <eos>"""
-    attended: list[int]
-    """one per token: the source position that was attended to most in the step that chose it, <sos> being position 0"""
+    alignment: list[int]
+    """for each token, the index of the source token that the step which chose it attended to most; <sos> has no
+    index"""
     log_prob: float
     """sum of the log-probabilities of the tokens, and of <eos> if it was reached; NaN if it was not wanted"""
     score: float
@@ -198,10 +199,10 @@ class Step:
 
     logits: "Tensor"
     """(rows, vocabulary), for the next token; the search may change them in place"""
-    attended: "Tensor"
-    """int64 (rows,), the source position that the last layer attended to most, over all heads, when it read the token
+    alignment: "Tensor"
+    """int64 (rows,): the index of the source token that the last layer attended to most, the mean of its heads
 
-    Positions count from <sos>, which is position 0; <sos>, <eos> and padding are never the answer.
+    Indices count the sentence's own tokens from 0: <sos>, <eos> and padding have none.
     """
 
 

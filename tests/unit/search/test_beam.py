@@ -59,7 +59,7 @@ def test_beam_of_one_is_greedy_search() -> None:
     alone = greedy(TableDecoder(SENTENCES), limits)
     beams = beam_search(TableDecoder(SENTENCES), limits, beam_size=1, n_best=1)
     for expected, (found,) in zip(alone, beams, strict=True):
-        assert (found.tokens, found.attended) == (expected.tokens, expected.attended)
+        assert (found.tokens, found.alignment) == (expected.tokens, expected.alignment)
         assert (found.log_prob, found.score) == (expected.log_prob, expected.score)
 
 
@@ -78,7 +78,7 @@ class Undecided(TableDecoder):
 
     def decode_step(self, tokens: Tensor) -> Step:
         found = super().decode_step(tokens)
-        return Step(torch.zeros_like(found.logits), found.attended)
+        return Step(torch.zeros_like(found.logits), found.alignment)
 
 
 def test_beam_of_equal_scores_keeps_the_first() -> None:

@@ -182,7 +182,7 @@ class CTranslate2Engine:
             with catch_oom(partial(batch_too_large, [ids[row] for row in rows], settings.beam_size)):
                 for row, result in zip(rows, results, strict=True):
                     found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
-                first_position = {
+                first_alignment = {
                     row: _most_attended(step.result().attention[0][0])
                     for row, step in zip(rows, first_steps, strict=False)
                 }
@@ -195,11 +195,11 @@ class CTranslate2Engine:
                     found[at] = row, replace(each, log_prob=sum(values[: _steps(each.tokens, limits[row])]))
             several: dict[int, list[Hypothesis]] = {row: [] for row in rows}
             for row, each in found:
-                attended = each.attended
-                if row in first_position and attended:
-                    attended = [first_position[row], *attended[1:]]
+                alignment = each.alignment
+                if row in first_alignment and alignment:
+                    alignment = [first_alignment[row], *alignment[1:]]
                 value = score(each.log_prob, _steps(each.tokens, limits[row]), settings.length_penalty)
-                several[row].append(replace(each, attended=attended, score=value))
+                several[row].append(replace(each, alignment=alignment, score=value))
             best = {row: sorted(several[row], key=lambda each: -each.score)[: settings.n_best] for row in rows}
             if not settings.attention:  # an unknown word is copied from where it attended to
                 unknown = [row for row, those in best.items() if any(UNK in each.tokens for each in those)]
@@ -259,8 +259,8 @@ class CTranslate2Engine:
             log_prob = value * steps**alpha
             if not log_prob <= IMPOSSIBLE:  # nor NaN
                 ids = [self._ids[token] for token in tokens[:limit]]
-                attended = [_most_attended(weights) for weights in attention[:limit]]
-                yield Hypothesis(ids, attended, log_prob if steps <= limit else math.nan, math.nan)
+                alignment = [_most_attended(weights) for weights in attention[:limit]]
+                yield Hypothesis(ids, alignment, log_prob if steps <= limit else math.nan, math.nan)
 
     def _first_steps(self, texts: Sequence[Sequence[str]]) -> list[Any]:
         """Begin to find what the first token of each translation attends to.
@@ -366,8 +366,8 @@ def _steps(tokens: Sequence[object], limit: int) -> int:
 
 
 def _most_attended(weights: Sequence[float]) -> int:
-    """Returns a position; <sos>, whose weight is left out, is position 0."""
-    return 1 + weights.index(max(weights))
+    """Returns the index of a source token; CTranslate2 leaves out the weight of <sos>."""
+    return weights.index(max(weights))
 
 
 def _names(tokens: Sequence[str], ids: Sequence[int]) -> list[str]:

@@ -28,8 +28,8 @@ class TermConstraints:
     phrases: tuple[tuple[Ids, ...], ...]
     """for each term, ids that each would do: at least one of them, once for each term"""
     positions: tuple[frozenset[int], ...] = ()
-    """for each term the source positions of which it is the translation: it begins where one of them is attended to, or
-    where the translation would end; () for anywhere"""
+    """for each term the indices of the source tokens of which it is the translation: it begins where one of them is
+    attended to, or where the translation would end; () for anywhere"""
     continuing: frozenset[int] = frozenset()
     """ids that go on with a word: a term is not written if one of them follows it"""
 
@@ -84,7 +84,7 @@ class ConstrainedRanking:
         best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
         wanted = [
             of.wanted_at(state, None if ends else position)
-            for of, state, position, ends in zip(self._of_rows, self._now, step.attended.tolist(), is_end, strict=True)
+            for of, state, position, ends in zip(self._of_rows, self._now, step.alignment.tolist(), is_end, strict=True)
         ]
         width = max(map(len, wanted))
         padded = [[*each, *[rules.eos] * (width - len(each))] for each in wanted]

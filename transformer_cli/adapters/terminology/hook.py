@@ -116,9 +116,7 @@ def _constraints(encoded: EncodedText, terms: Sequence[Term], codecs: Codecs) ->
     from transformer_cli.adapters.terminology.constraints import TermConstraints  # imports torch
 
     spans = token_spans(text, encoded.tokens)
-    positions = [  # position 0 is <sos>
-        frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in spelled
-    ]
+    positions = [frozenset(n for n, one in enumerate(spans) if one and overlap(one, span)) for span, _ in spelled]
     return TermConstraints(tuple(ids for _, ids in spelled), tuple(positions), codecs.continuing)
 
 

@@ -90,7 +90,7 @@ def assert_same(found: list[list[Hypothesis]], ours: list[list[Hypothesis]]) -> 
     """Greedy translations: the same tokens and attention, and log-probabilities but for rounding."""
     pairs = [(one, other) for (one,), (other,) in zip(found, ours, strict=True)]
     assert [one.tokens for one, _ in pairs] == [other.tokens for _, other in pairs]
-    assert [one.attended for one, _ in pairs] == [other.attended for _, other in pairs]
+    assert [one.alignment for one, _ in pairs] == [other.alignment for _, other in pairs]
     for key in ("log_prob", "score"):
         assert [getattr(one, key) for one, _ in pairs] == pytest.approx([getattr(o, key) for _, o in pairs], abs=1e-4)
 
@@ -153,7 +153,7 @@ def test_exported_without_scores_finds_the_same_tokens_and_no_wrong_score(
     settings = search(**options)
     scored = translate(engine, settings, prefix)
     found = translate(engine, settings.model_copy(update={"scores": False}), prefix)
-    assert [(one.tokens, one.attended) for (one,) in found] == [(one.tokens, one.attended) for (one,) in scored]
+    assert [(one.tokens, one.alignment) for (one,) in found] == [(one.tokens, one.alignment) for (one,) in scored]
     assert [one.log_prob for (one,) in found if not math.isnan(one.log_prob)] == pytest.approx(
         [other.log_prob for (one,), (other,) in zip(found, scored, strict=True) if not math.isnan(one.log_prob)]
     )
@@ -210,8 +210,8 @@ def test_exported_without_attention_finds_the_same_and_an_unknown_word_has_it(
     assert [one.tokens for (one,) in found] == [one.tokens for (one,) in whole]
     has_unknown = [UNK in one.tokens for (one,) in whole]
     assert 0 < sum(has_unknown) < len(has_unknown)
-    expected = [one.attended if has else [] for (one,), has in zip(whole, has_unknown, strict=True)]
-    assert [one.attended for (one,) in found] == expected
+    expected = [one.alignment if has else [] for (one,), has in zip(whole, has_unknown, strict=True)]
+    assert [one.alignment for (one,) in found] == expected
 
 
 def test_exported_begins_a_few_batches_and_none_when_nobody_waits(

@@ -23,7 +23,7 @@ class Scripted:
         self.rows = torch.arange(n_sentences)
 
     def decode_step(self, tokens: Tensor) -> Step:
-        return Step(self.table[self.rows, tokens].clone(), torch.ones_like(tokens))
+        return Step(self.table[self.rows, tokens].clone(), torch.zeros_like(tokens))
 
     def select(self, rows: Tensor) -> None:
         self.rows = self.rows[rows]
