@@ -47,15 +47,18 @@ from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
-IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
-NOT_WRITTEN = ("vmap.txt", *(f"{side}_vocabulary.txt" for side in ("shared", "source", "target")))  # but read
+FORBIDDEN_SCORE = -1e9  # log-probabilities below this are those of tokens that may not be written
+OTHER_VOCABULARY_FILES = (
+    "vmap.txt",
+    *(f"{side}_vocabulary.txt" for side in ("shared", "source", "target")),
+)  # but read
 BFLOAT16 = 5  # one of CTranslate2's types of numbers, which NumPy has not: it is the upper half of a float32
-FLOATS = {0: np.float32, 4: np.float16, BFLOAT16: np.uint16}
+FLOAT_TYPES = {0: np.float32, 4: np.float16, BFLOAT16: np.uint16}
 FULL_BEAM = 4  # hypotheses of a sentence, beyond which a batch has fewer sentences, so that it takes no longer
 
 log = logging.getLogger(__name__)
 
-Begun = list[list[Any]]  # lists of results that are being computed
+Pending = list[list[Any]]  # lists of results that are being computed
 
 
 def import_ctranslate2() -> ModuleType:
@@ -81,7 +84,7 @@ def open_exported(run: Run, device: str) -> "CTranslate2Engine":
             source=run.codecs.source.names(),
             target=run.codecs.target.names(),
         )
-    kept, now = run.exported.quantization, engine.computes_in
+    kept, now = run.exported.quantization, engine.compute_type
     if kept not in now:
         why = f"in which this {engine.device} is slow or inexact"
         log.info("%s: weights in %s, %s: computes in %s", run.folder, kept, why, now)
@@ -109,9 +112,9 @@ class CTranslate2Engine:
         self.is_on_cpu = self.device == "cpu"
         self.takes_constraints = False
         threads = count_threads() if self.is_on_cpu else 1
-        self._at_once = 2 * threads  # batches: one more than is computed waits for each thread
+        self._max_pending = 2 * threads  # batches: one more than is computed waits for each thread
         self._translator = self._load(index, threads)
-        self.computes_in = str(self._translator.compute_type)
+        self.compute_type = str(self._translator.compute_type)
         """the type in which matrices are multiplied on this machine, such as int8_float32"""
 
     @property
@@ -123,7 +126,7 @@ class CTranslate2Engine:
         )
 
     def precision(self, settings: DecodingConfig) -> str:
-        return self.computes_in
+        return self.compute_type
 
     def check_supported(self, settings: TranslationSettings) -> None:
         """See `Engine`: what CTranslate2 cannot do as tfm does."""
@@ -152,13 +155,13 @@ class CTranslate2Engine:
         is_constrained = bool(prefix or settings.no_repeat_ngram)
         is_scored = settings.scores or not is_greedy
 
-        def search(rows: Sequence[int]) -> Begun:
+        def search(rows: Sequence[int]) -> Pending:
             """Begin to search for the translations of rows, and for what their first tokens attend to."""
             before_step()
-            texts = [_names(self._source, ids[row]) for row in rows]
+            texts = [_token_names(self._source, ids[row]) for row in rows]
             results = self._translator.translate_batch(
                 texts,
-                [_names(self._target, prefix)] * len(rows) if prefix else None,
+                [_token_names(self._target, prefix)] * len(rows) if prefix else None,
                 beam_size=settings.beam_size,
                 num_hypotheses=settings.beam_size if is_constrained else settings.n_best,  # their order may change
                 length_penalty=alpha,
@@ -172,11 +175,11 @@ class CTranslate2Engine:
                 asynchronous=True,
             )
             is_first_wrong = settings.attention and not is_greedy and len(rows) > 1
-            return [results, self._first_steps(texts) if is_first_wrong else []]
+            return [results, self._first_attention(texts) if is_first_wrong else []]
 
         positions = BATCH_POSITIONS * FULL_BEAM // max(FULL_BEAM, settings.beam_size)
         batches = batches_longest_first(ids, positions, settings.beam_size)
-        for rows, (results, first_steps) in self._in_turn(search, batches):
+        for rows, (results, first_attention) in self._bounded_queue(search, batches):
             longest = max(limits[row] for row in rows)
             found = []
             with catch_oom(partial(batch_too_large, [ids[row] for row in rows], settings.beam_size)):
@@ -184,7 +187,7 @@ class CTranslate2Engine:
                     found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
                 first_alignment = {
                     row: _most_attended(step.result().attention[0][0])
-                    for row, step in zip(rows, first_steps, strict=False)
+                    for row, step in zip(rows, first_attention, strict=False)
                 }
             unsure = [at for at, (_, each) in enumerate(found) if is_constrained or math.isnan(each.log_prob)]
             if is_scored and unsure:
@@ -192,13 +195,13 @@ class CTranslate2Engine:
                 log_probs = self.log_probs([ids[row] for row, _ in changed], [each.tokens for _, each in changed])
                 for at, values in zip(unsure, log_probs, strict=True):
                     row, each = found[at]
-                    found[at] = row, replace(each, log_prob=sum(values[: _steps(each.tokens, limits[row])]))
+                    found[at] = row, replace(each, log_prob=sum(values[: _n_steps(each.tokens, limits[row])]))
             several: dict[int, list[Hypothesis]] = {row: [] for row in rows}
             for row, each in found:
                 alignment = each.alignment
                 if row in first_alignment and alignment:
                     alignment = [first_alignment[row], *alignment[1:]]
-                value = score(each.log_prob, _steps(each.tokens, limits[row]), settings.length_penalty)
+                value = score(each.log_prob, _n_steps(each.tokens, limits[row]), settings.length_penalty)
                 several[row].append(replace(each, alignment=alignment, score=value))
             best = {row: sorted(several[row], key=lambda each: -each.score)[: settings.n_best] for row in rows}
             if not settings.attention:  # an unknown word is copied from where it attended to
@@ -215,35 +218,35 @@ class CTranslate2Engine:
         longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
         found: dict[int, list[float]] = {}
 
-        def score_rows(rows: Sequence[int]) -> Begun:
-            sources = [_names(self._source, sentences[row]) for row in rows]
-            chosen = [_names(self._target, targets[row]) for row in rows]
+        def score_rows(rows: Sequence[int]) -> Pending:
+            sources = [_token_names(self._source, sentences[row]) for row in rows]
+            chosen = [_token_names(self._target, targets[row]) for row in rows]
             # 0 is no limit: what does not fit is left out before
             return [self._translator.score_batch(sources, chosen, max_input_length=0, asynchronous=True)]
 
-        for rows, (results,) in self._in_turn(score_rows, batches_longest_first(longest, BATCH_POSITIONS)):
+        for rows, (results,) in self._bounded_queue(score_rows, batches_longest_first(longest, BATCH_POSITIONS)):
             with catch_oom(partial(batch_too_large, [longest[row] for row in rows], 1)):
                 found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
         return [found[row] for row in range(len(sentences))]
 
-    def _in_turn(
-        self, begin: Callable[[Sequence[int]], Begun], batches: Iterable[Sequence[int]]
-    ) -> Iterator[tuple[Sequence[int], Begun]]:
-        """Yield batches and what has begun for each, in their order; no more than a few at a time have begun.
+    def _bounded_queue(
+        self, begin: Callable[[Sequence[int]], Pending], batches: Iterable[Sequence[int]]
+    ) -> Iterator[tuple[Sequence[int], Pending]]:
+        """Yield batches and what has begun for each, in their order; no more than a few at a time have pending.
 
         What has begun cannot be stopped, and CTranslate2 computes it before anything that is asked for later. So if
         this ends early, nothing more begins, but what has begun is waited for.
         """
-        begun: deque[tuple[Sequence[int], Begun]] = deque()
+        pending: deque[tuple[Sequence[int], Pending]] = deque()
         try:
             for rows in batches:
-                if len(begun) == self._at_once:
-                    yield begun.popleft()
-                begun.append((rows, begin(rows)))
-            while begun:
-                yield begun.popleft()
+                if len(pending) == self._max_pending:
+                    yield pending.popleft()
+                pending.append((rows, begin(rows)))
+            while pending:
+                yield pending.popleft()
         finally:
-            for each in chain.from_iterable(chain.from_iterable(results for _, results in begun)):
+            for each in chain.from_iterable(chain.from_iterable(results for _, results in pending)):
                 with suppress(RuntimeError):
                     each.result()
 
@@ -255,21 +258,21 @@ class CTranslate2Engine:
         scores = result.scores or [math.nan]  # of a greedy search, if they were not asked for
         maps = result.attention or [[]] * len(scores)
         for tokens, value, attention in zip(result.hypotheses, scores, maps, strict=True):
-            steps = _steps(tokens, longest)
+            steps = _n_steps(tokens, longest)
             log_prob = value * steps**alpha
-            if not log_prob <= IMPOSSIBLE:  # nor NaN
+            if not log_prob <= FORBIDDEN_SCORE:  # nor NaN
                 ids = [self._ids[token] for token in tokens[:limit]]
                 alignment = [_most_attended(weights) for weights in attention[:limit]]
                 yield Hypothesis(ids, alignment, log_prob if steps <= limit else math.nan, math.nan)
 
-    def _first_steps(self, texts: Sequence[Sequence[str]]) -> list[Any]:
+    def _first_attention(self, texts: Sequence[Sequence[str]]) -> list[Any]:
         """Begin to find what the first token of each translation attends to.
 
         In a batch, CTranslate2's beam search (4.8.5, on the CPU) gives sentence b the first attention of sentence
         b // beam_size: with a beam of 4, that of 1 to 4 … 7. A greedy search's first step, which reads <sos> alone too,
         attends to the same.
         """
-        begun: list[Any] = self._translator.translate_batch(
+        pending: list[Any] = self._translator.translate_batch(
             texts,
             beam_size=1,
             min_decoding_length=1,
@@ -278,7 +281,7 @@ class CTranslate2Engine:
             return_attention=True,
             asynchronous=True,
         )
-        return begun
+        return pending
 
     def _load(self, index: int, threads: int) -> Any:
         library = self._library
@@ -295,7 +298,7 @@ class CTranslate2Engine:
                 else "default",  # as the weights are kept
                 inter_threads=threads,
                 intra_threads=1,
-                max_queued_batches=-1,  # `_in_turn` bounds them
+                max_queued_batches=-1,  # `_bounded_queue` bounds them
             )
         except (RuntimeError, ValueError, IndexError, MemoryError) as error:
             reason = " ".join(str(error).split())
@@ -315,7 +318,7 @@ def check_model(folder: Path, positions: int, tokens: Mapping[str, Sequence[str]
     tokens: of both sides. Raises FileError unless its vocabularies are these, the tables have a row for each token and
     each position, and all weights are finite.
     """
-    if other := next((path for path in folder.glob("*.txt") if path.name in NOT_WRITTEN), None):
+    if other := next((path for path in folder.glob("*.txt") if path.name in OTHER_VOCABULARY_FILES), None):
         raise FileError(f"{other}: no export of tfm has such a file")
     read_json(folder / "config.json")
     for side, names in tokens.items():
@@ -327,14 +330,14 @@ def check_model(folder: Path, positions: int, tokens: Mapping[str, Sequence[str]
     rows |= {"encoder/embeddings_0/weight": len(tokens["source"]), "decoder/embeddings/weight": len(tokens["target"])}
     rows["decoder/projection/weight"] = rows["decoder/projection/bias"] = len(tokens["target"])
     path = folder / "model.bin"
-    for name, shape, values in _variables(path):
+    for name, shape, values in _read_weights(path):
         if name in rows and shape[:1] != (rows[name],):
             raise FileError(f"{path}: {name} has the shape {[*shape]}, and the run {rows[name]:,} rows")
         if not np.isfinite(values).all():
             raise FileError(f"{path}: {name} has a number that is not finite")
 
 
-def _variables(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[Any]]]:
+def _read_weights(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[Any]]]:
     """Yield the name, the shape and the numbers (none of integers) of each weight in a file of CTranslate2's.
 
     Raises FileError for a file that is cut off or in another format than `ctranslate2.specs` writes now.
@@ -352,15 +355,15 @@ def _variables(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[Any]]
             take("I"), name(), take("I")  # versions of the format, and what kind of model it is
             for _ in range(*take("I")):
                 called, shape, (kind, size) = name(), take(f"{take('B')[0]}I"), take("BI")
-                end, type_ = file.tell() + size, FLOATS.get(kind, np.uint8)
-                values = np.fromfile(file, type_, min(size, left) // np.dtype(type_).itemsize * (kind in FLOATS))
+                end, type_ = file.tell() + size, FLOAT_TYPES.get(kind, np.uint8)
+                values = np.fromfile(file, type_, min(size, left) // np.dtype(type_).itemsize * (kind in FLOAT_TYPES))
                 yield called, shape, (values.astype(np.uint32) << 16).view(np.float32) if kind == BFLOAT16 else values
                 file.seek(end)
         except (struct.error, ValueError):
             raise FileError(f"{path}: cut off, or not as CTranslate2 writes weights") from None
 
 
-def _steps(tokens: Sequence[object], limit: int) -> int:
+def _n_steps(tokens: Sequence[object], limit: int) -> int:
     """Returns how many tokens were chosen, <eos> included: a translation below its limit has reached it."""
     return len(tokens) + (len(tokens) < limit)
 
@@ -370,5 +373,5 @@ def _most_attended(weights: Sequence[float]) -> int:
     return weights.index(max(weights))
 
 
-def _names(tokens: Sequence[str], ids: Sequence[int]) -> list[str]:
+def _token_names(tokens: Sequence[str], ids: Sequence[int]) -> list[str]:
     return [tokens[index] for index in ids]

@@ -16,7 +16,7 @@ from transformer_cli.system.files import preview, read_bytes, read_json
 from transformer_cli.text.subwords import Pieces
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
-Codes = tuple[str | None, str | None]
+LanguageCodes = tuple[str | None, str | None]
 """the languages of source and target, as far as they are known"""
 _CODE = "([a-z]{2,3}(?:[-_][A-Z][A-Za-z]{1,7})?)"
 _BY_NAME = (
@@ -41,42 +41,42 @@ class ForeignVocabulary:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ForeignModel:
     """A model that another program has trained."""
 
     path: Path
     """the file with the weights"""
-    shape: Mapping[str, Any]
+    model_settings: Mapping[str, Any]
     """the settings under `model`, but for tie_embeddings, which follows from the weights"""
     decoding: Mapping[str, Any]
     """the settings under `decoding`"""
-    sides: tuple[ForeignVocabulary, ForeignVocabulary]
+    vocabularies: tuple[ForeignVocabulary, ForeignVocabulary]
     """source and target"""
     tensors: dict[str, Tensor]
     """the weights under our names, matrices (out, in); queries, keys and values apart, as …attention.q.weight"""
-    start: int = -1
+    start_row: int = -1
     """the row with which the target begins, which is no token (-1: zeros)"""
-    pad: int | None = None
+    pad_row: int | None = None
     """the row of <pad>, if there is one"""
-    languages: Codes = (None, None)
+    languages: LanguageCodes = (None, None)
     """codes of source and target, if the files say them"""
     symbols: tuple[str, ...] = ()
     """what is one token wherever it stands in a source"""
 
 
-def refuse(path: Path, key: str, value: object, why: str) -> DataError:
+def unsupported(path: Path, key: str, value: object, why: str) -> DataError:
     """Returns the error for a setting that tfm cannot hold."""
     return DataError(f"{path}: {key}: {preview(value)} cannot be imported: {why}")
 
 
-def refuse_others(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[object, ...]]) -> None:
+def refuse_unsupported(path: Path, found: Mapping[str, Any], first_known: Mapping[str, tuple[object, ...]]) -> None:
     """Raises DataError for the first setting with a value that tfm cannot hold. known: those it can; absent is one."""
-    for key, values in known.items():
+    for key, values in first_known.items():
         if key in found and found[key] not in values:
-            raise refuse(path, key, found[key], f"tfm computes {' or '.join(map(preview, values))} only")
+            raise unsupported(path, key, found[key], f"tfm computes {' or '.join(map(preview, values))} only")
 
 
-def refuse_packed(path: Path) -> None:
+def refuse_compressed(path: Path) -> None:
     """Raises DataError if an archive could hold more than its own size: a few bytes may unpack to terabytes."""
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
@@ -85,7 +85,7 @@ def refuse_packed(path: Path) -> None:
 
 
 @contextmanager
-def refusing_damage(path: Path) -> Iterator[None]:
+def as_data_error(path: Path) -> Iterator[None]:
     """What a library raises for a damaged file, which may be anything, becomes a DataError."""
     try:
         yield
@@ -96,7 +96,7 @@ def refusing_damage(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot be read: {reason}; download it again") from None
 
 
-def read(path: Path, reader: Callable[[Path], T], remedy: str = "download the whole folder again") -> T:
+def read_file(path: Path, reader: Callable[[Path], T], remedy: str = "download the whole folder again") -> T:
     """Returns what a reader of `system.files` finds in a file of the model. Raises DataError."""
     try:
         return reader(path)
@@ -104,30 +104,30 @@ def read(path: Path, reader: Callable[[Path], T], remedy: str = "download the wh
         raise DataError(f"{error}; {remedy}") from None
 
 
-def vocabulary(path: Path, tokens: list[str] | None = None) -> ForeignVocabulary:
+def read_vocabulary(path: Path, tokens: list[str] | None = None) -> ForeignVocabulary:
     """Returns the SentencePiece model in a file, and tokens in the order of their rows (None: its own).
 
     Raises DataError.
     """
-    model = read(path, read_bytes, "text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm")
+    model = read_file(path, read_bytes, "text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm")
     pieces = Pieces.of_file(model, path)
     return ForeignVocabulary(model, pieces.names() if tokens is None else tokens)
 
 
-def object_in(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Returns the object in a JSON file. Raises DataError."""
-    value = read(path, read_json)
+    value = read_file(path, read_json)
     if not isinstance(value, dict):
         raise DataError(f"{path}: not a JSON object, but {preview(value)}")
     return value
 
 
-def languages_of(folder: Path, *names: object) -> Codes:
+def find_languages(folder: Path, *names: object) -> LanguageCodes:
     """Returns the languages that the name of a model says, such as opus-mt-de-en, or else its README.
 
     names: what it is called, besides the folder's name.
     """
-    for name in (*names, called(folder), folder.resolve().name):
+    for name in (*names, folder_name(folder), folder.resolve().name):
         for pattern in _BY_NAME:
             if isinstance(name, str) and (found := pattern.fullmatch(name)):
                 return found[1], found[2]
@@ -139,18 +139,18 @@ def languages_of(folder: Path, *names: object) -> Codes:
     return source and source[1], target and target[1]
 
 
-def called(folder: Path) -> str:
+def folder_name(folder: Path) -> str:
     """Returns the name of a folder, that of a link and not of what it leads to."""
     return os.path.basename(os.path.abspath(folder))
 
 
-def known(*codes: Codes) -> Codes:
+def first_known(*codes: LanguageCodes) -> LanguageCodes:
     """Returns each side's first code that is known."""
     source, target = (next((code for code in side if code), None) for side in zip(*codes, strict=True))
     return source, target
 
 
-def in_order(path: Path, ids: Sequence[tuple[str, object]]) -> list[str]:
+def tokens_by_id(path: Path, ids: Sequence[tuple[str, object]]) -> list[str]:
     """Returns the tokens of a list in the order of their ids. Raises DataError unless these are 0, 1, 2, …"""
     by_id = {number if isinstance(number, int) else -1: token for token, number in ids}
     if not by_id or sorted(by_id) != [*range(len(ids))] or len({*by_id.values()}) < len(ids):

@@ -15,13 +15,19 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_cli.adapters.interop import foreign
-from transformer_cli.adapters.interop.foreign import Foreign, ForeignVocabulary, object_in, refuse, refuse_others
+from transformer_cli.adapters.interop.foreign import (
+    ForeignModel,
+    ForeignVocabulary,
+    read_json_object,
+    refuse_unsupported,
+    unsupported,
+)
 from transformer_cli.config.schema import LANGUAGE
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import marian_frequencies
 
 STACKS = ("encoder", "decoder")
-HELD: Mapping[str, tuple[object, ...]] = {
+SUPPORTED: Mapping[str, tuple[object, ...]] = {
     "model_type": ("marian",),
     "activation_function": ("swish", "silu", "relu", "gelu"),
     "add_bias_logits": (False,),
@@ -31,7 +37,7 @@ HELD: Mapping[str, tuple[object, ...]] = {
     "static_position_embeddings": (True,),
 }
 """the settings that change what is computed, with the values that tfm computes"""
-SEARCHED: Mapping[str, tuple[object, ...]] = {
+SUPPORTED_SEARCH: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1),
     "min_length": (None, 0),
     "min_new_tokens": (None, 0),
@@ -50,7 +56,7 @@ SEARCHED: Mapping[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1),
 }
 """the same for those that change what is searched for"""
-NAMES = (
+WEIGHT_NAMES = (
     ("^model.encoder.layers.", "^encoder.layers."),
     ("^model.decoder.layers.", "^decoder.layers."),
     (".self_attn.", ".self_attention."),
@@ -73,7 +79,7 @@ NAMES = (
 )
 """what their names become, one after the other, and ours from the last to the first: ^ is the beginning of a name, and
 * any text, which stays"""
-SHAPE: Mapping[str, tuple[str, Any]] = {
+MODEL_KEYS: Mapping[str, tuple[str, Any]] = {
     "d_model": ("d_model", None),
     "num_heads": ("encoder_attention_heads", None),
     "num_encoder_layers": ("encoder_layers", None),
@@ -87,96 +93,100 @@ SHAPE: Mapping[str, tuple[str, Any]] = {
     "feed_forward_dropout": ("activation_dropout", 0.0),
 }
 """our keys under `model`: theirs, and their value where nothing is said"""
-OF_BOTH = ("attention_heads", "ffn_dim")  # which have a key for each stack there, and one here
-_SEARCH: Mapping[str, tuple[str, Any]] = {
+PER_STACK_KEYS = ("attention_heads", "ffn_dim")  # which have a key for each stack there, and one here
+_SEARCH_KEYS: Mapping[str, tuple[str, Any]] = {
     "beam_size": ("num_beams", 1),
     "length_penalty": ("length_penalty", 1.0),
     "sample": ("do_sample", False),
     "no_repeat_ngram": ("no_repeat_ngram_size", 0),
 }
-_SAMPLE = {"temperature": ("temperature", 1.0), "top_k": ("top_k", 50), "top_p": ("top_p", 1.0)}
-POSITIONS = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in what tfm writes
+_SAMPLING_KEYS = {"temperature": ("temperature", 1.0), "top_k": ("top_k", 50), "top_p": ("top_p", 1.0)}
+POSITION_TABLE = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in what tfm writes
 
 log = logging.getLogger(__name__)
 
 
-def keys_of_search(*, is_sample: bool) -> Mapping[str, tuple[str, Any]]:
+def search_keys(*, is_sample: bool) -> Mapping[str, tuple[str, Any]]:
     """Returns our keys under `decoding`: theirs, and their value where nothing is said. is_sample: of sampling, too."""
-    return {**_SEARCH, **_SAMPLE} if is_sample else _SEARCH
+    return {**_SEARCH_KEYS, **_SAMPLING_KEYS} if is_sample else _SEARCH_KEYS
 
 
-def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
+def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel:
     """Read the model in a folder, with the positions of Hugging Face. Raises DataError.
 
     weights: the file that has them (None: as Hugging Face calls it).
     """
     path = folder / "config.json"
-    config = object_in(path)
-    generation = folder / "generation_config.json"
-    searching = config | (object_in(generation) if generation.exists() else {})
-    refuse_others(path, config, HELD)
-    said_in = generation if generation.exists() else path
-    refuse_others(said_in, searching, SEARCHED)
-    for key in OF_BOTH:
+    config = read_json_object(path)
+    generation_path = folder / "generation_config.json"
+    generation = config | (read_json_object(generation_path) if generation_path.exists() else {})
+    refuse_unsupported(path, config, SUPPORTED)
+    searched_in = generation_path if generation_path.exists() else path
+    refuse_unsupported(searched_in, generation, SUPPORTED_SEARCH)
+    for key in PER_STACK_KEYS:
         if config.get(f"encoder_{key}") != config.get(f"decoder_{key}"):
-            raise refuse(path, f"decoder_{key}", config.get(f"decoder_{key}"), "the encoder has another one")
-    about = folder / "tokenizer_config.json"
-    tokenizer = object_in(about) if about.exists() else {}
-    added = _added_tokens(folder, tokenizer)
-    source = _vocabulary(folder, "source", "vocab.json", added)
-    separate = (folder / "target_vocab.json").exists() and not config.get("share_encoder_decoder_embeddings", True)
-    target = _vocabulary(folder, "target", *(("target_vocab.json", {}) if separate else ("vocab.json", added)))
+            raise unsupported(path, f"decoder_{key}", config.get(f"decoder_{key}"), "the encoder has another one")
+    tokenizer_path = folder / "tokenizer_config.json"
+    tokenizer = read_json_object(tokenizer_path) if tokenizer_path.exists() else {}
+    added = _read_added_tokens(folder, tokenizer)
+    source = _read_vocabulary(folder, "source", "vocab.json", added)
+    is_separate = (folder / "target_vocab.json").exists() and not config.get("share_encoder_decoder_embeddings", True)
+    target = _read_vocabulary(folder, "target", *(("target_vocab.json", {}) if is_separate else ("vocab.json", added)))
     for key in ("decoder_start_token_id", "pad_token_id"):
         if type(value := config.get(key)) is not int or not 0 <= value < len(target.tokens):
-            raise refuse(path, key, value, "it is not the id of a token")
-    bad = searching.get("bad_words_ids") or []
-    if bad not in ([], [[config["pad_token_id"]]]):
-        raise refuse(said_in, "bad_words_ids", bad, "tfm writes every token of the vocabulary but <pad>")
-    ends = [row for row, token in enumerate(target.tokens) if token == foreign.EOS]
-    if searching.get("forced_eos_token_id") not in (None, *ends):
-        raise refuse(said_in, "forced_eos_token_id", searching["forced_eos_token_id"], f"it is not {foreign.EOS}")
-    path_of_weights, tensors = _tensors(folder, weights)
+            raise unsupported(path, key, value, "it is not the id of a token")
+    bad_words = generation.get("bad_words_ids") or []
+    if bad_words not in ([], [[config["pad_token_id"]]]):
+        raise unsupported(searched_in, "bad_words_ids", bad_words, "tfm writes every token of the vocabulary but <pad>")
+    eos_ids = [row for row, token in enumerate(target.tokens) if token == foreign.EOS]
+    if generation.get("forced_eos_token_id") not in (None, *eos_ids):
+        raise unsupported(
+            searched_in, "forced_eos_token_id", generation["forced_eos_token_id"], f"it is not {foreign.EOS}"
+        )
+    weights_path, tensors = _read_weights(folder, weights)
     for key in ("max_length", "max_new_tokens"):
-        longest, most = searching.get(key), config.get("max_position_embeddings")
+        longest, most = generation.get(key), config.get("max_position_embeddings")
         if isinstance(longest, int) and isinstance(most, int) and longest < most:
             what = "%s: %s: %s is not taken: a translation's limit follows from its sentence"
-            log.warning(what, said_in, key, longest)
+            log.warning(what, searched_in, key, longest)
     if config.get("tie_word_embeddings", True) and not _is_tied(tensors):
         log.warning("%s: it says that the output is tied to the embedding, but the weights are others: not tied", path)
-    names = {name: renamed(name, NAMES) for name in tensors if name not in map(POSITIONS.format, STACKS)}
-    shape = {ours: config.get(theirs, otherwise) for ours, (theirs, otherwise) in SHAPE.items()}
-    if shape["activation"] == "silu":
-        shape["activation"] = "swish"
-    keys = keys_of_search(is_sample=bool(searching.get("do_sample")))
-    search = {ours: (searching.get(theirs), otherwise) for ours, (theirs, otherwise) in keys.items()}
-    return Foreign(
-        path_of_weights,
-        {**shape, "positions": _positions(tensors.get(POSITIONS.format("encoder")))},
-        {ours: otherwise if value is None else value for ours, (value, otherwise) in search.items()},
+    names = {
+        name: rename_weight(name, WEIGHT_NAMES) for name in tensors if name not in map(POSITION_TABLE.format, STACKS)
+    }
+    settings = {ours: config.get(theirs, default) for ours, (theirs, default) in MODEL_KEYS.items()}
+    if settings["activation"] == "silu":
+        settings["activation"] = "swish"
+    keys = search_keys(is_sample=bool(generation.get("do_sample")))
+    search = {ours: (generation.get(theirs), default) for ours, (theirs, default) in keys.items()}
+    return ForeignModel(
+        weights_path,
+        {**settings, "positions": _position_kind(tensors.get(POSITION_TABLE.format("encoder")))},
+        {ours: default if value is None else value for ours, (value, default) in search.items()},
         (source, target),
         {ours: tensors[name].squeeze(0) if ours == "output.bias" else tensors[name] for name, ours in names.items()},
         config["decoder_start_token_id"],
         config["pad_token_id"],
-        foreign.known(
-            (_code(tokenizer.get("source_lang")), _code(tokenizer.get("target_lang"))),
-            foreign.languages_of(folder, config.get("_name_or_path"), tokenizer.get("name_or_path")),
+        foreign.first_known(
+            (_language_code(tokenizer.get("source_lang")), _language_code(tokenizer.get("target_lang"))),
+            foreign.find_languages(folder, config.get("_name_or_path"), tokenizer.get("name_or_path")),
         ),
         tuple(sorted(set(added) - {foreign.UNK, foreign.EOS, "<pad>"})),
     )
 
 
-def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
-    """Returns what a weight is called by the other side. names: NAMES, or its rows and their ends turned round."""
+def rename_weight(name: str, names: Sequence[tuple[str, str]]) -> str:
+    """Returns a weight's name in the other format. names: WEIGHT_NAMES, or both its order and its pairs reversed."""
     for old, new in names:
         pattern = re.escape(old).replace(r"\^", "^").replace(r"\*", "(.*)")
         name = re.sub(pattern, new.removeprefix("^").replace("*", r"\1"), name)
     return name
 
 
-def _added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
+def _read_added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
     """Returns the tokens that were added to the tokenizer, with their ids; the vocabulary may have them, too."""
     path = folder / "added_tokens.json"
-    added = dict(object_in(path)) if path.exists() else {}
+    added = dict(read_json_object(path)) if path.exists() else {}
     listed = tokenizer.get("added_tokens_decoder")
     for number, about in (listed if isinstance(listed, dict) else {}).items():
         if isinstance(about, dict) and isinstance(about.get("content"), str) and re.fullmatch(r"[0-9]{1,9}", number):
@@ -184,7 +194,7 @@ def _added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
     return added
 
 
-def _positions(table: Tensor | None) -> str:
+def _position_kind(table: Tensor | None) -> str:
     """Returns whose sines and cosines the weights have: those of transformers, which are in few files, or Marian's."""
     if table is None or table.ndim != 2 or len(table) < 2 or table.shape[1] % 2:
         return "sinusoidal"
@@ -199,23 +209,23 @@ def _is_tied(tensors: dict[str, Tensor]) -> bool:
     return output is None or (embedding is not None and torch.equal(output, embedding))
 
 
-def _vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> ForeignVocabulary:
-    tokens = foreign.in_order(folder / name, [*(added | object_in(folder / name)).items()])
-    return foreign.vocabulary(folder / f"{side}.spm", tokens)
+def _read_vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> ForeignVocabulary:
+    tokens = foreign.tokens_by_id(folder / name, [*(added | read_json_object(folder / name)).items()])
+    return foreign.read_vocabulary(folder / f"{side}.spm", tokens)
 
 
-def _tensors(folder: Path, weights: Path | None) -> tuple[Path, dict[str, Tensor]]:
+def _read_weights(folder: Path, weights: Path | None) -> tuple[Path, dict[str, Tensor]]:
     """Returns the file with the weights, and what is in it."""
     path = weights or folder / "model.safetensors"
     if path.suffix == ".safetensors" and path.is_file():
-        with foreign.refusing_damage(path):
+        with foreign.as_data_error(path):
             return path, load_file(path)
     path = weights or folder / "pytorch_model.bin"
     if not path.is_file():
         raise DataError(f"{folder}: no weights: neither model.safetensors nor pytorch_model.bin; download one of them")
-    with foreign.refusing_damage(path):
+    with foreign.as_data_error(path):
         if path.read_bytes()[:4] == b"PK\3\4":
-            foreign.refuse_packed(path)
+            foreign.refuse_compressed(path)
         try:
             found: Any = torch.load(path, map_location="cpu", weights_only=True)
         except UnpicklingError:  # whose words say how to run it
@@ -227,7 +237,7 @@ def _tensors(folder: Path, weights: Path | None) -> tuple[Path, dict[str, Tensor
     return path, found
 
 
-def _code(value: object) -> str | None:
+def _language_code(value: object) -> str | None:
     """Returns the code of a language; None for names of OPUS-MT's that are none, such as ROMANCE."""
     code = value.removeprefix("opus-mt-") if isinstance(value, str) else ""
     return code if re.fullmatch(LANGUAGE, code) else None

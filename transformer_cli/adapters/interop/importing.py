@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.adapters.interop import foreign
-from transformer_cli.adapters.interop.foreign import Foreign
+from transformer_cli.adapters.interop.foreign import ForeignModel
 from transformer_cli.adapters.interop.hugging_face import read_hugging_face
 from transformer_cli.adapters.interop.marian import read_marian
 from transformer_cli.config.load import validated
@@ -32,9 +32,9 @@ from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z")
-BY_COLUMN = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # whose columns are the width
-BY_ROW = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # likewise rows
-OF_SIDE = {
+WIDTH_IN_COLUMNS = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # whose columns are the width
+WIDTH_IN_ROWS = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # likewise rows
+SIDE_OF_WEIGHT = {
     "source_embedding.tokens.weight": 0,
     "target_embedding.tokens.weight": 1,
     "output.weight": 1,
@@ -68,76 +68,76 @@ def import_run(
         raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
     if (folder / "run.json").is_file():
         raise DataError(f"{folder}: a run of tfm, or its export, which needs no import; use it as it is")
-    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", foreign.called(folder)).lstrip("._-")[:MOST_OF_A_NAME]
-    place = runs_dir / name
-    if not is_new(place):
-        raise ConfigError(f"{place} is there already; give another name, or delete it first")
+    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", foreign.folder_name(folder)).lstrip("._-")[:MOST_OF_A_NAME]
+    destination = runs_dir / name
+    if not is_new(destination):
+        raise ConfigError(f"{destination} is there already; give another name, or delete it first")
     weights = None if model is None else folder / Path(model).name
     if weights is not None and not weights.is_file():
         raise DataError(f"{weights}: no such file; name one of {folder}")
-    is_marians = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
-    found = read_marian(folder, weights, (source, target)) if is_marians else read_hugging_face(folder, weights)
-    said = [short_code(code) if code else None for code in found.languages]
-    codes = foreign.known((source, target), (said[0], said[1]))
-    targets = find_target_tokens(found.sides[0].tokens)
+    is_marian_format = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
+    theirs = read_marian(folder, weights, (source, target)) if is_marian_format else read_hugging_face(folder, weights)
+    own_codes = [short_code(code) if code else None for code in theirs.languages]
+    codes = foreign.first_known((source, target), (own_codes[0], own_codes[1]))
+    targets = find_target_tokens(theirs.vocabularies[0].tokens)
     languages = [code or (MULTILINGUAL if side and targets else "") for side, code in enumerate(codes)]
     if unknown := [side for side, code in zip(SIDES, languages, strict=True) if not code]:
         raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as de")
-    for side, code, other in zip(SIDES, (source, target), said, strict=True):
+    for side, code, other in zip(SIDES, (source, target), own_codes, strict=True):
         if code and other and language_code(code) != language_code(other):
             log.warning("%s: %s is taken, though %s says %s", side, code, folder, other)
-    vocabularies, rows = zip(*(_arranged(found, side) for side in found.sides), strict=True)
-    tensors = found.tensors
+    vocabularies, rows = zip(*(_reorder_vocabulary(theirs, side) for side in theirs.vocabularies), strict=True)
+    tensors = theirs.tensors
     if (shared := tensors.pop("tokens.weight", None)) is not None:
         for each in ("source_embedding.tokens.weight", "target_embedding.tokens.weight"):
             tensors.setdefault(each, shared)
-    config = _config(found, name, languages, vocabularies, positions)
-    weighed = _model(found, config.model, rows)
+    config = _build_config(theirs, name, languages, vocabularies, positions)
+    imported = _build_model(theirs, config.model, rows)
     codecs = (
         ImportedCodec(side.model, algorithm="imported", language=language, vocabulary=vocabulary)
-        for side, vocabulary, language in zip(found.sides, vocabularies, languages, strict=True)
+        for side, vocabulary, language in zip(theirs.vocabularies, vocabularies, languages, strict=True)
     )
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}
-    run = Run.create(place, config, Dataset(folder, {"tokenizer": tokenizer}, Codecs(*codecs)))
-    save_imported(run, weighed)
+    run = Run.create(destination, config, Dataset(folder, {"tokenizer": tokenizer}, Codecs(*codecs)))
+    save_imported(run, imported)
     data = config.data
-    log.info("%s: %s→%s, %s parameters", place, data.source, data.target, f"{count_parameters(weighed):,}")
+    log.info("%s: %s→%s, %s parameters", destination, data.source, data.target, f"{count_parameters(imported):,}")
     if targets:
-        log.info("%s: it writes %s; name one of them with --to", place, pluralize(len(targets), "language"))
+        log.info("%s: it writes %s; name one of them with --to", destination, pluralize(len(targets), "language"))
     return run
 
 
-def their_width(config: ModelConfig) -> Tensor:
+def width_permutation(config: ModelConfig) -> Tensor:
     """Returns the place that each number of a vector of ours has in theirs, int64 (d_model,)."""
     width = torch.arange(config.d_model)
     return width if config.positions == "learned" else width.view(2, -1).T.flatten()  # 0 4 1 5 2 6 3 7 if it is 8
 
 
-def in_width(name: str, value: Tensor, width: Tensor) -> Tensor:
+def permute_width(name: str, value: Tensor, width: Tensor) -> Tensor:
     """Returns a weight, which has this name of ours, with what belongs to the width in another order."""
-    if BY_COLUMN.search(name):
+    if WIDTH_IN_COLUMNS.search(name):
         return value[:, width]
-    return value[width] if BY_ROW.search(name) else value
+    return value[width] if WIDTH_IN_ROWS.search(name) else value
 
 
-def _arranged(found: Foreign, side: foreign.ForeignVocabulary) -> tuple[Vocabulary, list[int]]:
+def _reorder_vocabulary(theirs: ForeignModel, side: foreign.ForeignVocabulary) -> tuple[Vocabulary, list[int]]:
     """Returns a side's vocabulary in our order, and for each of its tokens the row that it has had (-1: none)."""
     tokens = side.tokens
     for token in (foreign.UNK, foreign.EOS):
         if token not in tokens:
-            raise DataError(f"{found.path}: its vocabulary has no {token}, which every model of Marian has")
+            raise DataError(f"{theirs.path}: its vocabulary has no {token}, which every model of Marian has")
     unk, eos = tokens.index(foreign.UNK), tokens.index(foreign.EOS)
-    others = [row for row in range(len(tokens)) if row not in (unk, eos, found.start, found.pad)]
-    if taken := {tokens[row] for row in others} & set(SPECIALS):
-        raise DataError(f"{found.path}: its vocabulary has {min(taken)}, which tfm keeps for itself")
-    return Vocabulary((*SPECIALS, *(tokens[row] for row in others))), [unk, -1, found.start, eos, *others]
+    others = [row for row in range(len(tokens)) if row not in (unk, eos, theirs.start_row, theirs.pad_row)]
+    if reserved := {tokens[row] for row in others} & set(SPECIALS):
+        raise DataError(f"{theirs.path}: its vocabulary has {min(reserved)}, which tfm keeps for itself")
+    return Vocabulary((*SPECIALS, *(tokens[row] for row in others))), [unk, -1, theirs.start_row, eos, *others]
 
 
-def _config(
-    found: Foreign, name: str, codes: Sequence[str], vocabularies: Sequence[Vocabulary], positions: str | None
+def _build_config(
+    theirs: ForeignModel, name: str, codes: Sequence[str], vocabularies: Sequence[Vocabulary], positions: str | None
 ) -> Config:
     """Returns the settings of the run."""
-    tensors = found.tensors
+    tensors = theirs.tensors
     source, target, output = (
         tensors.get(f"{part}.weight") for part in ("source_embedding.tokens", "target_embedding.tokens", "output")
     )
@@ -146,10 +146,10 @@ def _config(
         tie = "target+output"
         if is_joint and source is not None and torch.equal(source, target):
             tie = "all"
-    shape = {**found.shape, "start_token": False, "tie_embeddings": tie}
-    if positions is not None and shape["positions"] == "learned":
+    settings = {**theirs.model_settings, "start_token": False, "tie_embeddings": tie}
+    if positions is not None and settings["positions"] == "learned":
         raise ConfigError("positions: the model has learned its positions; leave it out")
-    shape["positions"] = positions or shape["positions"]
+    settings["positions"] = positions or settings["positions"]
     data = {
         "corpus": "imported",
         "source": codes[0],
@@ -158,29 +158,29 @@ def _config(
         "subwords": {
             "size": max(map(len, vocabularies)),
             "algorithm": "imported",
-            "symbols": [token for token in found.symbols if not TARGET_TOKEN.fullmatch(token)],
+            "symbols": [token for token in theirs.symbols if not TARGET_TOKEN.fullmatch(token)],
         },
         "joint_vocabulary": is_joint,
     }
-    tree = {"name": name, "data": data, "model": shape, "training": {"epochs": 1}, "decoding": {**found.decoding}}
+    tree = {"name": name, "data": data, "model": settings, "training": {"epochs": 1}, "decoding": {**theirs.decoding}}
     given = ((("name",), "name"), (("data", "source"), "source"), (("data", "target"), "target"))
-    return validated(tree, str(found.path), given=given)
+    return validated(tree, str(theirs.path), given=given)
 
 
-def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int]]) -> Transformer:
-    """Returns our model with the weights that were found, all of them."""
-    check_model_memory(config, (len(rows[0]), len(rows[1])), prefix=f"{found.path}: ")
+def _build_model(theirs: ForeignModel, config: ModelConfig, rows: Sequence[Sequence[int]]) -> Transformer:
+    """Returns our model with all of the imported weights."""
+    check_model_memory(config, (len(rows[0]), len(rows[1])), prefix=f"{theirs.path}: ")
     with UninitializedWeights():
         model = Transformer(config, source_vocabulary=len(rows[0]), target_vocabulary=len(rows[1]), pad_id=PAD)
-    width = their_width(config)
-    left = dict(found.tensors)
+    width = width_permutation(config)
+    unused = dict(theirs.tensors)
 
-    def taken(name: str, shape: Sequence[int]) -> Tensor:
-        if (value := left.pop(name, None)) is None:
-            raise DataError(f"{found.path}: {name}, as tfm calls it, is missing")
+    def take(name: str, shape: Sequence[int]) -> Tensor:
+        if (value := unused.pop(name, None)) is None:
+            raise DataError(f"{theirs.path}: {name}, as tfm calls it, is missing")
         if value.shape != torch.Size(shape) or not value.is_floating_point() or not value.isfinite().all():
             raise DataError(
-                f"{found.path}: {name}, as tfm calls it, is {value.dtype} {[*value.shape]}, or not finite; settings "
+                f"{theirs.path}: {name}, as tfm calls it, is {value.dtype} {[*value.shape]}, or not finite; settings "
                 f"and vocabulary ask for floats {[*shape]}"
             )
         return value.float()
@@ -188,17 +188,17 @@ def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int]]) -
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             shape = [*parameter.shape]
-            if (side := OF_SIDE.get(name)) is not None:
-                value = taken(name, [len(found.sides[side].tokens), *shape[1:]])
+            if (side := SIDE_OF_WEIGHT.get(name)) is not None:
+                value = take(name, [len(theirs.vocabularies[side].tokens), *shape[1:]])
                 value = torch.cat((value, torch.zeros_like(value[:1])))[[*rows[side]]]
             elif ".qkv." in name:
                 parts = [name.replace(".qkv.", f".{part}.") for part in "qkv"]
-                value = torch.cat([taken(part, [shape[0] // 3, *shape[1:]]) for part in parts])
+                value = torch.cat([take(part, [shape[0] // 3, *shape[1:]]) for part in parts])
             else:
-                value = taken(name.replace("attention.output.", "attention.o."), shape)
-            parameter.copy_(in_width(name, value, width))
+                value = take(name.replace("attention.output.", "attention.o."), shape)
+            parameter.copy_(permute_width(name, value, width))
     for name in model.state_dict():  # the other names of tied matrices
-        left.pop(name, None)
-    if left:
-        raise DataError(f"{found.path}: there is no place for the weight {min(left)}, so the model is another one")
+        unused.pop(name, None)
+    if unused:
+        raise DataError(f"{theirs.path}: there is no place for the weight {min(unused)}, so the model is another one")
     return model

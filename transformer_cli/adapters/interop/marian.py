@@ -14,15 +14,21 @@ import numpy as np
 import torch
 
 from transformer_cli.adapters.interop import foreign
-from transformer_cli.adapters.interop.foreign import Codes, Foreign, ForeignVocabulary, refuse, refuse_others
+from transformer_cli.adapters.interop.foreign import (
+    ForeignModel,
+    ForeignVocabulary,
+    LanguageCodes,
+    refuse_unsupported,
+    unsupported,
+)
 from transformer_cli.config.load import MOST_BYTES
 from transformer_cli.config.yamltext import parse, scalar_pairs
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system.files import read_text
 from transformer_cli.text.languages import short_code
 
-SETTINGS = "special:model.yml"
-HELD: Mapping[str, tuple[object, ...]] = {
+SETTINGS_ARRAY = "special:model.yml"
+SUPPORTED: Mapping[str, tuple[object, ...]] = {
     "type": ("transformer",),
     "input-types": ([], ["sequence"], ["sequence", "sequence"]),
     "right-left": (False,),
@@ -45,10 +51,10 @@ HELD: Mapping[str, tuple[object, ...]] = {
     "transformer-tied-layers": ([],),
 }
 """the settings of Marian that change what is computed, with the values that tfm computes"""
-VOCABULARIES = ("*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json", "*vocab*.txt")
+VOCABULARY_FILES = ("*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json", "*vocab*.txt")
 SIDE_WORDS = (("source", "src"), ("target", "trg", "tgt"))
-_IS_CODE = re.compile(f"(?!{'|'.join(('bpe', 'spm', 'src', 'trg', 'tgt', 'npz'))})[a-z]{{2,3}}")
-NAMES: tuple[tuple[str, str], ...] = (
+_LANGUAGE_CODE = re.compile(f"(?!{'|'.join(('bpe', 'spm', 'src', 'trg', 'tgt', 'npz'))})[a-z]{{2,3}}")
+WEIGHT_NAMES: tuple[tuple[str, str], ...] = (
     (r"^(encoder|decoder)_l(\d+)_", r"\1.layers.\2."),
     (r"\.self_W([qkvo])$", r".self_attention.\1.weight"),
     (r"\.self_b([qkvo])$", r".self_attention.\1.bias"),
@@ -73,40 +79,42 @@ NAMES: tuple[tuple[str, str], ...] = (
 """what Marian's names become, one after the other; its layers count from 1"""
 
 
-def read_marian(folder: Path, weights: Path | None = None, given: Codes = (None, None)) -> Foreign:
+def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes = (None, None)) -> ForeignModel:
     """Read the model in a folder. Raises DataError.
 
     weights: its file, where there are several. given: the languages that the user names.
     """
-    path, searching = _find(folder, weights)
-    decoder = _mapping(foreign.read(searching, read_text), str(searching)) if searching.is_file() else {}
+    path, decoder_path = _find_files(folder, weights)
+    decoder = (
+        _parse_settings(foreign.read_file(decoder_path, read_text), str(decoder_path)) if decoder_path.is_file() else {}
+    )
     arrays = read_npz(path)
-    if SETTINGS not in arrays:
-        raise DataError(f"{path}: {SETTINGS} is missing, so it is not a model that Marian has saved")
-    text = arrays.pop(SETTINGS).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
-    settings = _mapping(text, f"{path}: {SETTINGS}")
+    if SETTINGS_ARRAY not in arrays:
+        raise DataError(f"{path}: {SETTINGS_ARRAY} is missing, so it is not a model that Marian has saved")
+    text = arrays.pop(SETTINGS_ARRAY).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
+    settings = _parse_settings(text, f"{path}: {SETTINGS_ARRAY}")
     if settings.get("transformer-decoder-autoreg", "self-attention") != "self-attention":
         cell = f"{settings['transformer-decoder-autoreg']} (dec-cell: {settings.get('dec-cell')})"
         why = "its decoder has a recurrence in place of self-attention; import the teacher it was distilled from"
-        raise refuse(path, "transformer-decoder-autoreg", cell, why)
+        raise unsupported(path, "transformer-decoder-autoreg", cell, why)
     width = settings.get("transformer-dim-ffn")
-    refuse_others(path, settings, {**HELD, "transformer-decoder-dim-ffn": (0, width)})
-    refuse_others(searching, decoder, {"word-penalty": (0,)})
-    names, codes = _vocabularies(folder, path, decoder, given)
-    source, target = (_vocabulary(folder, number, names, codes) for number in range(2))
+    refuse_unsupported(path, settings, {**SUPPORTED, "transformer-decoder-dim-ffn": (0, width)})
+    refuse_unsupported(decoder_path, decoder, {"word-penalty": (0,)})
+    names, codes = _find_vocabularies(folder, path, decoder, given)
+    source, target = (_read_side(folder, number, names, codes) for number in range(2))
     tensors = {}
     for name, array in arrays.items():
         if array.dtype not in (np.float32, np.float16) or array.ndim != 2:
             raise DataError(f"{path}: {name} is {array.dtype} of {array.ndim} dimensions, not a matrix of floats")
         value = torch.from_numpy(array.astype(np.float32, copy=False))
         is_flat = name.startswith(("Wemb", "encoder_Wemb", "decoder_Wemb", "Wpos")) or name.endswith("_Wt")
-        tensors[_ours(name)] = value if is_flat else value[0] if len(value) == 1 else value.T
+        tensors[_rename_weight(name)] = value if is_flat else value[0] if len(value) == 1 else value.T
     has_table = "positions.weight" in tensors
     if has_table:
         table = tensors.pop("positions.weight")
         tensors |= {f"{side}_embedding.positions.weight": table for side in ("source", "target")}
     beam, alpha = decoder.get("beam-size", 1), decoder.get("normalize", 0.0)
-    return Foreign(
+    return ForeignModel(
         path,
         {
             "d_model": settings.get("dim-emb"),
@@ -115,7 +123,7 @@ def read_marian(folder: Path, weights: Path | None = None, given: Codes = (None,
             "num_decoder_layers": settings.get("dec-depth"),
             "d_ff": width,
             "activation": settings.get("transformer-ffn-activation"),
-            "norm": _norm(path, settings),
+            "norm": _norm_placement(path, settings),
             "final_norm": "n" in str(settings.get("transformer-postprocess-top", "")),
             "positions": "learned" if has_table else "marian",
             "max_length": len(table) if has_table else None,
@@ -130,13 +138,13 @@ def read_marian(folder: Path, weights: Path | None = None, given: Codes = (None,
 
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the arrays in a file of NumPy's. Raises DataError for one that is damaged, packed, or has a pickle."""
-    with foreign.refusing_damage(path):
-        foreign.refuse_packed(path)
+    with foreign.as_data_error(path):
+        foreign.refuse_compressed(path)
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
 
 
-def _find(folder: Path, weights: Path | None) -> tuple[Path, Path]:
+def _find_files(folder: Path, weights: Path | None) -> tuple[Path, Path]:
     """Returns the file with the weights, and that of the settings for decoding, which need not be there."""
     found = sorted(path for path in folder.glob("*.npz") if ".optimizer." not in path.name and path.is_file())
     if weights is None and len(found) != 1:
@@ -149,56 +157,62 @@ def _find(folder: Path, weights: Path | None) -> tuple[Path, Path]:
     return path, next((place for place in places if place.is_file()), places[0])
 
 
-def _vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any], given: Codes) -> tuple[list[str], Codes]:
+def _find_vocabularies(
+    folder: Path, model: Path, decoder: Mapping[str, Any], given: LanguageCodes
+) -> tuple[list[str], LanguageCodes]:
     """Returns the names of the files with the vocabularies of source and target, and the codes of their languages.
 
     The settings for decoding or training name them, else the files' own names say whose they are. Raises DataError.
     """
-    about = folder / f"{model.name}.yml"
-    trained = _mapping(foreign.read(about, read_text), str(about)) if about.is_file() else {}
-    codes = foreign.known(given, foreign.languages_of(folder))
+    config_path = folder / f"{model.name}.yml"
+    trained = (
+        _parse_settings(foreign.read_file(config_path, read_text), str(config_path)) if config_path.is_file() else {}
+    )
+    codes = foreign.first_known(given, foreign.find_languages(folder))
     for settings in (decoder, trained):
         named = settings.get("vocabs")
         if isinstance(named, list) and len(named) == 2:
             names = [Path(str(each)).name for each in named]
             break
     else:
-        others = {path.name for path in (about, *folder.glob("*decoder.yml"))}
-        found = sorted({path.name for pattern in VOCABULARIES for path in folder.glob(pattern)} - others)
+        others = {path.name for path in (config_path, *folder.glob("*decoder.yml"))}
+        found = sorted({path.name for pattern in VOCABULARY_FILES for path in folder.glob(pattern)} - others)
         lists = [name for name in found if not name.endswith(".spm")] or found
-        if not (names := lists * 2 if len(lists) == 1 else _by_side(lists, codes)):
+        if not (names := lists * 2 if len(lists) == 1 else _order_by_side(lists, codes)):
             raise DataError(
                 f"{folder}: which of {', '.join(lists) or 'its files'} is the vocabulary of the source cannot be told; "
                 "give source and target, if the names have these codes, or name both in decoder.yml, under vocabs"
             )
-    said = tuple(next((part for part in _parts(name) if _IS_CODE.fullmatch(part)), None) for name in names)
-    both = (said[0], said[1]) if names[0] != names[1] else (None, None)
-    return names, foreign.known(both, foreign.languages_of(folder))
+    codes_in_names = tuple(
+        next((part for part in _name_parts(name) if _LANGUAGE_CODE.fullmatch(part)), None) for name in names
+    )
+    both = (codes_in_names[0], codes_in_names[1]) if names[0] != names[1] else (None, None)
+    return names, foreign.first_known(both, foreign.find_languages(folder))
 
 
-def _by_side(names: Sequence[str], codes: Codes) -> list[str]:
+def _order_by_side(names: Sequence[str], codes: LanguageCodes) -> list[str]:
     """Returns two names in the order of source and target, by words or codes in them; [] if that is not sure."""
     words = [{*SIDE_WORDS[side], code and short_code(code)} for side, code in enumerate(codes)]
-    found = [[name for name in names if each & {*map(short_code, _parts(name))}] for each in words]
+    found = [[name for name in names if each & {*map(short_code, _name_parts(name))}] for each in words]
     if len(names) == 2:  # what is not the one is the other
         found = [one or [name for name in names if name not in other] for one, other in (found, found[::-1])]
     is_sure = len(found[0]) == len(found[1]) == 1 and found[0] != found[1]
     return [found[0][0], found[1][0]] if is_sure else []
 
 
-def _parts(name: str) -> list[str]:
+def _name_parts(name: str) -> list[str]:
     """Returns the parts of a file's name but for its ending: source, de of source.de.spm."""
     return re.split(r"[._]", name)[:-1]
 
 
-def _vocabulary(folder: Path, side: int, names: Sequence[str], codes: Codes) -> ForeignVocabulary:
+def _read_side(folder: Path, side: int, names: Sequence[str], codes: LanguageCodes) -> ForeignVocabulary:
     """Returns the vocabulary of source (0) or target (1). A list beside it needs the side's SentencePiece model."""
     path = folder / names[side]
     if path.suffix == ".spm":
-        return foreign.vocabulary(path)
+        return foreign.read_vocabulary(path)
     found = sorted(each.name for each in folder.glob("*.spm"))
-    models = found * 2 if len(found) == 1 else _by_side(found, codes) or ["source.spm", "target.spm"]
-    return foreign.vocabulary(folder / models[side], read_tokens(path))
+    models = found * 2 if len(found) == 1 else _order_by_side(found, codes) or ["source.spm", "target.spm"]
+    return foreign.read_vocabulary(folder / models[side], read_tokens(path))
 
 
 def read_tokens(path: Path) -> list[str]:
@@ -206,7 +220,7 @@ def read_tokens(path: Path) -> list[str]:
 
     It is YAML, JSON (an object, or a list of tokens) or, by any other ending, text with one token on each line.
     """
-    text = foreign.read(path, read_text).removeprefix("\ufeff")
+    text = foreign.read_file(path, read_text).removeprefix("\ufeff")
     try:
         if path.suffix not in (".yml", ".yaml", ".json"):
             pairs = [(line.rstrip("\r").split("\t")[0], str(n)) for n, line in enumerate(text.rstrip("\n").split("\n"))]
@@ -218,25 +232,27 @@ def read_tokens(path: Path) -> list[str]:
             pairs = scalar_pairs(text)
     except (ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: not a list of tokens with their ids: {error}; download it again") from None
-    return foreign.in_order(path, [(token, int(each) if each.isdecimal() else each) for token, each in pairs])
+    return foreign.tokens_by_id(path, [(token, int(each) if each.isdecimal() else each) for token, each in pairs])
 
 
-def _norm(path: Path, settings: Mapping[str, Any]) -> str:
+def _norm_placement(path: Path, settings: Mapping[str, Any]) -> str:
     """Returns where the LayerNorm stands; d, which is dropout, does not matter."""
     before, after = (str(settings.get(f"transformer-{when}process", "")).replace("d", "") for when in ("pre", "post"))
     if (norm := {("", "an"): "post", ("n", "a"): "pre"}.get((before, after))) is None:
         value = f"{settings.get('transformer-preprocess')} and {settings.get('transformer-postprocess')}"
-        raise refuse(path, "transformer-preprocess, transformer-postprocess", value, 'only "" and dan, or n and da')
+        raise unsupported(
+            path, "transformer-preprocess, transformer-postprocess", value, 'only "" and dan, or n and da'
+        )
     return norm
 
 
-def _ours(name: str) -> str:
-    for pattern, replacement in NAMES:
+def _rename_weight(name: str) -> str:
+    for pattern, replacement in WEIGHT_NAMES:
         name = re.sub(pattern, replacement, name)
     return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", name)
 
 
-def _mapping(text: str, where: str) -> dict[str, Any]:
+def _parse_settings(text: str, where: str) -> dict[str, Any]:
     if len(text) > MOST_BYTES:
         raise DataError(f"{where}: too long")
     try:

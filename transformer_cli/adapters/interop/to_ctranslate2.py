@@ -29,15 +29,15 @@ from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, SOS, SPECIALS, UNK
 log = logging.getLogger(__name__)
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
-TABLE = MAX_LINE_CHARS + N_SOS_EOS  # positions that are written for sinusoids, which have no last one
-WRITTEN = {
+MAX_TABLE_POSITIONS = MAX_LINE_CHARS + N_SOS_EOS  # positions that are written for sinusoids, which have no last one
+EXPORTABLE = {
     "activation": ("relu", "gelu", "swish"),
     "norm": ("post", "pre"),
     "positions": ("learned", "sinusoidal", "marian"),
 }
 """the values that the format has a word for, of the keys whose other values it could not follow"""
-NEVER = -1e4  # the logit of a word without a probability; float16 can hold it
-EPSILON = 1e-5  # torch's, in each LayerNorm
+FORBIDDEN_LOGIT = -1e4  # the logit of a word without a probability; float16 can hold it
+LAYER_NORM_EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
 def export(
@@ -55,48 +55,48 @@ def export(
     """
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
-    opened = Run.load(run, runs_dir)
+    source_run = Run.load(run, runs_dir)
     library = import_ctranslate2()
     kept = "" if quantization == "float32" else f"-{quantization}"
-    place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}{kept}"
-    facts = ExportInfo(
-        run=opened.folder.resolve().name,
-        checkpoint=opened.checkpoint("best").name,
+    destination = Path(output) if output else Path("exports") / f"{source_run.folder.resolve().name}{kept}"
+    info = ExportInfo(
+        run=source_run.folder.resolve().name,
+        checkpoint=source_run.checkpoint("best").name,
         quantization=quantization,
-        positions=positions_of(opened.config.model),
+        positions=count_positions(source_run.config.model),
         written_by=library.__version__,
     )
-    if is_exported(place):
-        earlier = Run.open(place)
-        assert earlier.exported, place
-        if earlier.metadata.id != opened.metadata.id or earlier.exported != facts:
+    if is_exported(destination):
+        earlier = Run.open(destination)
+        assert earlier.exported, destination
+        if earlier.metadata.id != source_run.metadata.id or earlier.exported != info:
             of = earlier.exported
             raise ConfigError(
-                f"{place}: there already, {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
+                f"{destination}: there already, {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
                 f"{of.written_by}; name another output, or delete it first"
             )
-        log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
+        log.info("%s: there already, as %s of %s in %s", destination, info.checkpoint, source_run.folder, quantization)
         return earlier
-    if os.path.lexists(place):
-        raise ConfigError(f"{place}: there already, and not an exported model; name another output")
-    checkpoint, model = load_best(opened, torch.device("cpu"))
-    facts = replace(facts, checkpoint=checkpoint)  # training may have found better weights meanwhile
-    codecs = opened.codecs
-    with atomic_folder(place) as folder:
+    if os.path.lexists(destination):
+        raise ConfigError(f"{destination}: there already, and not an exported model; name another output")
+    checkpoint, model = load_best(source_run, torch.device("cpu"))
+    info = replace(info, checkpoint=checkpoint)  # training may have found better weights meanwhile
+    codecs = source_run.codecs
+    with atomic_folder(destination) as folder:
         codecs.save(folder)
         write_model(
             model, folder, source=codecs.source.names(), target=codecs.target.names(), quantization=quantization
         )
-        write_config(folder, opened.config)
-        write_text(folder / "README.md", readme(opened.config, codecs, facts))
-        write_metadata(folder, replace(opened.metadata, exported=facts))
+        write_config(folder, source_run.config)
+        write_text(folder / "README.md", readme(source_run.config, codecs, info))
+        write_metadata(folder, replace(source_run.metadata, exported=info))
         write_checksums(folder, sorted(path.name for path in folder.iterdir() if path.name not in EDITABLE_FILES))
-    size = format_bytes((place / "model.bin").stat().st_size)
-    log.info("%s: %s of %s in %s, %s", place, checkpoint, opened.folder, quantization, size)
-    return Run.open(place)
+    size = format_bytes((destination / "model.bin").stat().st_size)
+    log.info("%s: %s of %s in %s, %s", destination, checkpoint, source_run.folder, quantization, size)
+    return Run.open(destination)
 
 
-def readme(config: Config, codecs: Codecs, facts: ExportInfo) -> str:
+def readme(config: Config, codecs: Codecs, info: ExportInfo) -> str:
     """Returns the page of the folder: how to translate with it from Python, without tfm.
 
     Its code searches as the run's section `decoding` says, but does not sample.
@@ -107,23 +107,23 @@ def readme(config: Config, codecs: Codecs, facts: ExportInfo) -> str:
         "beam_size": config.decoding.beam_size,
         "length_penalty": config.decoding.length_penalty,
         "no_repeat_ngram_size": config.decoding.no_repeat_ngram,
-        "max_decoding_length": facts.positions - N_SOS_EOS,
-        "max_input_length": facts.positions,
+        "max_decoding_length": info.positions - N_SOS_EOS,
+        "max_input_length": info.positions,
         "max_batch_size": 1 if is_one_by_one else 2048,
         "batch_type": '"examples"' if is_one_by_one else '"tokens"',
     }
     page = Path(__file__).with_name("readme_words.md" if is_of_words else "readme_subwords.md")
     return Template(page.read_text(encoding="utf-8")).substitute(
-        vars(facts),
+        vars(info),
         source=config.data.source,
         target=config.data.target,
         lowercase=config.data.lowercased,
         options=",\n        ".join(f"{name}={value}" for name, value in options.items()),
-        longest=facts.positions - N_SOS_EOS,
+        longest=info.positions - N_SOS_EOS,
     )
 
 
-def positions_of(config: ModelConfig) -> int:
+def count_positions(config: ModelConfig) -> int:
     """Returns how many positions an exported model has, <sos> and <eos> included.
 
     CTranslate2 needs a table. Its own sinusoids begin at position 1 and put all sines before all cosines.
@@ -131,7 +131,7 @@ def positions_of(config: ModelConfig) -> int:
     if config.has_position_table:
         assert config.max_length is not None  # the config ensures it
         return config.max_length
-    return min(config.max_length or TABLE, TABLE)
+    return min(config.max_length or MAX_TABLE_POSITIONS, MAX_TABLE_POSITIONS)
 
 
 def write_model(
@@ -147,14 +147,14 @@ def write_model(
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     config = model.config
-    for key, known in WRITTEN.items():
+    for key, known in EXPORTABLE.items():
         if (value := getattr(config, key)) not in known:
             raise ConfigError(f"model.{key}: {value} cannot be exported, only {' or '.join(known)}; use the run itself")
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    left = {name for name in parameters if "_embedding.positions." not in name}  # of those a table is computed
+    unused = {name for name in parameters if "_embedding.positions." not in name}  # of those a table is computed
 
     def weight(name: str) -> Any:
-        left.discard(name)
+        unused.discard(name)
         return parameters[name].detach().cpu().numpy()
 
     def linear(spec: Any, name: str, rows: slice = slice(None)) -> None:
@@ -169,7 +169,7 @@ def write_model(
         """What the encoder and the decoder have in common."""
         spec.scale_embeddings = config.scale_embeddings
         with torch.no_grad():
-            spec.position_encodings.encodings = positions(torch.arange(positions_of(config))).float().numpy()
+            spec.position_encodings.encodings = positions(torch.arange(count_positions(config))).float().numpy()
         spec.pre_norm = config.norm == "pre"
         if config.final_norm:
             norm(spec.layer_norm, f"{name}.norm")
@@ -199,7 +199,7 @@ def write_model(
     stack(decoder, "decoder", model.target_embedding.positions)
     linear(decoder.projection, "output")
     decoder.projection.bias = decoder.projection.bias.copy()
-    decoder.projection.bias[model.output.unwritable_ids] = NEVER
+    decoder.projection.bias[model.output.unwritable_ids] = FORBIDDEN_LOGIT
     for index, layer in enumerate(decoder.layer):
         ours = f"decoder.layers.{index}"
         inner = model.decoder.layers[index].cross_attention.inner_dim  # W_Q has so many rows, W_K and W_V follow
@@ -207,15 +207,15 @@ def write_model(
         linear(layer.attention.linear[1], f"{ours}.cross_attention.qkv", slice(inner, None))
         linear(layer.attention.linear[2], f"{ours}.cross_attention.output")
         norm(layer.attention.layer_norm, f"{ours}.residuals.1.norm")
-    if left:
-        raise ConfigError(f"{min(left)}: the format has no place for this weight, so the model cannot be exported")
+    if unused:
+        raise ConfigError(f"{min(unused)}: the format has no place for this weight, so the model cannot be exported")
     spec = TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
     spec.config.unk_token, spec.config.eos_token = SPECIALS[UNK], SPECIALS[EOS]
     spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[SOS]
     spec.config.add_source_bos, spec.config.add_source_eos = config.start_token, True
-    spec.config.layer_norm_epsilon = EPSILON
+    spec.config.layer_norm_epsilon = LAYER_NORM_EPSILON
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))

@@ -14,8 +14,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from transformer_cli.adapters.interop import foreign, hugging_face
-from transformer_cli.adapters.interop.hugging_face import HELD, NAMES, OF_BOTH, POSITIONS, SHAPE, STACKS, renamed
-from transformer_cli.adapters.interop.importing import OF_SIDE, in_width, their_width
+from transformer_cli.adapters.interop.hugging_face import (
+    MODEL_KEYS,
+    PER_STACK_KEYS,
+    POSITION_TABLE,
+    STACKS,
+    SUPPORTED,
+    WEIGHT_NAMES,
+    rename_weight,
+)
+from transformer_cli.adapters.interop.importing import SIDE_OF_WEIGHT, permute_width, width_permutation
 from transformer_cli.compute.devices import format_bytes
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config
@@ -28,7 +36,7 @@ from transformer_cli.system.files import atomic_folder, write_bytes, write_json
 from transformer_cli.text.codec import SIDES, SubwordCodec
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK
 
-HOLDS: dict[str, tuple[object, ...]] = {
+EXPORTABLE: dict[str, tuple[object, ...]] = {
     "data.tokens": ("subwords",),
     "data.lowercase": (False,),
     "model.norm": ("post",),
@@ -39,9 +47,9 @@ HOLDS: dict[str, tuple[object, ...]] = {
 }
 """our settings that change what is computed, with the values that MarianMTModel computes"""
 PAD = "<pad>"
-FIRST = (foreign.EOS, foreign.UNK, PAD)  # the tokens before all others
-MOST = 512  # positions of a model that has no last one, as OPUS-MT's folders have them
-NEVER = -1e4  # the logit of <pad>, which has no probability; float16 can hold it
+FIRST_TOKENS = (foreign.EOS, foreign.UNK, PAD)  # the tokens before all others
+DEFAULT_POSITIONS = 512  # positions of a model that has no last one, as OPUS-MT's folders have them
+FORBIDDEN_LOGIT = -1e4  # the logit of <pad>, which has no probability; float16 can hold it
 
 log = logging.getLogger(__name__)
 
@@ -54,40 +62,40 @@ def export_to_hugging_face(
     output: None for exports/NAME-huggingface; the folder is returned. Raises CheckpointError, ConfigError if something
     is there already or MarianMTModel does not compute what the run computes, OSError.
     """
-    opened = Run.load(run, runs_dir)
-    config = opened.config
-    _refuse_others(config)
-    codecs = [codec for codec in vars(opened.codecs).values() if isinstance(codec, SubwordCodec)]
+    source_run = Run.load(run, runs_dir)
+    config = source_run.config
+    _refuse_unsupported(config)
+    codecs = [codec for codec in vars(source_run.codecs).values() if isinstance(codec, SubwordCodec)]
     assert len(codecs) == len(SIDES), "words are refused"
-    place = Path(output) if output else Path("exports") / f"{opened.folder.resolve().name}-huggingface"
-    if os.path.lexists(place):
-        raise ConfigError(f"{place}: there already; name another output, or delete it first")
-    checkpoint, model = load_best(opened, torch.device("cpu"))
-    lists = [[*FIRST, *codec.names()[len(SPECIALS) :]] for codec in codecs]
+    destination = Path(output) if output else Path("exports") / f"{source_run.folder.resolve().name}-huggingface"
+    if os.path.lexists(destination):
+        raise ConfigError(f"{destination}: there already; name another output, or delete it first")
+    checkpoint, model = load_best(source_run, torch.device("cpu"))
+    lists = [[*FIRST_TOKENS, *codec.names()[len(SPECIALS) :]] for codec in codecs]
     is_one = config.model.tie_embeddings == "all"
-    n_positions = config.model.max_length or MOST
+    n_positions = config.model.max_length or DEFAULT_POSITIONS
     settings: dict[str, Any] = {
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
-        **{key: values[0] for key, values in HELD.items()},
-        **{theirs: getattr(config.model, ours) for ours, (theirs, _) in SHAPE.items()},
+        **{key: values[0] for key, values in SUPPORTED.items()},
+        **{theirs: getattr(config.model, ours) for ours, (theirs, _) in MODEL_KEYS.items()},
         "max_position_embeddings": n_positions,
         "vocab_size": len(lists[0]),
         "decoder_vocab_size": len(lists[1]),
         "share_encoder_decoder_embeddings": is_one,
         "tie_word_embeddings": config.model.tie_embeddings != "none",
     }
-    settings |= {f"decoder_{key}": settings[f"encoder_{key}"] for key in OF_BOTH}
+    settings |= {f"decoder_{key}": settings[f"encoder_{key}"] for key in PER_STACK_KEYS}
     settings |= {
         key: config.model.dropout for key, value in settings.items() if value is None
     }  # of its two further kinds
-    end, pad = FIRST.index(foreign.EOS), FIRST.index(PAD)
+    end, pad = FIRST_TOKENS.index(foreign.EOS), FIRST_TOKENS.index(PAD)
     ends = {"decoder_start_token_id": pad, "pad_token_id": pad, "eos_token_id": end, "bos_token_id": end}
-    keys = hugging_face.keys_of_search(is_sample=config.decoding.sample)
+    keys = hugging_face.search_keys(is_sample=config.decoding.sample)
     search = {theirs: getattr(config.decoding, ours) for ours, (theirs, _) in keys.items()}
     search |= {"max_length": n_positions, "bad_words_ids": [[pad]], "forced_eos_token_id": end}
     added = {lists[0].index(symbol): {"content": symbol} for symbol in config.data.subwords.symbols}
-    about = {
+    tokenizer = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": config.data.source,
         "target_lang": config.data.into,
@@ -95,24 +103,24 @@ def export_to_hugging_face(
         "model_max_length": n_positions,
         "added_tokens_decoder": added,
     }
-    with atomic_folder(place) as folder:
-        save_file(_weights(model, n_positions), folder / "model.safetensors", {"format": "pt"})
+    with atomic_folder(destination) as folder:
+        save_file(_export_weights(model, n_positions), folder / "model.safetensors", {"format": "pt"})
         write_json(folder / "config.json", {**settings, **ends})
         write_json(folder / "generation_config.json", {**search, **ends})
-        write_json(folder / "tokenizer_config.json", about)
+        write_json(folder / "tokenizer_config.json", tokenizer)
         for side, codec, name in zip(SIDES, codecs, ("vocab.json", "target_vocab.json"), strict=True):
             write_bytes(folder / f"{side}.spm", codec.model)
             if side == "source" or not is_one:
                 write_json(folder / name, {token: row for row, token in enumerate(lists[SIDES.index(side)])})
-    size = format_bytes((place / "model.safetensors").stat().st_size)
-    log.info("%s: %s of %s, for transformers, %s", place, checkpoint, opened.folder, size)
-    return place
+    size = format_bytes((destination / "model.safetensors").stat().st_size)
+    log.info("%s: %s of %s, for transformers, %s", destination, checkpoint, source_run.folder, size)
+    return destination
 
 
-def _refuse_others(config: Config) -> None:
+def _refuse_unsupported(config: Config) -> None:
     """Raises ConfigError for the first setting with a value that MarianMTModel does not compute."""
     found = {**settings_by_key(config), "data.lowercase": config.data.lowercased}
-    for key, values in HOLDS.items():
+    for key, values in EXPORTABLE.items():
         if found[key] not in values:
             only = " or ".join(map(as_line, values))
             raise ConfigError(f"{key}: {as_line(found[key])} cannot be exported to huggingface, only {only}")
@@ -121,26 +129,26 @@ def _refuse_others(config: Config) -> None:
         raise ConfigError(f"model.head_dim: {config.model.head_dim} cannot be exported to huggingface, only {heads}")
 
 
-def _weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
+def _export_weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
     """Returns the weights under their names, in their order."""
-    back, width = [(ours, theirs) for theirs, ours in reversed(NAMES)], their_width(model.config).argsort()
+    back, width = [(ours, theirs) for theirs, ours in reversed(WEIGHT_NAMES)], width_permutation(model.config).argsort()
     rows = [EOS, UNK, SOS]  # what FIRST are called here; the target begins with the vector of <sos>
     is_one = model.config.tie_embeddings == "all"
     weights: dict[str, Tensor] = {}
     for ours, parameter in model.named_parameters():
-        value = in_width(ours, parameter.detach(), width)
-        if ours in OF_SIDE:
+        value = permute_width(ours, parameter.detach(), width)
+        if ours in SIDE_OF_WEIGHT:
             value = value[[*rows, *range(len(SPECIALS), len(value))]]
         if ours == "output.bias":
-            value[FIRST.index(PAD)] = NEVER
+            value[FIRST_TOKENS.index(PAD)] = FORBIDDEN_LOGIT
             value = value[None]
         if ".qkv." in ours:
             for part, matrix in zip("qkv", value.chunk(3), strict=True):
-                weights[renamed(ours.replace(".qkv.", f".{part}."), back)] = matrix
+                weights[rename_weight(ours.replace(".qkv.", f".{part}."), back)] = matrix
             continue
         name = ours.replace("source_embedding.", "", int(is_one)).replace("attention.output.", "attention.o.")
-        weights[renamed(name, back)] = value
+        weights[rename_weight(name, back)] = value
     if model.config.positions == "marian":  # theirs are computed, where the file has none
         for stack, embedding in zip(STACKS, (model.source_embedding, model.target_embedding), strict=True):
-            weights[POSITIONS.format(stack)] = embedding.positions(torch.arange(n_positions))[:, width]
+            weights[POSITION_TABLE.format(stack)] = embedding.positions(torch.arange(n_positions))[:, width]
     return {name: value.contiguous() for name, value in weights.items()}

@@ -15,7 +15,7 @@ from oracles.small import VOCABULARY
 from oracles.small import make_model as make_untrained
 from oracles.variants import VARIANTS
 from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine
-from transformer_cli.adapters.interop.to_ctranslate2 import WRITTEN, positions_of, write_model
+from transformer_cli.adapters.interop.to_ctranslate2 import EXPORTABLE, count_positions, write_model
 from transformer_cli.compute import devices
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import ModelConfig, TranslationSettings
@@ -55,7 +55,7 @@ def opened(tmp_path: Path) -> Open:
     def write_and_open(model: Transformer, quantization: str = "float32", **options: Any) -> CTranslate2Engine:
         folder = Path(mkdtemp(dir=tmp_path))
         write_model(model, folder, source=NAMES, target=NAMES, quantization=quantization)
-        positions = positions_of(model.config)
+        positions = count_positions(model.config)
         return CTranslate2Engine(folder, "cpu", positions=positions, source=NAMES, target=NAMES, **options)
 
     return write_and_open
@@ -98,7 +98,7 @@ def assert_same(found: list[list[Hypothesis]], ours: list[list[Hypothesis]]) -> 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_exported_shape_of_the_family_translates_and_scores_as_ours_or_is_refused(shape: str, opened: Open) -> None:
     model = make_model(**SHAPES[shape])
-    if any(value not in WRITTEN.get(key, [value]) for key, value in SHAPES[shape].items()):
+    if any(value not in EXPORTABLE.get(key, [value]) for key, value in SHAPES[shape].items()):
         with pytest.raises(ConfigError, match="cannot be exported"):
             opened(model)
         return
@@ -262,9 +262,9 @@ def test_exported_int8_computes_in_float32_where_sums_overflow(
     cpuinfo.write_text(f"flags : fpu avx2{' avx512_vnni' if has_vnni else ''} ssse3\n")
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(devices, "CPU_INFO", cpuinfo)
-    computes_in = opened(make_model(), "int8").computes_in
-    assert (computes_in == "float32") == is_exact
-    assert ("int8" in computes_in) != is_exact
+    compute_type = opened(make_model(), "int8").compute_type
+    assert (compute_type == "float32") == is_exact
+    assert ("int8" in compute_type) != is_exact
 
 
 def test_exported_refuses_what_it_cannot_do_in_one_line(opened: Open, tmp_path: Path) -> None:
@@ -334,4 +334,4 @@ def test_exported_tables_shorter_than_the_vocabulary_are_refused(opened: Open) -
 
 @pytest.mark.parametrize(("limit", "positions"), [(16, 16), (None, 4002), (1_000_000, 4002)])
 def test_export_sinusoids_get_a_table_that_holds_the_longest_line(limit: int | None, positions: int) -> None:
-    assert positions_of(ModelConfig(positions="sinusoidal", max_length=limit)) == positions
+    assert count_positions(ModelConfig(positions="sinusoidal", max_length=limit)) == positions

@@ -179,6 +179,6 @@ def test_read_hugging_face_of_a_pickle_says_nothing_of_running_it(tmp_path: Path
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(), 2))
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(DataError, match=r"model\.bin: damaged, or a pickle of more than tensors, [^\n]*; delete it$"):
-        hugging_face._tensors(tmp_path, None)
+        hugging_face._read_weights(tmp_path, None)
     about = {"added_tokens_decoder": {"9" * 5000: {"content": "a"}, "7": {"content": "b"}}}
-    assert hugging_face._added_tokens(tmp_path, about) == {"b": 7}
+    assert hugging_face._read_added_tokens(tmp_path, about) == {"b": 7}
