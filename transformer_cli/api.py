@@ -31,7 +31,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.scoring import evaluate as scoring
 from transformer_cli.scoring.evaluate import Judged, LineScore
-from transformer_cli.scoring.losses import say_other_losses
+from transformer_cli.scoring.losses import warn_if_losses_changed
 from transformer_cli.scoring.metrics import further_metrics
 from transformer_cli.search.interface import Engine
 from transformer_cli.system.arguments import as_list, refuse_str
@@ -216,7 +216,7 @@ def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     else:
         engine, names = open_models(runs, device)
         for run, name, model in zip(runs, names, engine.models, strict=True):
-            say_other_losses(model, run.folder / "checkpoints" / name)
+            warn_if_losses_changed(model, run.folder / "checkpoints" / name)
     refuse_not_finite(engine, runs)
     return engine, names
 

@@ -4,12 +4,12 @@ checkpoints/step-0004540/           -unvalidated is added if steps have been tak
     model.safetensors               the weights
     state.safetensors               the optimiser's moments, under the names of the weights, and frozen rows
     state.json                      the TrainingState
-    witnesses.json                  a few validation pairs, as ids, and their losses: other code finds others
+    loss-check.json                  a few validation pairs, as ids, and their losses: other code finds others
     SHA256SUMS                      the sums of these files
 with `training.average: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
-    model.safetensors average.json witnesses.json SHA256SUMS
+    model.safetensors average.json loss-check.json SHA256SUMS
 with `training.extra_valid` likewise
 checkpoints/validation-0001/        the initial weights
 checkpoints/validation-0003/        the best of the others
@@ -51,7 +51,7 @@ from transformer_cli.runs.run import (
     write_latest,
 )
 from transformer_cli.runs.state import (
-    WITNESSES,
+    LOSS_CHECK,
     Average,
     TrainingState,
     error_of,
@@ -153,11 +153,11 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer | None,
     state: TrainingState,
     frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
-    witnesses: Mapping[str, Any] | None = None,
+    loss_check: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
 
-    witnesses: as `scoring.losses.witnesses_of` finds them; an imported model has none, nor a save without memory.
+    loss_check: as `scoring.losses.make_loss_check` finds them; an imported model has none, nor a save without memory.
 
     A step that is saved before and after its validation has two names: a save never takes the place of the last one.
     """
@@ -171,10 +171,10 @@ def save_checkpoint(
         }
         rows = {f"{FROZEN_ROWS_PREFIX}{name}": rows for name, rows in frozen_rows.items()}
         _save_tensors(moments | rows, folder / "state.safetensors")
-        history = sha256_of_bytes(first_history_lines(run, state.validations))
-        write_json(folder / "state.json", asdict(replace(state, history=history)))
-        if witnesses:
-            write_json(folder / WITNESSES, witnesses)
+        history = sha256_of_bytes(first_history_lines(run, state.n_validations))
+        write_json(folder / "state.json", asdict(replace(state, history_sha256=history)))
+        if loss_check:
+            write_json(folder / LOSS_CHECK, loss_check)
     run.set_pointer("last", name)
     _update_pointers(run, state)
 
@@ -194,14 +194,14 @@ def finish_save(run: Run, state: TrainingState) -> None:
 
 
 def save_average(
-    run: Run, model: Transformer, average: Average, state: TrainingState, witnesses: Mapping[str, Any]
+    run: Run, model: Transformer, average: Average, state: TrainingState, loss_check: Mapping[str, Any]
 ) -> bool:
     """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
     name = f"average-{average.step:07d}"
     with _new_checkpoint(run, name) as folder:
         _save_weights(run, model, folder)
         write_json(folder / "average.json", asdict(average))
-        write_json(folder / WITNESSES, witnesses)
+        write_json(folder / LOSS_CHECK, loss_check)
     run.set_pointer("average", name)
     _update_pointers(run, state)
     return run.checkpoint("best") == run.checkpoint("average")

@@ -163,7 +163,7 @@ def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
     state = retry_if_moved(folder / "last", lambda: load_state(run.checkpoint("last")))
     yield {"epochs_done": state.epoch - 1, "steps_done": state.step}
     yield {"parameters": retry_if_moved(folder / "last", lambda: _count_parameters(run.checkpoint("last")))}
-    if state.validations:
+    if state.n_validations:
         yield {"best_valid_loss": retry_if_moved(folder / "best", lambda: _best_loss(run, state))}
     if kept := last_result(folder):
         is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_checkpoint_name

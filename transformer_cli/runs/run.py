@@ -14,7 +14,7 @@ runs/multi30k/
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint of this run
     average                         likewise, if training averages weights
-    unsaved                         exists until `last` is written for the first time: nothing has been saved yet
+    .incomplete                     exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
 exports/multi30k-int8/              an exported run: the same, with weights in CTranslate2's format, and not trained on
@@ -72,7 +72,7 @@ Result = TypeVar("Result")
 FORMAT_VERSION = 7
 EXPORTED_WEIGHTS = "model.bin"  # the weights of an exported run
 HISTORY = "history.jsonl"
-INCOMPLETE = "unsaved"
+INCOMPLETE = ".incomplete"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
 CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
 POINTERS = ("best", "last", "average")

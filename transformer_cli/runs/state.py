@@ -14,7 +14,7 @@ from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.run import HISTORY, RESTORE_HINT, Run, as_checkpoint_error, is_new, retry_if_moved
 from transformer_cli.system.files import read_bytes, read_verified_json, sha256_of_bytes
 
-WITNESSES = "witnesses.json"
+LOSS_CHECK = "loss-check.json"
 
 
 @dataclass
@@ -53,7 +53,7 @@ class TrainingState:
     """the epoch in progress, from 1"""
     batch: int = 0
     """batches of the epoch's plan that are done (a step may take several)"""
-    validations: int = 0
+    n_validations: int = 0
     """how many there have been"""
     best_valid_loss: float | None = None
     """of the best one, which is the one of the lowest loss or, by training.validate_by, of the highest score"""
@@ -61,7 +61,7 @@ class TrainingState:
     running: RunningLoss = field(default_factory=RunningLoss)
     skipped_in_a_row: int = 0
     """how many of the last steps were skipped, because their loss or gradient was not finite"""
-    history: str = field(default="", compare=False)
+    history_sha256: str = field(default="", compare=False)
     """the sum of history.jsonl when this was saved"""
     best_score: float | None = None
     """of the best validation, if training.validate_by asks for scores"""
@@ -86,11 +86,11 @@ class TrainingState:
         if found.best:
             self.best_valid_loss, self.best_score = found.valid_loss, found.valid_score
         self.validations_since_best = 0 if found.best else self.validations_since_best + 1
-        self.validations, self.running = self.validations + 1, RunningLoss()
+        self.n_validations, self.running = self.n_validations + 1, RunningLoss()
 
     def validation_is_due(self, training: TrainingConfig, *, ends_epoch: bool) -> bool:
         """Whether the steps so far are to be validated now. ends_epoch: all batches of the epoch are done."""
-        if training.initialize_from is not None and not self.validations:
+        if training.initialize_from is not None and not self.n_validations:
             return True  # the start, before the first step
         if self.is_validated:
             return False
@@ -127,7 +127,7 @@ class Average:
     valid_ppl: float
     interpolation: float | None = None
     """the share of the weights with which training began, as it was chosen or set; None if no text is watched"""
-    watch_loss: float | None = None
+    extra_valid_loss: float | None = None
     valid_score: float | None = None
     """as of a Validation"""
 
@@ -165,7 +165,7 @@ class Validation:
     """target_tokens by train_seconds"""
     date: str
     """when the validation ended (UTC, ISO 8601)"""
-    watch_loss: float | None = None
+    extra_valid_loss: float | None = None
     """the same as valid_loss of the text that is watched, if any is"""
     valid_score: float | None = None
     """BLEU or chrF of greedy translations of the validation split, if training.validate_by asks for one"""
@@ -206,11 +206,11 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
 
     Raises CheckpointError if a validation is missing or damaged.
     """
-    lines = first_history_lines(run, state.validations)
-    if sha256_of_bytes(lines) != state.history:
+    lines = first_history_lines(run, state.n_validations)
+    if sha256_of_bytes(lines) != state.history_sha256:
         path = run.folder / HISTORY
         raise CheckpointError(
-            f"{path}: damaged: its first {state.validations} lines are not those that were saved; {RESTORE_HINT}"
+            f"{path}: damaged: its first {state.n_validations} lines are not those that were saved; {RESTORE_HINT}"
         )
     return [Validation(**json.loads(line)) for line in lines.splitlines()]
 

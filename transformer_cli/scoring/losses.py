@@ -19,7 +19,7 @@ from transformer_cli.compute.threads import INLINE_POOL, WorkerPool
 from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.runs.run import as_checkpoint_error
-from transformer_cli.runs.state import WITNESSES
+from transformer_cli.runs.state import LOSS_CHECK
 from transformer_cli.search.interface import group_by_length
 from transformer_cli.system.files import read_verified_json
 from transformer_cli.system.terminal import pluralize
@@ -113,23 +113,23 @@ def sentence_losses(
     return SentenceLosses(nll, tokens)
 
 
-def witnesses_of(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[str, Any]:
-    """Returns the first few pairs, as ids, and their losses, which a checkpoint keeps (`say_other_losses`)."""
+def make_loss_check(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[str, Any]:
+    """Returns the first few pairs, as ids, and their losses, which a checkpoint keeps (`warn_if_losses_changed`)."""
     chosen = rows[:N_WITNESSES]
     pairs = {side: [getattr(split, side)[row].tolist() for row in chosen] for side in ("source", "target")}
     return {**pairs, "nll": sentence_losses(model, split, chosen).nll.tolist()}
 
 
-def say_other_losses(model: "Transformer", checkpoint: Path) -> None:
+def warn_if_losses_changed(model: "Transformer", checkpoint: Path) -> None:
     """Warn if a model with the weights of a checkpoint finds other losses than it did when these were saved.
 
     Then its code computes something else, although the weights fit: a variant has none of its own. Raises
     CheckpointError if the file with the losses is damaged.
     """
-    if not (checkpoint / WITNESSES).exists():  # an imported model has seen no validation
+    if not (checkpoint / LOSS_CHECK).exists():  # an imported model has seen no validation
         return
     with as_checkpoint_error():
-        kept = read_verified_json(checkpoint / WITNESSES)
+        kept = read_verified_json(checkpoint / LOSS_CHECK)
     split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
     found = sentence_losses(model, split, np.arange(len(split)))
     if not np.allclose(found.nll, kept["nll"], rtol=ROUNDING):

@@ -126,9 +126,10 @@ class StepBar:
 
 def validation_as_line(found: Validation, training: TrainingConfig) -> str:
     """Returns a validation as a line for the log."""
+    extra = found.extra_valid_loss
     return (
         f"{_progress(found, training)}"
-        f"{_loss('train', found.train_loss)}{_loss('valid', found.valid_loss)}{_loss('watched', found.watch_loss)}"
+        f"{_loss('train', found.train_loss)}{_loss('valid', found.valid_loss)}{_loss('watched', extra)}"
         f"  {found.train_seconds + found.valid_seconds:.1f} s"
         + (f"  {pluralize(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
         + _score(found.valid_score, training)

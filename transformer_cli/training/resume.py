@@ -147,7 +147,7 @@ def load_run(run: Run, dataset: Dataset) -> OpenedRun:
     """Returns a run with its last save. Raises CheckpointError if something that training needs is gone or damaged."""
     start = load_last(run)
     validations = read_validations(run, start.state)
-    if start.state.validations and not start.state.is_best:  # else there is no best save yet, or it is the last one
+    if start.state.n_validations and not start.state.is_best:  # else there is no best save yet, or it is the last one
         run.checkpoint("best")
     return OpenedRun(run, dataset, start, validations)
 

@@ -38,7 +38,7 @@ from transformer_cli.runs.checkpoints import (
 )
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, error_of, has_final_weights
-from transformer_cli.scoring.losses import Losses, corpus_losses, say_other_losses, witnesses_of
+from transformer_cli.scoring.losses import Losses, corpus_losses, make_loss_check, warn_if_losses_changed
 from transformer_cli.scoring.validation import greedy_score
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.codec import SIDES
@@ -120,7 +120,7 @@ class Trainer:
         self.state = start.state
         self.validations = list(opened.validations)
         if self.state.step and world.is_main:
-            say_other_losses(self.learner.model, run.checkpoint("last"))
+            warn_if_losses_changed(self.learner.model, run.checkpoint("last"))
         self._bar = StepBar(self)
         self._epoch_plan: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved_progress = self._progress()  # a new run has nothing to save
@@ -159,7 +159,7 @@ class Trainer:
             except MemoryShortage as shortage:
                 if self.world.size > 1 or not state.step:  # other processes are in the middle of a step
                     raise
-                self._save(with_witnesses=False)
+                self._save(with_loss_check=False)
                 how = f"the same command goes on from the save at step {state.step:,} where more memory is free"
                 raise MemoryShortage(f"{shortage}; {how}") from None
             if state.patience_is_spent(training):
@@ -247,8 +247,8 @@ class Trainer:
         self.state.count_validation(found)
         if self.state.batch == len(self.plan()):
             self._end_epoch()
-        if self.world.is_main and self.state.validations in self._needed_validations():
-            save_validation_weights(self.run, self.learner.model, self.state.validations)
+        if self.world.is_main and self.state.n_validations in self._needed_validations():
+            save_validation_weights(self.run, self.learner.model, self.state.n_validations)
         self._save()
         self._prune_validations()
         log.info(validation_as_line(found, self.training))
@@ -302,7 +302,7 @@ class Trainer:
             best=best_error is None or error < best_error,
             target_tokens_per_second=round(running.target_tokens / max(running.seconds, 0.001), 1),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            watch_loss=extra.loss if extra else None,
+            extra_valid_loss=extra.loss if extra else None,
             valid_score=score,
         )
 
@@ -347,28 +347,28 @@ class Trainer:
             valid.loss_batch_mean,
             valid.ppl,
             interpolation=weights.interpolation,
-            watch_loss=extra.loss if extra else None,
+            extra_valid_loss=extra.loss if extra else None,
             valid_score=self._score(model),
         )
-        witnesses = witnesses_of(model, self.texts.valid.split, self.texts.valid.rows)
-        is_best = self.world.is_main and save_average(self.run, model, made, self.state, witnesses)
+        loss_check = make_loss_check(model, self.texts.valid.split, self.texts.valid.rows)
+        is_best = self.world.is_main and save_average(self.run, model, made, self.state, loss_check)
         self.world.barrier()  # as in `_save`
         if made.interpolation is None:
             log.info(final_as_line(made, self.training, is_best=is_best))
 
     # Saving, and stopping
 
-    def _save(self, *, with_witnesses: bool = True) -> None:
+    def _save(self, *, with_loss_check: bool = True) -> None:
         """Save what has been done since the last save, if anything.
 
-        with_witnesses: if false, the model is not run, and the checkpoint keeps no pairs with their losses.
+        with_loss_check: if false, the model is not run, and the checkpoint keeps no pairs with their losses.
         """
         if self._saved_progress != self._progress():
             if self.world.is_main:
                 model, valid = self.learner.model, self.texts.valid
-                witnesses = witnesses_of(model, valid.split, valid.rows) if with_witnesses else None
+                loss_check = make_loss_check(model, valid.split, valid.rows) if with_loss_check else None
                 save_checkpoint(
-                    self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, witnesses
+                    self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, loss_check
                 )
             self._saved_progress, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
@@ -376,7 +376,7 @@ class Trainer:
 
     def _progress(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
-        return self.state.step, self.state.validations
+        return self.state.step, self.state.n_validations
 
     def _agree_to_stop_or_save(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""

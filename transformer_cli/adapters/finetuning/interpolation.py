@@ -104,8 +104,8 @@ def as_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path
     ]
     for number, each in enumerate(validations_so_far(run)):
         found = start if not number else ["", ""]
-        rows.append((f"step {each.step:,}", f"{each.valid_loss:.3f}", f"{each.watch_loss or 0:.3f}", *found))
+        rows.append((f"step {each.step:,}", f"{each.valid_loss:.3f}", f"{each.extra_valid_loss or 0:.3f}", *found))
     if made := load_average(run, "best"):
         name = f"the end: {made.interpolation or 0:.0%} of the start"
-        rows.append((name, f"{made.valid_loss:.3f}", f"{made.watch_loss or 0:.3f}", *end))
+        rows.append((name, f"{made.valid_loss:.3f}", f"{made.extra_valid_loss or 0:.3f}", *end))
     return rows

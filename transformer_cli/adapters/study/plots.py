@@ -139,13 +139,13 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
                 "markersize": 4.5,
             }
             places = [entry[by] for entry in history]
-            losses = ((loss, key) for key in ("train_loss", "valid_loss", "watch_loss"))
+            losses = ((loss, key) for key in ("train_loss", "valid_loss", "extra_valid_loss"))
             curves = (*losses, (perplexity, "valid_ppl"), (rate, "learning_rate"))
             for axes, key in curves:
                 # a line of training has hollow markers, since of a single epoch there is no line
                 form: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if key == "train_loss" else {}
                 values = np.array([entry.get(key) for entry in history], dtype=float)  # NaN where there is none
-                if key == "watch_loss":
+                if key == "extra_valid_loss":
                     if np.isnan(values).all():
                         continue
                     form, has_watched = {"linestyle": "--", "fillstyle": "none"}, True

@@ -79,8 +79,8 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     start = load_validation_weights(run, START)
     before = corpus_losses(start, split, np.arange(2)).loss
     history = run.history()
-    assert [each["watch_loss"] > 0 for each in history] == [True] * 3
-    assert history[0]["watch_loss"] == before
+    assert [each["extra_valid_loss"] > 0 for each in history] == [True] * 3
+    assert history[0]["extra_valid_loss"] == before
     tried = [
         re.match(r" *(\d+)% of the start's weights  valid ([\d.]+)  watched ([\d.]+)", line) for line in caplog.messages
     ]
@@ -90,7 +90,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     assert made
     assert made.interpolation is not None
     assert found[int(100 * made.interpolation)] == min(found.values())
-    assert corpus_losses(load_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.watch_loss
+    assert corpus_losses(load_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.extra_valid_loss
     shutil.rmtree(runs / "base")  # the run has what it needs of it
     rows = finetuning_table(run, data_dir=project / "data")
     assert [row[0].split(":")[0] for row in rows] == ["after", "step 0", "step 2", "step 4", "the end"]
@@ -142,7 +142,7 @@ def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_t
     old.unlink()
     shutil.rmtree(runs / "base")
     resumed = train_tiny(runs, *TAUGHT, *beside)
-    same = ("valid_loss", "watch_loss", "train_loss")
+    same = ("valid_loss", "extra_valid_loss", "train_loss")
     assert [[each[key] for key in same] for each in resumed.history()] == [
         [each[key] for key in same] for each in straight.history()
     ]
