@@ -130,17 +130,17 @@ def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[s
 
     Raises DataError, and as `Translator.load` does.
     """
-    from transformer_cli.adapters.finetuning.interpolation import START, as_table
+    from transformer_cli.adapters.finetuning.interpolation import INITIAL_VALIDATION, forgetting_table
     from transformer_cli.compute.devices import choose_device
     from transformer_cli.runs.checkpoints import load_validation_weights
     from transformer_cli.search.decoder import TransformerEngine
 
     device = run.config.training.device
     initial = (
-        load_validation_weights(run, START).to(choose_device(device)).eval()
+        load_validation_weights(run, INITIAL_VALIDATION).to(choose_device(device)).eval()
     )  # its run may be gone, or trained further
     start = translate.Translator([run], TransformerEngine([initial]), ["start"], Terminology())
-    return as_table(run, start, Translator(run, device), data_dir=data_dir)
+    return forgetting_table(run, start, Translator(run, device), data_dir=data_dir)
 
 
 def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:

@@ -62,14 +62,14 @@ def prepare(
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
     from transformer_cli.adapters.corpora.corpora import clean_and_split, open_corpus
-    from transformer_cli.adapters.finetuning.settings import inherited
+    from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import HeldOutConfig
     from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    below, place = inherited(like) if like else None, None
+    below, place = finetuning_settings(like) if like else None, None
     if files:
         held_out = Run.load(like).config.data.held_out if like else HeldOutConfig()
         settings, place = config_for_files(
@@ -147,10 +147,10 @@ def train(
         "--fresh", help="Move an existing run of this name aside and begin a new one.")] = False,
 ) -> None:  # fmt: skip
     """Train a run under runs/. An interrupted run continues from its last save."""
-    from transformer_cli.adapters.finetuning.settings import inherited
+    from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.config.load import load_config
 
-    below = None if begin_from is None else inherited(begin_from)
+    below = None if begin_from is None else finetuning_settings(begin_from)
     given = {"extra_valid": extra_valid, "replay": replay}
     settings_given = {
         f"training.{key}": (names, f"--{key.replace('_', '-')} {names[0]}") for key, names in given.items() if names

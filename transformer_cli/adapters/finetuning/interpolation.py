@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.adapters.finetuning.kept_text import KeptText, kept_lines
+from transformer_cli.adapters.finetuning.copied_text import CopiedText, copied_lines
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_validation_weights
@@ -22,25 +22,25 @@ from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import FinalWeights, TrainerView
 from transformer_cli.translate import Translator
 
-START = 1  # the number of the validation of the initial weights, which comes before the first step
+INITIAL_VALIDATION = 1  # the number of the validation of the initial weights, which comes before the first step
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, which are tried unless training.interpolation names one
-MOST_SCORED = 300  # lines of each text whose BLEU is found at the end
+MAX_SCORED_LINES = 300  # lines of each text whose BLEU is found at the end
 
 log = logging.getLogger(__name__)
 
 
-class Interpolation(KeptText):
+class Interpolation(CopiedText):
     """Validates the pairs of `training.extra_valid` as well, and interpolates the weights at the end."""
 
     implements = "training.extra_valid"
 
     def on_begin(self, trainer: TrainerView) -> None:
         """Let each validation find the loss of these pairs, too."""
-        trainer.texts.extra_valid = self.kept_sentences(trainer.run)
+        trainer.texts.extra_valid = self.load_split(trainer.run)
 
     def needed_validations(self, trainer: TrainerView) -> set[int]:
         """Returns the numbers of the first validation and of the best one after it."""
-        return {START, best_finetuned(trainer.validations)}
+        return {INITIAL_VALIDATION, best_finetuned(trainer.validations)}
 
     def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights:
         """Returns the interpolation of given weights, or of the best finetuned ones, with the initial weights.
@@ -55,7 +55,7 @@ class Interpolation(KeptText):
 
         def with_share(share: float) -> Transformer:
             with trainer.world.fail_together():
-                return interpolated(weights.model, load_validation_weights(run, START), share)
+                return interpolate(weights.model, load_validation_weights(run, INITIAL_VALIDATION), share)
 
         given, sums = run.config.training.interpolation, dict[float, float]()
         for share in SHARES if given is None else (given,):
@@ -71,19 +71,19 @@ class Interpolation(KeptText):
 
 def best_finetuned(validations: Sequence[Validation]) -> int:
     """Returns the number of the best validation after the start's; the start's if there is no other yet."""
-    finetuned = validations[START:]
-    return START + 1 + finetuned.index(best_of(finetuned)) if finetuned else START
+    finetuned = validations[INITIAL_VALIDATION:]
+    return INITIAL_VALIDATION + 1 + finetuned.index(best_of(finetuned)) if finetuned else INITIAL_VALIDATION
 
 
 @torch.no_grad()
-def interpolated(finetuned: Transformer, start: Transformer, share: float) -> Transformer:
+def interpolate(finetuned: Transformer, start: Transformer, share: float) -> Transformer:
     """Returns `start`, of whose weights this share stays; the rest comes from `finetuned`."""
     for mine, others in zip(start.parameters(), finetuned.parameters(), strict=True):
         mine.copy_(others.lerp(mine, share))
     return start
 
 
-def as_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path) -> list[tuple[str, ...]]:
+def forgetting_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path) -> list[tuple[str, ...]]:
     """Returns the losses of the validation text and of what is watched, by validations, and BLEU of both ends, as rows.
 
     BLEU is that of the first lines of each text. Raises DataError or CheckpointError if the text or a part of the run
@@ -91,10 +91,10 @@ def as_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path
     """
     dataset = Dataset.open(find_dataset(run.config.data, data_dir))
     texts = [
-        ParallelText(name, source[:MOST_SCORED], [target[:MOST_SCORED]])
+        ParallelText(name, source[:MAX_SCORED_LINES], [target[:MAX_SCORED_LINES]])
         for name, (source, target) in (
             ("valid", [dataset.text("valid", side) for side in SIDES]),
-            ("extra_valid", kept_lines(run, "extra_valid")),
+            ("extra_valid", copied_lines(run, "extra_valid")),
         )
     ]
     start, end = ([f"{judge(each, text).result.bleu:.2f}" for text in texts] for each in (initial, final))

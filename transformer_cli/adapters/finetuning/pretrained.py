@@ -54,7 +54,7 @@ class PretrainedVectors(Callback):
                     f"{where}: not one of the {len(words):,} words of the {side} vocabulary; choose vectors of its "
                     "language, and of its case (data.lowercase)"
                 )
-            log.info("%s vectors: %s", side, _coverage(where, words, vectors))
+            log.info("%s vectors: %s", side, _coverage_text(where, words, vectors))
             ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.by_word])
             self.vectors[side] = ids, torch.from_numpy(np.stack(list(vectors.by_word.values())))
 
@@ -112,7 +112,7 @@ class InitialWeights(Callback):
         del self.weights
 
 
-def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:
+def _coverage_text(where: str, words: Collection[str], vectors: Vectors) -> str:
     missed = [word for word in words if word not in vectors.by_word]  # most frequent first, as in the vocabulary
     line = f"{where} ({vectors.dimension} numbers each): {len(vectors.by_word):,} of {len(words):,} words"
     line += f" ({len(vectors.by_word) / len(words):.1%})"

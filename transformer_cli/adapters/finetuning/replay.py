@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer_cli.adapters.corpora.formats import ONE_SIDE, pair_format
-from transformer_cli.adapters.finetuning.kept_text import KeptText
+from transformer_cli.adapters.finetuning.copied_text import CopiedText
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import EncodedSplit, Pair, Rows, Side
 from transformer_cli.system.terminal import pluralize, show_status
@@ -18,7 +18,7 @@ from transformer_cli.training.callbacks import TrainerView
 from transformer_cli.training.texts import UsableSplit
 
 
-class Replay(KeptText):
+class Replay(CopiedText):
     """Mixes the pairs of `training.replay` into the training text."""
 
     implements = "training.replay"
@@ -37,17 +37,17 @@ class Replay(KeptText):
 
     def on_begin(self, trainer: TrainerView) -> None:
         """Put the pairs behind those of the training text, whose own rows stay the same."""
-        own, more = trainer.texts.train, self.kept_sentences(trainer.run)
-        trainer.texts.train = UsableSplit(joined(own.split, more.split), own.rows)
+        own, more = trainer.texts.train, self.load_split(trainer.run)
+        trainer.texts.train = UsableSplit(concatenate_splits(own.split, more.split), own.rows)
         self.rows = len(own.split) + more.rows
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
         """Returns the rows of an epoch, and as many of the pairs that are mixed in."""
         seed, epoch = trainer.run.config.training.seed, trainer.state.epoch
-        return np.concatenate((rows, sampled(self.rows, len(rows), seed=seed, epoch=epoch)))
+        return np.concatenate((rows, replay_rows(self.rows, len(rows), seed=seed, epoch=epoch)))
 
 
-def joined(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
+def concatenate_splits(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
     """Returns a split in memory with the sentences of both, those of `one` first."""
     return EncodedSplit(
         *(
@@ -57,7 +57,7 @@ def joined(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
     )
 
 
-def sampled(rows: Rows, size: int, *, seed: int, epoch: int) -> Rows:
+def replay_rows(rows: Rows, size: int, *, seed: int, epoch: int) -> Rows:
     """Returns so many of some rows, each as often as the others, or once more; another epoch begins with others.
 
     For example, 5 of the rows 7 and 8 are 8 7 8 7 8, or 7 8 7 8 7.

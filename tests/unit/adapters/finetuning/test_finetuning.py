@@ -1,4 +1,4 @@
-"""A run that is taught further: its pace, what it is watched on, what goes along, and what stays of its start."""
+"""A run that is finetuned further: its pace, what it is watched on, what goes along, and what stays of its start."""
 
 import re
 import shutil
@@ -10,10 +10,10 @@ import torch
 
 from kinds import Tfm, TrainTiny
 from transformer_cli import Translator
-from transformer_cli.adapters.finetuning.interpolation import START, interpolated
-from transformer_cli.adapters.finetuning.kept_text import encoded, kept_lines
-from transformer_cli.adapters.finetuning.replay import sampled
-from transformer_cli.adapters.finetuning.settings import inherited
+from transformer_cli.adapters.finetuning.copied_text import copied_lines, encode_sides
+from transformer_cli.adapters.finetuning.interpolation import INITIAL_VALIDATION, interpolate
+from transformer_cli.adapters.finetuning.replay import replay_rows
+from transformer_cli.adapters.finetuning.settings import finetuning_settings
 from transformer_cli.api import finetuning_table
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
@@ -22,12 +22,12 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.scoring.losses import corpus_losses
 
-TAUGHT = ("training.batch_size=100", "training.epochs=2", "training.initialize_from=base", "training.seed=5")
+FINETUNE = ("training.batch_size=100", "training.epochs=2", "training.initialize_from=base", "training.seed=5")
 
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """Text that the taught run is not to forget."""
+    """Text that the finetuned run is not to forget."""
     path = tmp_path / "old.tsv"
     lines = ["de\ten", "Der alte Hund läuft.\tThe old dog runs.", "Die Frau singt.\tThe woman sings."]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -36,7 +36,7 @@ def old(tmp_path: Path) -> Path:
 
 def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
     pace = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}
-    assert inherited("base", runs)["training"] == {"initialize_from": "base", **pace}
+    assert finetuning_settings("base", runs)["training"] == {"initialize_from": "base", **pace}
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,13 @@ def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
 def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_itself(
     runs: Path, text: str, overrides: list[str], patience: int | None
 ) -> None:
-    (runs / "taught.yaml").write_text(text)
-    config = load_config(runs / "taught.yaml", overrides, inherited=inherited("base", runs))
+    (runs / "finetuned.yaml").write_text(text)
+    config = load_config(runs / "finetuned.yaml", overrides, inherited=finetuning_settings("base", runs))
     assert (config.training.patience, config.training.learning_rate) == (patience, 1e-4)
     assert (config.training.initialize_from, config.data.tokenizer_from) == ("base", "base")
-    said = load_config(runs / "taught.yaml", ["training.initialize_from=other"], inherited=inherited("base", runs))
+    said = load_config(
+        runs / "finetuned.yaml", ["training.initialize_from=other"], inherited=finetuning_settings("base", runs)
+    )
     assert (said.training.initialize_from, said.data.tokenizer_from) == ("other", "base")
 
 
@@ -63,7 +65,7 @@ def test_start_is_validated_first_and_says_how_long_training_will_take(
     train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    train_tiny(runs, *TAUGHT)
+    train_tiny(runs, *FINETUNE)
     first, how_long = caplog.messages[1:3]
     assert re.fullmatch(r"epoch 0/2  valid \d\.\d{3} \(PPL \d\.\d\d\)  \d+\.\d s  best", first)
     assert how_long == "less than a minute until the end, by the time of this validation"
@@ -73,10 +75,10 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     train_tiny: TrainTiny, runs: Path, old: Path, project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    run = train_tiny(runs, *TAUGHT, f"training.extra_valid=[{old}]", "training.learning_rate=0.05")
+    run = train_tiny(runs, *FINETUNE, f"training.extra_valid=[{old}]", "training.learning_rate=0.05")
     assert any(line.startswith("training.extra_valid: 2 pairs can hardly tell ") for line in caplog.messages)
-    split = encoded(kept_lines(run, "extra_valid"), run.codecs)
-    start = load_validation_weights(run, START)
+    split = encode_sides(copied_lines(run, "extra_valid"), run.codecs)
+    start = load_validation_weights(run, INITIAL_VALIDATION)
     before = corpus_losses(start, split, np.arange(2)).loss
     history = run.history()
     assert [each["extra_valid_loss"] > 0 for each in history] == [True] * 3
@@ -97,11 +99,11 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
 
 
 @pytest.mark.parametrize("share", [None, 0.25])
-def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_longer_training(
+def test_start_that_is_best_is_mixed_with_the_best_of_what_was_finetuned_also_in_longer_training(
     train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture, share: float | None
 ) -> None:
     caplog.set_level("INFO")
-    given = [*TAUGHT, "training.extra_valid=[valid]", "training.learning_rate=0.3"]  # worse with each epoch
+    given = [*FINETUNE, "training.extra_valid=[valid]", "training.learning_rate=0.3"]  # worse with each epoch
     given += [] if share is None else [f"training.interpolation={share}"]
     straight = train_tiny(runs, *given, "name=straight")
     said = list(caplog.messages)
@@ -109,13 +111,13 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
     raised = train_tiny(runs, *given)
     losses = [each["valid_loss"] for each in straight.history()]
     assert losses[0] < losses[1] < losses[2]
-    start, taught, last = (
-        load_validation_weights(straight, START),
+    start, finetuned, last = (
+        load_validation_weights(straight, INITIAL_VALIDATION),
         load_validation_weights(straight, 2),
         straight.checkpoint("last"),
     )
-    assert not torch.equal(taught.output.weight, load_weights(straight, last).output.weight)
-    wanted = start if share is None else interpolated(taught, start, share)
+    assert not torch.equal(finetuned.output.weight, load_weights(straight, last).output.weight)
+    wanted = start if share is None else interpolate(finetuned, start, share)
     for run in (straight, raised):
         found = load_best(run, torch.device("cpu"))[1].state_dict()
         assert all(torch.equal(value, found[name]) for name, value in wanted.state_dict().items())
@@ -127,21 +129,21 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_taught_also_in_lo
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_mixed_weights_are_the_mean_with_the_share_of_the_start(tiny: Run, share: float) -> None:
-    start, taught = tiny.new_model(), load_best(tiny, torch.device("cpu"))[1]
-    wanted = share * start.output.weight.detach() + (1 - share) * taught.output.weight.detach()
-    torch.testing.assert_close(interpolated(taught, start, share).output.weight.detach(), wanted)
+    start, finetuned = tiny.new_model(), load_best(tiny, torch.device("cpu"))[1]
+    wanted = share * start.output.weight.detach() + (1 - share) * finetuned.output.weight.detach()
+    torch.testing.assert_close(interpolate(finetuned, start, share).output.weight.detach(), wanted)
 
 
 def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_the_start(
     train_tiny: TrainTiny, runs: Path, old: Path
 ) -> None:
     beside = (f"training.replay=[{old}]", "training.extra_valid=[test]")
-    straight = train_tiny(runs, *TAUGHT, *beside, "name=straight")
+    straight = train_tiny(runs, *FINETUNE, *beside, "name=straight")
     assert [each["step"] for each in straight.history()] == [0, 4, 8]  # of 200 pairs, and as many more
-    train_tiny(runs, *TAUGHT, *beside, "training.epochs=1")
+    train_tiny(runs, *FINETUNE, *beside, "training.epochs=1")
     old.unlink()
     shutil.rmtree(runs / "base")
-    resumed = train_tiny(runs, *TAUGHT, *beside)
+    resumed = train_tiny(runs, *FINETUNE, *beside)
     same = ("valid_loss", "extra_valid_loss", "train_loss")
     assert [[each[key] for key in same] for each in resumed.history()] == [
         [each[key] for key in same] for each in straight.history()
@@ -150,21 +152,21 @@ def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_t
     assert all(torch.equal(value, other[name]) for name, value in one.items())
     (resumed.folder / "replay.source.txt").write_text("", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"replay\.source\.txt"):
-        train_tiny(runs, *TAUGHT, *beside)
+        train_tiny(runs, *FINETUNE, *beside)
 
 
 def test_sentences_that_go_along_are_translated_by_the_start(train_tiny: TrainTiny, runs: Path, tmp_path: Path) -> None:
     lines = ["Der kleine Hund läuft im Park.", "Die Frau singt."]
     (tmp_path / "old.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    run = train_tiny(runs, *TAUGHT, f"training.replay=[{tmp_path / 'old.txt'}]")
+    run = train_tiny(runs, *FINETUNE, f"training.replay=[{tmp_path / 'old.txt'}]")
     expected = Translator.load(runs / "base", device="cpu").translate(lines)
     assert (run.folder / "replay.target.txt").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in expected)
 
 
 def test_sampled_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
-    rows = sampled(np.array([7, 8]), 5, seed=1, epoch=1)
+    rows = replay_rows(np.array([7, 8]), 5, seed=1, epoch=1)
     assert sorted(rows.tolist()) in ([7, 7, 7, 8, 8], [7, 7, 8, 8, 8])
-    some = [sampled(np.arange(50), 20, seed=1, epoch=epoch).tolist() for epoch in (1, 1, 2)]
+    some = [replay_rows(np.arange(50), 20, seed=1, epoch=epoch).tolist() for epoch in (1, 1, 2)]
     assert some[0] == some[1] != some[2]
     assert len({*some[0]}) == 20
 
@@ -192,12 +194,12 @@ def test_text_beside_that_is_no_text_leaves_no_run(train_tiny: TrainTiny, runs: 
     old.write_text("de\ten\n \t \n", encoding="utf-8")
     for place, said in ((old, "no pair of sentences; name other text"), (old.with_name("none.tsv"), "no such file")):
         with pytest.raises(DataError, match=rf"training\.extra_valid: [^\n]*{said}"):
-            train_tiny(runs, *TAUGHT, f"training.extra_valid=[{place}]")
+            train_tiny(runs, *FINETUNE, f"training.extra_valid=[{place}]")
     assert not (runs / "tiny").exists()
 
 
 def test_train_command_prints_losses_and_bleu_of_both_texts(workspace: Path, old: Path, corpus: Path, tfm: Tfm) -> None:
-    settings = ("training.epochs=1", "name=taught", "training.initialize_from=tiny")
+    settings = ("training.epochs=1", "name=finetuned", "training.initialize_from=tiny")
     given = [word for each in settings for word in ("--set", each)]
     code, out, err = tfm("train", "--config", corpus / "tiny.yaml", "--extra-valid", old, *given, cwd=workspace)
     assert code == 0, err

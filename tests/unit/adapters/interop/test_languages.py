@@ -12,7 +12,7 @@ import yaml
 from kinds import Tfm
 from small_marian import TEXT, VOCABULARY, D, make_model, weights, write
 from transformer_cli import Translator
-from transformer_cli.adapters.finetuning.settings import inherited
+from transformer_cli.adapters.finetuning.settings import finetuning_settings
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.marian import read_tokens
 from transformer_cli.adapters.serve.languages import Directions
@@ -205,7 +205,7 @@ def test_to_of_a_language_that_the_model_does_not_write_is_one_line(several: Run
 def test_inherited_has_the_search_of_the_model_and_a_limit_where_it_has_none(folder: Path, tmp_path: Path) -> None:
     (folder / "model.npz.decoder.yml").write_text("beam-size: 12\nnormalize: 0\n", encoding="utf-8")
     run = import_run(folder, runs_dir=tmp_path / "runs")
-    taught = inherited(str(run.folder))
+    taught = finetuning_settings(str(run.folder))
     assert (taught["decoding"]["beam_size"], taught["decoding"]["length_penalty"]) == (12, 0.0)
     limits = (run.config.model.max_length, taught["data"]["max_chars"], taught["data"]["tokenizer_from"])
     assert limits == (None, 1000, str(run.folder))

@@ -19,7 +19,7 @@ from transformer_cli.training.callbacks import Callback
 from transformer_cli.training.texts import UsableSplit, fitting_rows, usable_split
 
 
-class KeptText(Callback):
+class CopiedText(Callback):
     """The pairs that training.extra_valid or training.replay names, whichever it carries out: files, or a split."""
 
     @property
@@ -35,7 +35,7 @@ class KeptText(Callback):
         if not self.pairs:
             raise DataError(f"training.{self.setting}: {', '.join(names)}: no pair of sentences; name other text")
         for pair in self.pairs:  # one that fits will do: all are encoded when training begins
-            alone = encoded([[side] for side in pair], dataset.codecs)
+            alone = encode_sides([[side] for side in pair], dataset.codecs)
             if len(alone.rows_within(config.model.max_length)):
                 break
         fitting_rows(alone, self.setting, config.model.max_length)
@@ -48,9 +48,9 @@ class KeptText(Callback):
         write_checksums(run.folder, [*read_checksums(run.folder), *names])
         del self.pairs
 
-    def kept_sentences(self, run: Run) -> UsableSplit:
+    def load_split(self, run: Run) -> UsableSplit:
         """Returns the pairs that a run has kept, encoded. Raises DataError if they are gone."""
-        split = encoded(kept_lines(run, self.setting), run.codecs)
+        split = encode_sides(copied_lines(run, self.setting), run.codecs)
         return usable_split(split, self.setting, run.config.model.max_length)
 
     def read(self, paths: Sequence[Path], config: Config) -> Iterable[Pair]:
@@ -65,13 +65,13 @@ class KeptText(Callback):
         return self.read(paths, config)
 
 
-def kept_lines(run: Run, setting: str) -> tuple[list[str], list[str]]:
+def copied_lines(run: Run, setting: str) -> tuple[list[str], list[str]]:
     """Returns source and target of a text that a run has kept. Raises DataError."""
     source, target = (list(read_lines(run.folder / f"{setting}.{side}.txt")) for side in SIDES)
     return source, target
 
 
-def encoded(sides: Iterable[Iterable[str]], codecs: Codecs) -> EncodedSplit:
+def encode_sides(sides: Iterable[Iterable[str]], codecs: Codecs) -> EncodedSplit:
     """Returns a text, source and target, encoded."""
     return EncodedSplit(
         *(
