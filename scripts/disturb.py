@@ -32,7 +32,7 @@ class Disturbance:
     strike: Callable[["Disturbance"], None] = lambda _: None
     """called at each operation, before it happens or (a write) in the middle of it; it may raise OSError"""
     operations: list[str] = field(default_factory=list)
-    """so far: "replace last", "write target.joins.json"; of an unfinished file, the name that it will have"""
+    """so far: "replace last", "write target.detokenizer.json"; of an unfinished file, the name that it will have"""
     hits: int = 0
     """how many of them failed"""
 

@@ -450,7 +450,7 @@ def _sentences(translator: Translator) -> list[str]:
     """Returns lines of random tokens that the run knows."""
     codec, chance = translator.run.codecs.source, random.Random(0)
     ids = range(len(SPECIALS), len(codec))
-    texts = (codec.text(chance.choices(ids, k=chance.randint(1, 20))).strip() for _ in range(4 * SENTENCES))
+    texts = (codec.decode(chance.choices(ids, k=chance.randint(1, 20))).strip() for _ in range(4 * SENTENCES))
     lines = (f"{text[:1].upper()}{text[1:]}." for text in texts)
     language = translator.run.config.data.source
     short = [line for line in lines if line.isprintable() and sentence_spans(line, language) == [(0, len(line))]]

@@ -118,7 +118,7 @@ def read_data(project: Path) -> object:
     config = Run.open(project / "runs/run").config
     dataset = Dataset.open(find_dataset(config.data, project / "data"))
     codecs = (dataset.codecs.source, dataset.codecs.target)
-    found: list[object] = [(codec.tokens(range(len(codec))), codec.text(range(4, len(codec)))) for codec in codecs]
+    found: list[object] = [(codec.tokens(range(len(codec))), codec.decode(range(4, len(codec)))) for codec in codecs]
     for name in dataset.manifest["splits"]:
         split = dataset.split(name)
         arrays = [array for side in (split.source, split.target) for array in (side.ids, side.offsets)]
@@ -395,7 +395,7 @@ class TheirModel:
         names = ["vocab.json", "target_vocab.json" if (folder / "target_vocab.json").exists() else "vocab.json"]
         lists = [json.loads((folder / name).read_text()) for name in names]
         self.source, self.target = (
-            _rows(codec.names(), tokens) for codec, tokens in zip(vars(self._codecs).values(), lists, strict=True)
+            _rows(codec.all_tokens(), tokens) for codec, tokens in zip(vars(self._codecs).values(), lists, strict=True)
         )
         """their row of each of our ids"""
 

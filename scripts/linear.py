@@ -39,9 +39,9 @@ from transformer_cli.scoring import metrics
 from transformer_cli.system.terminal import display_width, escape_controls
 from transformer_cli.text import alignment, line_encoder, lines, normalization, sentences
 from transformer_cli.text.codec import SubwordCodec, WordCodec
-from transformer_cli.text.subwords import learn_pieces
+from transformer_cli.text.subwords import train_subwords
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
-from transformer_cli.text.words import Joins
+from transformer_cli.text.words import Detokenizer
 
 LENGTH, TIMES = 100_000, 8  # characters of the longer text, and of how many shorter ones it has the length
 MOST_S, MOST_TIMES = 2.0, 12.0  # that the longer one may take, and how often as long as the shorter one
@@ -124,13 +124,13 @@ def lines_of(text: str) -> list[str]:
 @cache
 def words() -> WordCodec:
     known = names("ein eine Hund Frau läuft am Strand und . , ( )")
-    return WordCodec("de", False, Vocabulary((*SPECIALS, *known)), Joins())
+    return WordCodec("de", False, Vocabulary((*SPECIALS, *known)), Detokenizer())
 
 
 @cache
 def subwords() -> SubwordCodec:
     text = [f"Der Hund Nummer {n} läuft am Strand, und eine Frau sieht ihm zu." for n in range(1_000)]
-    return SubwordCodec(learn_pieces(text, size=350, algorithm="bpe"))
+    return SubwordCodec(train_subwords(text, size=350, algorithm="bpe"))
 
 
 def spots(text: str) -> list[alignment.Span]:
@@ -346,9 +346,9 @@ READERS: dict[str, tuple[Reader, str]] = {
         lambda text: normalization.with_sentinels(text, [*pairwise(range(0, len(text), 2))]),
         "ab",
     ),
-    "subwords.Pieces.ids": (lambda text: subwords().ids(text), f"{TOKENS}|▁|\ue000"),
-    "subwords.Pieces.text": (lambda text: subwords().text(subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
-    "words.Joins.join": (lambda text: words().joins.join(text.split(" ")), "a |a. "),
+    "subwords.SubwordModel.ids": (lambda text: subwords().ids(text), f"{TOKENS}|▁|\ue000"),
+    "subwords.SubwordModel.text": (lambda text: subwords().decode(subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
+    "words.Detokenizer.detokenize": (lambda text: words().detokenizer.detokenize(text.split(" ")), "a |a. "),
     "words.Tokenizer.split": (lambda text: words().tokenizer.split(text), TOKENS),
     "translate.join_with_links": (wholly, "A. |a"),
 }

@@ -7,10 +7,10 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
-from transformer_cli.text.words import Joins
+from transformer_cli.text.words import Detokenizer
 
 SOURCE, TARGET = Vocabulary((*SPECIALS, "ä", "\u2028")), Vocabulary((*SPECIALS, "a"))
-JOINS = Joins(frozenset({"."}), frozenset({"("}), frozenset({("t", "-")}), frozenset({("ä", ".")}))
+DETOKENIZER = Detokenizer(frozenset({"."}), frozenset({"("}), frozenset({("t", "-")}), frozenset({("ä", ".")}))
 
 
 def make_run(folder: Path, tie_embeddings: str = "none") -> Run:
@@ -21,6 +21,6 @@ def make_run(folder: Path, tie_embeddings: str = "none") -> Run:
         data=DataConfig(joint_vocabulary=is_joint),
         model=ModelConfig.model_validate({**shape, "max_length": 8, "tie_embeddings": tie_embeddings}),
     )
-    source = WordCodec("de", True, TARGET if is_joint else SOURCE, Joins())
-    dataset = Dataset(Path("nowhere"), {}, Codecs(source, WordCodec("en", True, TARGET, JOINS)))
+    source = WordCodec("de", True, TARGET if is_joint else SOURCE, Detokenizer())
+    dataset = Dataset(Path("nowhere"), {}, Codecs(source, WordCodec("en", True, TARGET, DETOKENIZER)))
     return Run.create(folder, config, dataset)

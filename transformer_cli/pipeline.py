@@ -188,7 +188,7 @@ class TextPipeline:
             return ()
         if is_too_long(text):
             raise DataError(f"prefix has {TOO_LONG}; shorten it")
-        prefix = target.encode_as_it_is(text)
+        prefix = target.encode_raw(text)
         for token, index in zip(prefix.tokens, prefix.ids, strict=True):
             if index == UNK:
                 raise DataError(
@@ -265,7 +265,7 @@ class TextPipeline:
         best, *others = (self._written(sentence, each) for each in found)
         if line.is_copied:
             codec = self.codecs.target
-            tokens = line.sentence.split() if line.was_too_long else codec.encode_as_it_is(line.sentence).tokens
+            tokens = line.sentence.split() if line.was_too_long else codec.encode_raw(line.sentence).tokens
             held = [(span, span) for span in self.protected(line.sentence)]
             best = replace(best, text=line.sentence, tokens=tokens, held=held)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
@@ -273,7 +273,9 @@ class TextPipeline:
     def _text(self, read: EncodedText, found: Hypothesis) -> str:
         """Returns what the model wrote as text, in which source words stand for unknown ones."""
         attended = [read.tokens[index] for index in found.alignment]
-        return self.codecs.target.text(found.tokens, instead=None if self.settings.keep_unk else attended or None)
+        return self.codecs.target.decode(
+            found.tokens, unk_replacements=None if self.settings.keep_unk else attended or None
+        )
 
     def _written(self, sentence: PreparedSentence, found: Hypothesis) -> Translation:
         target, line, needs = self.codecs.target, sentence.line, sentence.requirements
@@ -281,7 +283,7 @@ class TextPipeline:
         tokens = target.tokens(found.tokens)
         draft = Draft(read, self._text(read, found), tokens, found.alignment, normalized.held)
         if needs:
-            draft = needs.edit(draft, len(target.text(self.prefix)))
+            draft = needs.edit(draft, len(target.decode(self.prefix)))
         cased = partial(upper, language=target.language) if normalized.all_caps else str
         text, held = put_back(draft.text, normalized.text, draft.held, draft.links if draft.held else (), cased)
         terms: list[tuple[Span, Span | None]] = []

@@ -60,7 +60,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
             source = run.codecs.source.encode(sentence)
             limit = max_target_tokens(TranslationSettings(), len(source), run.config.model.max_length)
             ids = plain_greedy(plain, [SOS, *source.ids, EOS], sos=SOS, eos=EOS, max_tokens=limit)
-            run.codecs.target.text(ids)
+            run.codecs.target.decode(ids)
             found.append(run.codecs.target.tokens(ids))
         return found
 
@@ -137,7 +137,7 @@ def ctranslate2_speed(
         raise Unavailable("not installed: pip install ctranslate2") from None
     types, threads = ("float32", "int8"), torch.get_num_threads()
     with TemporaryDirectory() as folder:
-        source, target = translator.run.codecs.source.names(), translator.run.codecs.target.names()
+        source, target = translator.run.codecs.source.all_tokens(), translator.run.codecs.target.all_tokens()
         write_model(translator.model, Path(folder), source=source, target=target)
         engines = [partial(ctranslate2.Translator, folder, compute_type=each) for each in types]
         translate = text_to_text(translator, sentences, settings)
@@ -161,8 +161,8 @@ def ctranslate2_speed(
 
 def text_to_text(translator: Translator, sentences: Sequence[str], settings: TranslationSettings) -> Way:
     """Returns a way to translate with CTranslate2 that cuts text into tokens and puts text together, as we do."""
-    codecs, source_names = translator.run.codecs, translator.run.codecs.source.names()
-    ids = {token: index for index, token in enumerate(codecs.target.names())}
+    codecs, source_names = translator.run.codecs, translator.run.codecs.source.all_tokens()
+    ids = {token: index for index, token in enumerate(codecs.target.all_tokens())}
     options = {
         "beam_size": settings.beam_size,
         "length_penalty": settings.length_penalty,
@@ -175,7 +175,7 @@ def text_to_text(translator: Translator, sentences: Sequence[str], settings: Tra
         found = engine.translate_batch(words, max_batch_size=size, **options)
         tokens = [each.hypotheses[0] for each in found]
         for each in tokens:
-            codecs.target.text([ids[token] for token in each])
+            codecs.target.decode([ids[token] for token in each])
         return tokens
 
     return translate

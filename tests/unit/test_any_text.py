@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformer_cli import Translator
 from transformer_cli.commands.translate import translation_as_json
 from transformer_cli.text.lines import MAX_LINE_CHARS, decoded_lines
-from transformer_cli.text.words import Joins, Tokenizer
+from transformer_cli.text.words import Detokenizer, Tokenizer
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
 
@@ -81,8 +81,8 @@ def tokenizer(language: str) -> Tokenizer:
 def test_tokens_of_any_text_are_words_that_joins_put_together(line: str, language: str) -> None:
     tokens = tokenizer(language).split(line[:MAX_LINE_CHARS])
     assert all(token and not token.isspace() for token in tokens.words)
-    assert len(tokens.words) == len(tokens.glued)
+    assert len(tokens.words) == len(tokens.no_space_after)
     assert bool(tokens.words) == bool(line.strip())
-    joined = Joins().join(tokens.words)
+    joined = Detokenizer().detokenize(tokens.words)
     assert joined.split() == tokens.words
     joined.encode()

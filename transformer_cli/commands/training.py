@@ -122,7 +122,7 @@ def prepared_as_table(prepared: "PreparedDataset") -> str:
         which = "one for both languages" if settings["joint_vocabulary"] else "one for each language"
         notes = [f"subwords ({tokenizer['algorithm']}, SentencePiece {tokenizer['version']}, {which}): {sizes}"]
     else:
-        restored = manifest["joins"]["valid_restored"]
+        restored = manifest["detokenizer"]["valid_restored"]
         notes = [
             f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
             f"validation references that come back exactly from their tokens: {restored:.1%}",

@@ -6,7 +6,7 @@ data/multi30k.de-en-1a2b3c4d/
     manifest.json                   what it was made from, and its counts
     SHA256SUMS                      the sums of all other files
     source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
-    target.joins.json                   and the rules that turn target tokens into plain text;
+    target.detokenizer.json                   and the rules that turn target tokens into plain text;
     source.subwords.model               for subwords, SentencePiece's model instead (target.subwords.model likewise)
     train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
     train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
@@ -28,7 +28,7 @@ from transformer_cli.config.schema import DataConfig, Decides, fields_that_decid
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
 from transformer_cli.system.files import decode_utf8, read_verified_json, sha256_of_file, verify_file
-from transformer_cli.text.codec import SIDES, Codecs, codec_files, codec_sums
+from transformer_cli.text.codec import SIDES, Codecs, codec_checksums, codec_files
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 
 FORMAT_VERSION = 3
@@ -171,7 +171,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     """
     wanted = without_paths(dataset_settings(data))
     assert data.fingerprint or bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
-    given = codec_sums(codec_dir, data) if codec_dir and not data.fingerprint else {}
+    given = codec_checksums(codec_dir, data) if codec_dir and not data.fingerprint else {}
 
     def is_wanted(manifest: Mapping[str, Any]) -> bool:
         if without_paths(manifest["settings"]) != wanted:

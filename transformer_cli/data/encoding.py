@@ -27,9 +27,9 @@ from transformer_cli.system.workers import worker_processes
 from transformer_cli.text.codec import SIDES, Codecs, SubwordCodec, WordCodec
 from transformer_cli.text.lines import PairIterator
 from transformer_cli.text.normalization import lower, nfc_stripped
-from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, learn_pieces
+from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, train_subwords
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary, import_torchtext
-from transformer_cli.text.words import SPACY_VERSION, CutSettings, Joins, learn_joins, open_cutter
+from transformer_cli.text.words import SPACY_VERSION, Detokenizer, TokenizerSettings, learn_detokenizer, open_tokenizers
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ PAIRS_PER_CHUNK = 1_000  # pairs that are encoded at once; a worker tokenises th
 MIN_PAIRS_FOR_WORKERS = 5_000  # one process has tokenised this many pairs before workers would have started
 MAX_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
 LARGE_VOCABULARY = 50_000  # above which a warning speaks of subwords
-JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
+DETOKENIZER_SENTENCES = 200_000  # the detokenizer is learned from so many; more would teach only rare pairs
 MAX_SUBWORD_PAIRS = 500_000  # that pieces are learned from
 MAX_SUBWORD_CHARACTERS = 50_000_000  # the same, both sides together
 
@@ -54,7 +54,7 @@ class TokenizedSide:
         forms    ein  hund  ,  mann  .
         ids      0  1  2  0  3  4    0  1
         lengths  6                   2
-        glued    -  x  -  -  x  x    -  x
+        no_space_after   -  x  -  -  x  x    -  x
     """
 
     ids: NDArray[np.int32]
@@ -63,8 +63,8 @@ class TokenizedSide:
     """(sentences,): how many tokens each sentence has"""
     forms: list[str]
     """the distinct words, in the order in which they first appear"""
-    glued: NDArray[np.bool_]
-    """(tokens,): True if no space follows the word in the text: glued to the next one, or at the end of the text"""
+    no_space_after: NDArray[np.bool_]
+    """(tokens,): True if no space follows the word in the text, also for the last word"""
 
     def sentences(self) -> Iterator[list[str]]:
         """Yield the words of each sentence."""
@@ -112,10 +112,10 @@ def encode_by_words(
                     if name == "valid":
                         for text, words in zip(texts[1], sides[1].sentences(), strict=True):
                             text = lower(text, target.language) if target.lowercase else text
-                            n_restored += target.joins.join(words) == " ".join(text.split())
+                            n_restored += target.detokenizer.detokenize(words) == " ".join(text.split())
     return Codecs(source, target), {
         "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
-        "joins": {"valid_restored": n_restored / splits["valid"]},
+        "detokenizer": {"valid_restored": n_restored / splits["valid"]},
     }
 
 
@@ -134,13 +134,13 @@ def _learn_word_codecs(
                 for forms, side in zip(known, sides, strict=True)
             ]
             add(ids, [side.lengths for side in sides])
-            ends = np.cumsum(sides[1].lengths[: JOIN_SENTENCES - n_sentences])
+            ends = np.cumsum(sides[1].lengths[: DETOKENIZER_SENTENCES - n_sentences])
             if len(ends):
                 left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence
-                neighbours.append((ids[1][left], ids[1][left + 1], sides[1].glued[left]))
+                neighbours.append((ids[1][left], ids[1][left + 1], sides[1].no_space_after[left]))
                 n_sentences += len(ends)
-    left_ids, right_ids, glued = map(np.concatenate, zip(*neighbours, strict=True))
-    joins = learn_joins(list(known[1]), left_ids, right_ids, glued)
+    left_ids, right_ids, no_space_after = map(np.concatenate, zip(*neighbours, strict=True))
+    detokenizer = learn_detokenizer(list(known[1]), left_ids, right_ids, no_space_after)
     paths = [folder / f"train.{side}.ids.npy" for side in SIDES]
     if data.joint_vocabulary:
         source = target = _build_vocabulary("joint", data, known[0], paths)
@@ -149,8 +149,8 @@ def _learn_word_codecs(
             _build_vocabulary(side, data, forms, [path]) for side, forms, path in zip(SIDES, known, paths, strict=True)
         )
     return (
-        WordCodec(data.source, data.lowercased, source, Joins()),
-        WordCodec(data.target, data.lowercased, target, joins),
+        WordCodec(data.source, data.lowercased, source, Detokenizer()),
+        WordCodec(data.target, data.lowercased, target, detokenizer),
     )
 
 
@@ -183,7 +183,7 @@ def _build_vocabulary(name: str, data: DataConfig, forms: Collection[str], paths
 
 
 @contextmanager
-def tokenizing(settings: CutSettings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
+def tokenizing(settings: TokenizerSettings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
     """Yields a function from pairs to chunks of them, in order, with their words: the same for any `processes`.
 
     If `processes` is 1, this process does the work; otherwise that many workers do, each with a thread that waits for
@@ -192,7 +192,9 @@ def tokenizing(settings: CutSettings, processes: int) -> Iterator[Callable[[Iter
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
     cutter: AbstractContextManager[Callable[[Any], Any]] = (
-        nullcontext(open_cutter(settings)) if processes == 1 else worker_processes(open_cutter, settings, processes)
+        nullcontext(open_tokenizers(settings))
+        if processes == 1
+        else worker_processes(open_tokenizers, settings, processes)
     )
     with cutter as cut, WorkerPool(processes) as threads:
         yield lambda pairs: threads.run(lambda texts: (texts, _tokenize_chunk(cut, texts)), _text_chunks(pairs))
@@ -209,9 +211,12 @@ def _tokenize_chunk(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list
         ) from None
     return [
         TokenizedSide(
-            np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_)
+            np.frombuffer(ids, np.int32),
+            np.frombuffer(lengths, np.int64),
+            forms,
+            np.frombuffer(no_space_after, np.bool_),
         )
-        for ids, lengths, forms, glued in found
+        for ids, lengths, forms, no_space_after in found
     ]
 
 
@@ -240,7 +245,7 @@ def encode_by_subwords(
     for name, size in splits.items():
         with split_writer(folder, name, size) as add:
             for texts in _text_chunks(read_pairs(folder, name)):
-                sides = [codec.encode_all(lines) for codec, lines in zip((source, target), texts, strict=True)]
+                sides = [codec.encode_lines(lines) for codec, lines in zip((source, target), texts, strict=True)]
                 ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
                 add(ids, [np.array([len(line) for line in side], np.int64) for side in sides])
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION, "algorithm": data.subwords.algorithm}
@@ -285,7 +290,7 @@ def _learn_subword_codecs(pairs: list[Pair], data: DataConfig) -> tuple[SubwordC
     for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
         symbols = () if side else settings.symbols
         try:
-            models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm, symbols=symbols))
+            models.append(train_subwords(text, size=settings.size, algorithm=settings.algorithm, symbols=symbols))
         except ConfigError as error:
             raise ConfigError(f"{error} ({language})") from None
     source, target = (

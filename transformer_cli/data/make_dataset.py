@@ -24,7 +24,7 @@ from transformer_cli.data.dataset import (
 from transformer_cli.data.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import atomic_folder, sha256_of_bytes, write_checksums, write_json
-from transformer_cli.text.codec import SIDES, Codecs, codec_sums
+from transformer_cli.text.codec import SIDES, Codecs, codec_checksums
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import SPACY_VERSION
@@ -59,7 +59,7 @@ def make_dataset(
     """
     data = config.data
     assert bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
-    given = {"codec": codec_sums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
+    given = {"codec": codec_checksums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
     library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
     shaped_by = {
         "format": FORMAT_VERSION,
@@ -131,7 +131,7 @@ def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[s
 
     def read(split: str) -> Iterator[tuple[int, int]]:
         for source, target in read_pairs(folder, split):
-            yield hash(codecs.source.content(source)), hash(codecs.target.content(target))
+            yield hash(codecs.source.dedup_key(source)), hash(codecs.target.dedup_key(target))
 
     held_out = {split: [*read(split)] for split in splits if split != "train"}
     wanted = {source for found in held_out.values() for source, _ in found}

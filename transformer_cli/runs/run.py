@@ -5,7 +5,7 @@ runs/multi30k/
     SHA256SUMS                      the sums of run.json, of the codecs' files and of the text that training keeps
     config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen;
                                     training rewrites it, and so may a user
-    source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's (of subwords:
+    source.vocab.txt target.vocab.txt target.detokenizer.json     the codecs: a copy of the dataset's (of subwords:
     source.subwords.model target.subwords.model)
     extra_valid.source.txt replay.target.txt … the text that training.extra_valid and training.replay named when the run
     was begun history.jsonl curves.png        one line per validation; the same as a picture
@@ -21,7 +21,7 @@ exports/multi30k-int8/              an exported run: the same, with weights in C
     run.json                        the run's, and as `exported` what was made of it
     SHA256SUMS                      the sums of all files that stay as they are
     config.yaml                     its section `decoding` says how the model translates
-    source.vocab.txt target.vocab.txt target.joins.json     as above
+    source.vocab.txt target.vocab.txt target.detokenizer.json     as above
     model.bin config.json *_vocabulary.json     what CTranslate2 reads
     README.md                       how to use it from Python without tfm
     evaluations.jsonl               as above

@@ -41,7 +41,7 @@ from transformer_cli.search.interface import TargetScorer
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.lines import line_count_error, read_lines, refuse_lone_surrogates, zip_lines
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
-from transformer_cli.text.words import nearest_tokenizer
+from transformer_cli.text.words import tokenizer_or_fallback
 from transformer_cli.translate import Translator
 
 log = logging.getLogger(__name__)
@@ -266,7 +266,7 @@ def judge(
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
         tokens += [[pipeline.encode(line, codecs.target).tokens for line in lines] for lines in wanted[1:]]
     else:
-        tokenizer = nearest_tokenizer(data.into, lowercase=data.lowercased)
+        tokenizer = tokenizer_or_fallback(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
     warn_of_form(texts, wanted[0], text.name, data.into)
     further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)

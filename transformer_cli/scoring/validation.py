@@ -43,5 +43,5 @@ def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[st
         for place, (best, *_) in zip(places, found, strict=True):
             source = encoded[rows[place]].tokens
             attended = [source[index] for index in best.alignment]
-            texts[rows[place]] = codecs.target.text(best.tokens, instead=attended)
+            texts[rows[place]] = codecs.target.decode(best.tokens, unk_replacements=attended)
     return texts

@@ -18,14 +18,14 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import FileError
 from transformer_cli.system.files import read_bytes, read_json, sha256_of_bytes, write_bytes, write_json
 from transformer_cli.system.terminal import first_few
-from transformer_cli.text.languages import TARGET_TOKEN, find_target_tokens, target_token_of
+from transformer_cli.text.languages import TARGET_TOKEN, find_target_languages, target_token_of
 from transformer_cli.text.normalization import NormalizedText, Normalizer, is_all_caps, is_word, lower
-from transformer_cli.text.subwords import SPACE, Pieces
+from transformer_cli.text.subwords import SPACE_MARK, SubwordModel
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
-from transformer_cli.text.words import Joins, Tokenizer
+from transformer_cli.text.words import Detokenizer, Tokenizer
 
 SIDES = ("source", "target")
-CHARACTERS_KEPT = 10_000  # of which it is kept whether an imported model has pieces for them
+MAX_CACHED_CHARS = 10_000  # of which it is kept whether an imported model has pieces for them
 
 log = logging.getLogger(__name__)
 
@@ -47,40 +47,40 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class WordCodec:
-    """Text by words: a spaCy tokeniser, a vocabulary, and joins, which say where words are written without a space.
+    """Words as tokens: a spaCy tokeniser, a vocabulary, and a detokeniser, which knows where no space stands.
 
-    For example, "the quokka sleeps" without "quokka" in the vocabulary: encode gives the words as they are and the ids
-    7, UNK, 9; tokens of these ids are "the", "<unk>", "sleeps"; text with instead=["der", "Quokka", "schläft"] is
+    For example, without "quokka" in the vocabulary, "the quokka sleeps" is encoded as the ids 7, UNK, 9. Their tokens
+    are "the", "<unk>", "sleeps"; decoded with unk_replacements=["der", "Quokka", "schläft"], they are
     "the Quokka sleeps".
     """
 
     language: str
     lowercase: bool
     vocabulary: Vocabulary
-    joins: Joins
+    detokenizer: Detokenizer
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "WordCodec":
         """Read what `save` wrote; language and case are kept in `data`.
 
-        The source has no joins, since no text is ever put together in the source language. Whoever opens a dataset or a
+        The source has no detokeniser: no text is ever decoded in the source language. Whoever opens a dataset or a
         run has compared the files with their sums, so they are not doubted here. Raises FileError.
         """
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         if side == "source":
-            return WordCodec(data.source, data.lowercased, vocabulary, Joins())
-        path = folder / f"{side}.joins.json"
+            return WordCodec(data.source, data.lowercased, vocabulary, Detokenizer())
+        path = folder / f"{side}.detokenizer.json"
         try:
-            joins = Joins.from_json(read_json(path))
+            detokenizer = Detokenizer.from_json(read_json(path))
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"{path}: damaged: {error}") from None
-        return WordCodec(data.target, data.lowercased, vocabulary, joins)
+        return WordCodec(data.target, data.lowercased, vocabulary, detokenizer)
 
     def save(self, folder: Path, side: str) -> None:
         """Write the codec's files, whose names begin with `side`, source or target; see `codec_files`."""
         self.vocabulary.save(folder / f"{side}.vocab.txt")
         if side == "target":
-            write_json(folder / f"{side}.joins.json", self.joins.as_json())
+            write_json(folder / f"{side}.detokenizer.json", self.detokenizer.as_json())
 
     def __len__(self) -> int:
         """The number of ids, including those of <unk>, <pad>, <sos> and <eos>."""
@@ -107,12 +107,12 @@ class WordCodec:
         words = self.tokenizer.tokens(normalized.text)
         return EncodedText(words, self.vocabulary.to_ids(words), normalized)
 
-    def encode_as_it_is(self, text: str) -> EncodedText:
+    def encode_raw(self, text: str) -> EncodedText:
         """The same for a text that is to be written exactly so, such as what a translation begins with."""
         words = self.tokenizer.tokens(text)
         return EncodedText(words, self.vocabulary.to_ids(words), NormalizedText(text))
 
-    def content(self, line: str) -> str:
+    def dedup_key(self, line: str) -> str:
         """Returns what is read of a line, without white space: lines that are read alike have the same."""
         text = "".join(self.normalizer.normalize(line).text.split())
         return lower(text, self.language) if self.lowercase else text
@@ -121,17 +121,17 @@ class WordCodec:
         """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
         return self.vocabulary.to_tokens(ids)
 
-    def names(self) -> list[str]:
+    def all_tokens(self) -> list[str]:
         """All tokens in the order of their ids, each a different one, as other programs know them."""
         return list(self.vocabulary.tokens)
 
-    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
-        """Plain text of ids without <sos> and <eos>, spaced as in the text that the joins were learned from.
+    def decode(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> str:
+        """Returns the text of ids without <sos> and <eos>.
 
-        instead: one token per id, such as the source word that was attended to; it is written where the id is that of
-        `<unk>` (None: `<unk>` stays).
+        unk_replacements: one token per id, such as the source word that was attended to, written where the id is UNK
+        (None: `<unk>` stays).
         """
-        return self.joins.join(self.vocabulary.to_tokens(ids, instead))
+        return self.detokenizer.detokenize(self.vocabulary.to_tokens(ids, unk_replacements))
 
     def _cost(self, word: str) -> tuple[int, int]:
         (index,) = self.vocabulary.to_ids([word])
@@ -139,7 +139,7 @@ class WordCodec:
 
 
 @dataclass(frozen=True)
-class SubwordCodec(Pieces):
+class SubwordCodec(SubwordModel):
     """Text by pieces of words, which SentencePiece has learned. Any line comes back exactly; there is no `<unk>`.
 
     For example, "Zwei Quokkas" may become the tokens " Zwei", " Qu", "ok", "kas". Tokens show a space as a space, and a
@@ -150,39 +150,43 @@ class SubwordCodec(Pieces):
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     language: str = "xx"
     """for what becomes of capitals"""
-    towards: str = field(default="", kw_only=True, compare=False)
+    default_target_token: str = field(default="", kw_only=True, compare=False)
     """the target token with which each line begins that has none of its own; "" for none"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
         """Read what `save` wrote; the rest is kept in `data`. Raises as `WordCodec.load`."""
         path = folder / f"{side}.subwords.model"
-        model = Pieces.of_file(read_bytes(path), path).model
+        model = SubwordModel.from_bytes(read_bytes(path), path).proto
         language = data.source if side == "source" else data.target
         return SubwordCodec(model, data.lowercased, data.subwords.algorithm, language)
 
     @cached_property
-    def targets(self) -> dict[str, str]:
+    def target_languages(self) -> dict[str, str]:
         """The languages that a source can ask for: code → token."""
-        return find_target_tokens(self.names())
+        return find_target_languages(self.all_tokens())
 
-    def headed(self, text: str) -> str:
+    def prepend_target_token(self, text: str) -> str:
         """Returns a line with the token that says what it is to be translated into, unless it has one or is blank."""
-        return f"{self.towards} {text}" if self.towards and text.strip() and not self.asks(text) else text
+        return (
+            f"{self.default_target_token} {text}"
+            if self.default_target_token and text.strip() and not self.has_target_token(text)
+            else text
+        )
 
-    def asks(self, text: str) -> bool:
+    def has_target_token(self, text: str) -> bool:
         """Whether a line names the language that it is to be translated into; <2br> may be markup."""
         found = TARGET_TOKEN.match(text.lstrip())
-        return bool(found and self.targets and (found[1] or found[0] in self.targets.values()))
+        return bool(found and self.target_languages and (found[1] or found[0] in self.target_languages.values()))
 
-    def asking_for(self, token: str) -> "SubwordCodec":
+    def with_default_target(self, token: str) -> "SubwordCodec":
         """Returns the same codec towards another target; what it has made need not be made again."""
         other = copy(self)
-        object.__setattr__(other, "towards", token)
+        object.__setattr__(other, "default_target_token", token)
         return other
 
     def save(self, folder: Path, side: str) -> None:
-        write_bytes(folder / f"{side}.subwords.model", self.model)
+        write_bytes(folder / f"{side}.subwords.model", self.proto)
 
     @cached_property
     def normalizer(self) -> Normalizer:
@@ -193,16 +197,16 @@ class SubwordCodec(Pieces):
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> EncodedText:
         normalized = self._read(line, held)
-        return self._encoded(self.headed(normalized.text), normalized)
+        return self._encoded(self.prepend_target_token(normalized.text), normalized)
 
-    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
+    def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of many lines, which are cut on several cores."""
-        return self.ids_of_all(self.headed(self._read(line).text) for line in lines)
+        return self.ids_of_lines(self.prepend_target_token(self._read(line).text) for line in lines)
 
-    def encode_as_it_is(self, text: str) -> EncodedText:
+    def encode_raw(self, text: str) -> EncodedText:
         return self._encoded(lower(text, self.language) if self.lowercase else text, NormalizedText(text))
 
-    def content(self, line: str) -> str:
+    def dedup_key(self, line: str) -> str:
         return "".join(self._read(line).text.split())
 
     def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> NormalizedText:
@@ -235,14 +239,16 @@ class ImportedCodec(SubwordCodec):
         """Read what `save` wrote. Raises as `WordCodec.load`."""
         plain = SubwordCodec.load(folder, side, data)
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
-        symbols = (*find_target_tokens(vocabulary.tokens).values(), *data.subwords.symbols) if side == "source" else ()
+        symbols = (
+            (*find_target_languages(vocabulary.tokens).values(), *data.subwords.symbols) if side == "source" else ()
+        )
         return ImportedCodec(
-            plain.model, algorithm="imported", language=plain.language, vocabulary=vocabulary, symbols=symbols
+            plain.proto, algorithm="imported", language=plain.language, vocabulary=vocabulary, symbols=symbols
         )
 
     @cached_property
-    def targets(self) -> dict[str, str]:
-        return find_target_tokens(self.symbols)
+    def target_languages(self) -> dict[str, str]:
+        return find_target_languages(self.symbols)
 
     def save(self, folder: Path, side: str) -> None:
         super().save(folder, side)
@@ -259,9 +265,9 @@ class ImportedCodec(SubwordCodec):
     def normalizer(self) -> Normalizer:
         of_symbols = frozenset("".join(self.symbols))
 
-        @lru_cache(CHARACTERS_KEPT)
+        @lru_cache(MAX_CACHED_CHARS)
         def knows(char: str) -> bool:
-            (pieces,) = self.pieces_of_all([char])
+            (pieces,) = self.pieces_of_lines([char])
             has_pieces = UNK not in self.vocabulary.to_ids(pieces) and not any(
                 each.startswith("<0x") for each in pieces
             )
@@ -269,16 +275,16 @@ class ImportedCodec(SubwordCodec):
 
         return Normalizer(knows, self.language, False, self._cost)
 
-    def headed(self, text: str) -> str:
-        text = super().headed(text)
-        if self.targets and text and not self.asks(text):
-            _name_targets(tuple(self.targets))
+    def prepend_target_token(self, text: str) -> str:
+        text = super().prepend_target_token(text)
+        if self.target_languages and text and not self.has_target_token(text):
+            _warn_no_target(tuple(self.target_languages))
         return text
 
     def ids(self, line: str) -> list[int]:
-        return self.ids_of_all([line])[0]
+        return self.ids_of_lines([line])[0]
 
-    def ids_of_all(self, lines: Iterable[str]) -> list[list[int]]:
+    def ids_of_lines(self, lines: Iterable[str]) -> list[list[int]]:
         return list(map(self.vocabulary.to_ids, self._cut(list(lines))))
 
     def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> NormalizedText:
@@ -292,19 +298,21 @@ class ImportedCodec(SubwordCodec):
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return list(map(_shown, self.vocabulary.to_tokens(ids)))
 
-    def names(self) -> list[str]:
+    def all_tokens(self) -> list[str]:
         return list(self.vocabulary.tokens)
 
-    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
-        """Plain text; `instead` as in `WordCodec.text`."""
-        pieces = self.vocabulary.to_tokens(ids, instead and [other.replace(" ", SPACE) for other in instead])
-        return self.join([piece for piece in pieces if piece not in SPECIALS[1:]])
+    def decode(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> str:
+        """Plain text; `unk_replacements` as in `WordCodec.decode`."""
+        pieces = self.vocabulary.to_tokens(
+            ids, unk_replacements and [other.replace(" ", SPACE_MARK) for other in unk_replacements]
+        )
+        return self.join_pieces([piece for piece in pieces if piece not in SPECIALS[1:]])
 
     def _cut(self, lines: Sequence[str]) -> list[list[str]]:
         if not self.symbols:
-            return self.pieces_of_all(lines)
+            return self.pieces_of_lines(lines)
         parts = [self._symbol.split(line.strip()) for line in lines]  # text, symbol, text, …
-        texts = iter(self.pieces_of_all([text for line in parts for text in line[::2]]))
+        texts = iter(self.pieces_of_lines([text for line in parts for text in line[::2]]))
         return [
             [piece for number, part in enumerate(line) for piece in ([part] if number % 2 else next(texts))]
             for line in parts
@@ -313,7 +321,7 @@ class ImportedCodec(SubwordCodec):
     @cached_property
     def _symbol(self) -> re.Pattern[str]:
         """Finds target tokens at the beginning of a line, as the model was taught, and other symbols anywhere."""
-        targets = set(self.targets.values())
+        targets = set(self.target_languages.values())
         at_first = [r"^>>[^\s<>]+<<"] if targets else []  # one that the model does not know is <unk>
         at_first += [f"^{re.escape(each)}" for each in targets if not each.startswith(">>")]
         anywhere = [re.escape(each) for each in sorted(self.symbols, key=len, reverse=True) if each not in targets]
@@ -321,7 +329,7 @@ class ImportedCodec(SubwordCodec):
 
 
 @cache
-def _name_targets(codes: tuple[str, ...]) -> None:
+def _warn_no_target(codes: tuple[str, ...]) -> None:
     """Warn, once, that text does not say what it is to be translated into."""
     log.warning(
         "the model translates into several languages: name the one you want with --to (%s)", first_few(sorted(codes))
@@ -329,7 +337,7 @@ def _name_targets(codes: tuple[str, ...]) -> None:
 
 
 def _shown(piece: str) -> str:
-    return piece.replace(SPACE, " ")
+    return piece.replace(SPACE_MARK, " ")
 
 
 Codec = WordCodec | SubwordCodec
@@ -355,12 +363,12 @@ class Codecs:
         return Codecs(source, target).into(data.to)
 
     @property
-    def targets(self) -> dict[str, str]:
+    def target_languages(self) -> dict[str, str]:
         """The languages that a source can ask for: code → token; {} unless the model writes several."""
-        return {} if isinstance(self.source, WordCodec) else self.source.targets
+        return {} if isinstance(self.source, WordCodec) else self.source.target_languages
 
     @cached_property
-    def continuing(self) -> frozenset[int]:
+    def continuation_ids(self) -> frozenset[int]:
         """The ids of subwords of the target that go on with a word."""
         tokens = self.target.tokens(range(len(self.target)))
         are_words = not any(token.startswith(" ") for token in tokens)
@@ -370,9 +378,9 @@ class Codecs:
         """Returns the codecs with which every line asks for a language. Raises ConfigError for an unknown one."""
         if language is None:
             return self
-        token = target_token_of(language, self.targets)
+        token = target_token_of(language, self.target_languages)
         assert not isinstance(self.source, WordCodec), "which has no targets"
-        return replace(self, source=self.source.asking_for(token))
+        return replace(self, source=self.source.with_default_target(token))
 
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""
@@ -380,10 +388,14 @@ class Codecs:
         self.target.save(folder, "target")
 
 
-def asking_like(codec: Codec, line: str) -> Codec:
+def with_target_of_line(codec: Codec, line: str) -> Codec:
     """Returns the codec with which every sentence of a line asks for the language that the line itself asks for."""
-    if isinstance(codec, SubwordCodec) and (found := TARGET_TOKEN.match(line.lstrip())) and codec.asks(line):
-        return codec.asking_for(found[0])
+    if (
+        isinstance(codec, SubwordCodec)
+        and (found := TARGET_TOKEN.match(line.lstrip()))
+        and codec.has_target_token(line)
+    ):
+        return codec.with_default_target(found[0])
     return codec
 
 
@@ -392,9 +404,9 @@ def codec_files(data: DataConfig) -> list[str]:
     if data.tokens == "subwords":
         lists = [f"{side}.vocab.txt" for side in SIDES] if data.subwords.algorithm == "imported" else []
         return [*(f"{side}.subwords.model" for side in SIDES), *lists]
-    return [*(f"{side}.vocab.txt" for side in SIDES), "target.joins.json"]
+    return [*(f"{side}.vocab.txt" for side in SIDES), "target.detokenizer.json"]
 
 
-def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
+def codec_checksums(folder: Path, data: DataConfig) -> dict[str, str]:
     """Returns the sum of each file of the codecs in the folder of a dataset or a run. Raises FileError."""
     return {name: sha256_of_bytes(read_bytes(folder / name)) for name in codec_files(data)}

@@ -61,7 +61,7 @@ def language_code(text: str) -> str | None:
     return _CODES.get(name) or _CODES.get(_REGION_START.split(name, maxsplit=1)[0].rstrip())
 
 
-def find_target_tokens(tokens: Iterable[str]) -> dict[str, str]:
+def find_target_languages(tokens: Iterable[str]) -> dict[str, str]:
     """Returns the languages of the target tokens among a vocabulary's: code → token, such as {"fr": ">>fra<<"}.
 
     A code is as short as ISO 639 has it; what stands behind it stays, as in pt_br.

@@ -11,7 +11,7 @@ from functools import cache
 from transformer_cli.config.schema import OnTooLong
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Span
-from transformer_cli.text.codec import Codec, EncodedText, asking_like
+from transformer_cli.text.codec import Codec, EncodedText, with_target_of_line
 from transformer_cli.text.lines import MAX_LINE_CHARS, TOO_LONG, has_letter, is_too_long
 from transformer_cli.text.sentences import mask_spans, sentence_spans, split_long_sentence
 from transformer_cli.text.vocabulary import N_SOS_EOS
@@ -126,7 +126,7 @@ class LineEncoder:
         return parts[0] if len(parts) == 1 else InputLine(sentence, NO_TOKENS, parts=parts)
 
     def _pieces(self, line: str, masked: str, span: Span, max_tokens: int) -> Iterator[InputLine]:
-        own = replace(self, codec=asking_like(self.codec, line))
+        own = replace(self, codec=with_target_of_line(self.codec, line))
         encode = cache(lambda start, end: own._encode_text(line[start:end]))
         for start, end in split_long_sentence(masked, span, lambda *span: len(encode(*span)) <= max_tokens):
             yield replace(self.from_encoded(line[start:end], encode(start, end)), start=start)

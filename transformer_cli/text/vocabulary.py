@@ -60,12 +60,12 @@ class Vocabulary:
         """Returns the ids of tokens, UNK for tokens that are not in the vocabulary. Does not add <sos> or <eos>."""
         return [self._ids.get(token, UNK) for token in tokens]
 
-    def to_tokens(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> list[str]:
-        """Returns the tokens of ids. instead: for each id, what stands there if it is UNK (None: `<unk>`)."""
+    def to_tokens(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> list[str]:
+        """Returns the tokens of ids. unk_replacements: for each id, what stands there if it is UNK (None: `<unk>`)."""
         tokens = [self.tokens[index] for index in ids]
-        if instead is None:
+        if unk_replacements is None:
             return tokens
-        return [other if id_ == UNK else token for id_, token, other in zip(ids, tokens, instead, strict=True)]
+        return [other if id_ == UNK else token for id_, token, other in zip(ids, tokens, unk_replacements, strict=True)]
 
     def save(self, path: Path) -> None:
         """Write one token per line."""

@@ -1,4 +1,4 @@
-"""Text ↔ tokens: spaCy's rule-based tokenisers one way, learned joins the other. The one owner of spaCy.
+"""Text ↔ tokens: spaCy's rule-based tokenisers one way, a learned detokeniser the other. The one owner of spaCy.
 
 Knows nothing of vocabularies, files or models. The tokenisers are blank pipelines (`spacy.blank("de")`): the rules of
 the full models, without anything to download.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.normalization import lower
 
-CutSettings = tuple[str, str, bool]
+TokenizerSettings = tuple[str, str, bool]
 """the language of the source, that of the target, and whether to lower-case"""
 
 log = logging.getLogger(__name__)
@@ -31,16 +31,20 @@ try:
     SPACY_VERSION: str | None = version("spacy")
 except PackageNotFoundError:
     SPACY_VERSION = None  # an exported model of subwords needs none
-LONGEST_RUN = 100  # characters without a space: spaCy's rules take n² time for n signs, 1 s for 100,000 quotes so cut
-FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
+MAX_UNSPACED_CHARS = (
+    100  # characters without a space: spaCy's rules take n² time for n signs, 1 s for 100,000 quotes so cut
+)
+MAX_CACHED_FORMS = (
+    100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
+)
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A sentence's tokens, and whether each one was glued to the next one (without a space between them)."""
+    """A sentence's tokens, and for each one whether no space follows it."""
 
     words: list[str]
-    glued: list[bool]
+    no_space_after: list[bool]
 
 
 class Tokenizer:
@@ -57,12 +61,12 @@ class Tokenizer:
     def split(self, text: str) -> Tokens:
         """Split one line into tokens; runs of white space count as one space.
 
-        A run of more than LONGEST_RUN characters without a space is cut before spaCy's rules see it, so that their time
-        grows with the length of the line, and not with its square. The parts are glued to each other.
+        Runs of more than MAX_UNSPACED_CHARS characters without a space are cut before spaCy's rules see them, so that
+        their time grows with the length of the line, not with its square. No space follows a part that was cut off.
         """
-        text, cuts = _without_long_runs(_single_spaced(text)) if self._by_rules else (_single_spaced(text), frozenset())
+        text, cuts = _split_long_runs(_single_spaced(text)) if self._by_rules else (_single_spaced(text), frozenset())
         with self._lock:
-            if len(self._split.vocab) > FORMS_KEPT:
+            if len(self._split.vocab) > MAX_CACHED_FORMS:
                 self._split = _blank_tokenizer(self.language)
             tokens = self._split(text)
         words = [lower(token.text, self.language) if self.lowercase else token.text for token in tokens]
@@ -73,7 +77,7 @@ class Tokenizer:
         return self.split(text).words
 
 
-def open_cutter(settings: CutSettings) -> Callable[[Sequence[Sequence[str]]], list[tuple[Any, ...]]]:
+def open_tokenizers(settings: TokenizerSettings) -> Callable[[Sequence[Sequence[str]]], list[tuple[Any, ...]]]:
     """Returns a function from the texts of a chunk, [source, target], to their words, as `TokenizedSide` has them.
 
     Arrays are bytes. It is here since a worker that cuts imports this module, and nothing that it does not need.
@@ -81,23 +85,23 @@ def open_cutter(settings: CutSettings) -> Callable[[Sequence[Sequence[str]]], li
     """
     source, target, lowercase = settings
     tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
-    return lambda texts: [_cut(*side) for side in zip(tokenizers, texts, strict=True)]
+    return lambda texts: [_tokenize(*side) for side in zip(tokenizers, texts, strict=True)]
 
 
-def _cut(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[bytes, bytes, list[str], bytes]:
+def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[bytes, bytes, list[str], bytes]:
     known: dict[str, int] = {}
     ids: list[int] = []
     lengths: list[int] = []
-    glued: list[bool] = []
+    no_space_after: list[bool] = []
     for text in texts:
         tokens = tokenizer.split(text)
         ids += [known.setdefault(word, len(known)) for word in tokens.words]
         lengths.append(len(tokens.words))
-        glued += tokens.glued
-    return np.array(ids, np.int32).tobytes(), np.array(lengths, np.int64).tobytes(), list(known), bytes(glued)
+        no_space_after += tokens.no_space_after
+    return np.array(ids, np.int32).tobytes(), np.array(lengths, np.int64).tobytes(), list(known), bytes(no_space_after)
 
 
-def nearest_tokenizer(language: str, *, lowercase: bool) -> Tokenizer:
+def tokenizer_or_fallback(language: str, *, lowercase: bool) -> Tokenizer:
     """Returns the language's tokeniser; if spaCy cannot make it, a warning says so, and the one for any language is."""
     try:
         return Tokenizer(language, lowercase=lowercase)
@@ -107,79 +111,81 @@ def nearest_tokenizer(language: str, *, lowercase: bool) -> Tokenizer:
 
 
 @dataclass(frozen=True)
-class Joins:
+class Detokenizer:
     """Which tokens are written without a space between them, learned from real text; independent of language.
 
-    A pair of tokens that was seen in training is glued or apart as it mostly was there. Any other pair follows a rule:
-    it is glued only if one of the two tokens mostly stands glued to words on that side, and its edge there is not a
-    letter or a digit. So two words that never met stand apart, in Chinese, too. Of the pairs seen, only those that the
-    rule gets wrong are kept.
+    A pair of tokens that was seen in training gets a space if it mostly had one there. Any other pair follows a rule:
+    it gets no space only if one of the two tokens mostly is attached to words on that side, and its edge there is not a
+    letter or a digit. So two words that were never seen together get a space, in Chinese, too. Of the pairs seen, only
+    exceptions to the rule are stored.
     """
 
-    glue_left: frozenset[str] = frozenset()
-    """tokens such as "." and ")" that lean on the word before them"""
-    glue_right: frozenset[str] = frozenset()
-    """tokens such as "(" that lean on the word after them"""
-    glued_pairs: frozenset[tuple[str, str]] = frozenset()
-    """pairs that are glued against the rule: ("t", "-"), ("do", "n't")"""
+    attach_left: frozenset[str] = frozenset()
+    """tokens such as "." and ")" that are attached to the word before them"""
+    attach_right: frozenset[str] = frozenset()
+    """tokens such as "(" that are attached to the word after them"""
+    attached_pairs: frozenset[tuple[str, str]] = frozenset()
+    """exceptions without a space: ("t", "-"), ("do", "n't")"""
     spaced_pairs: frozenset[tuple[str, str]] = frozenset()
-    """pairs that have a space between them against the rule"""
+    """exceptions with a space"""
 
     def __repr__(self) -> str:
-        return f"Joins({', '.join(f'{len(getattr(self, each.name))} {each.name}' for each in fields(self))})"
+        return f"Detokenizer({', '.join(f'{len(getattr(self, each.name))} {each.name}' for each in fields(self))})"
 
-    def join(self, tokens: Sequence[str]) -> str:
+    def detokenize(self, tokens: Sequence[str]) -> str:
         """Returns plain text made from tokens."""
         pieces = list(tokens[:1])
         for left, right in pairwise(tokens):
-            pieces.append(right if self._is_glued(left, right) else f" {right}")
+            pieces.append(right if self._is_attached(left, right) else f" {right}")
         return "".join(pieces)
 
-    def _is_glued(self, left: str, right: str) -> bool:
-        if (left, right) in self.glued_pairs:
+    def _is_attached(self, left: str, right: str) -> bool:
+        if (left, right) in self.attached_pairs:
             return True
         if (left, right) in self.spaced_pairs:
             return False
-        return left in self.glue_right or right in self.glue_left
+        return left in self.attach_right or right in self.attach_left
 
     def as_json(self) -> dict[str, Any]:
         """Returns what `from_json` reads, in a stable order."""
         return {field.name: sorted(getattr(self, field.name)) for field in fields(self)}
 
     @staticmethod
-    def from_json(value: Any) -> "Joins":
+    def from_json(value: Any) -> "Detokenizer":
         """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for anything else."""
-        return Joins(
-            frozenset(value["glue_left"]),
-            frozenset(value["glue_right"]),
-            *(frozenset((left, right) for left, right in value[key]) for key in ("glued_pairs", "spaced_pairs")),
+        return Detokenizer(
+            frozenset(value["attach_left"]),
+            frozenset(value["attach_right"]),
+            *(frozenset((left, right) for left, right in value[key]) for key in ("attached_pairs", "spaced_pairs")),
         )
 
 
-def learn_joins(
-    forms: Sequence[str], left: NDArray[np.int32], right: NDArray[np.int32], glued: NDArray[np.bool_]
-) -> Joins:
-    """Learn joins from neighbours in real text.
+def learn_detokenizer(
+    forms: Sequence[str], left: NDArray[np.int32], right: NDArray[np.int32], no_space_after: NDArray[np.bool_]
+) -> Detokenizer:
+    """Learn a detokeniser from neighbours in real text.
 
-    forms[left[i]] stood before forms[right[i]]; glued[i] is True if there was no space between the two.
+    forms[left[i]] stood before forms[right[i]]; no_space_after[i] is True if there was no space between the two.
     """
     pairs, which = np.unique(left.astype(np.int64) * len(forms) + right, return_inverse=True)
-    majority = np.bincount(which, np.where(glued, 1, -1))  # per pair: times glued minus times apart
+    majority = np.bincount(
+        which, np.where(no_space_after, 1, -1)
+    )  # per pair: times without a space minus times with one
     left, right = np.divmod(pairs, len(forms))
     ends_as_word = np.array([form[-1].isalnum() for form in forms])
     begins_as_word = np.array([form[0].isalnum() for form in forms])
     leans_left = np.bincount(right, majority * (ends_as_word[left] & ~begins_as_word[right]), len(forms)) > 0
     leans_right = np.bincount(left, majority * (begins_as_word[right] & ~ends_as_word[left]), len(forms)) > 0
-    glued_by_rule = leans_right[left] | leans_left[right]
+    attached_by_rule = leans_right[left] | leans_left[right]
 
     def token_pairs(chosen: NDArray[np.bool_]) -> frozenset[tuple[str, str]]:
         return frozenset((forms[one], forms[other]) for one, other in zip(left[chosen], right[chosen], strict=True))
 
-    return Joins(
+    return Detokenizer(
         frozenset(compress(forms, leans_left)),
         frozenset(compress(forms, leans_right)),
-        token_pairs((majority > 0) & ~glued_by_rule),
-        token_pairs((majority < 0) & glued_by_rule),
+        token_pairs((majority > 0) & ~attached_by_rule),
+        token_pairs((majority < 0) & attached_by_rule),
     )
 
 
@@ -216,12 +222,12 @@ def _blank_tokenizer(language: str) -> Any:
     return tokenizer
 
 
-def _without_long_runs(text: str) -> tuple[str, Set[int]]:
-    """Put spaces into the runs of a text that are longer than LONGEST_RUN; returns the text, and where they are.
+def _split_long_runs(text: str) -> tuple[str, Set[int]]:
+    """Put spaces into the runs of a text that are longer than MAX_UNSPACED_CHARS; returns the text, and where they are.
 
     For example, with runs of at most 3 characters, "ab cdefghi" becomes "ab cde fgh i", and the spaces are at 6 and 10.
     """
-    ends = [found.end() for found in re.finditer(rf"\S{{{LONGEST_RUN}}}(?=\S)", text)]
+    ends = [found.end() for found in re.finditer(rf"\S{{{MAX_UNSPACED_CHARS}}}(?=\S)", text)]
     parts = [text[start:end] for start, end in pairwise([0, *ends, len(text)])]
     return " ".join(parts), {end + number for number, end in enumerate(ends)}
 

@@ -25,7 +25,7 @@ MANIFEST: dict[str, Any] = {
             "target": {"tokens": 380188, "unknown_rate": 0.01034, "longest": 41},
         }
     },
-    "joins": {"valid_restored": 0.9974},
+    "detokenizer": {"valid_restored": 0.9974},
 }
 
 

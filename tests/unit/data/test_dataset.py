@@ -69,7 +69,7 @@ def test_dataset_has_text_names_and_codecs(made: Path) -> None:
     assert dataset.folder == made
     assert made.name.endswith(f"-{dataset.fingerprint}")
     codec = dataset.codecs.target
-    assert codec.text([UNK] * 5, instead=["b", ".", "b", ",", "b"]) == "b. b, b"
+    assert codec.decode([UNK] * 5, unk_replacements=["b", ".", "b", ",", "b"]) == "b. b, b"
 
 
 @pytest.mark.parametrize("corpus", ["multi30k", "captions"])

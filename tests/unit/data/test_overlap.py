@@ -7,11 +7,11 @@ import pytest
 from transformer_cli.data.make_dataset import count_overlap, warn_of_overlap
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.vocabulary import Vocabulary
-from transformer_cli.text.words import Joins
+from transformer_cli.text.words import Detokenizer
 
 
 def codecs(*, lowercase: bool) -> Codecs:
-    return Codecs(*(WordCodec("xx", lowercase, Vocabulary.build({}, min_freq=1), Joins()) for _ in range(2)))
+    return Codecs(*(WordCodec("xx", lowercase, Vocabulary.build({}, min_freq=1), Detokenizer()) for _ in range(2)))
 
 
 def write(folder: Path, **splits: list[str]) -> None:

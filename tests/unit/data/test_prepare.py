@@ -111,9 +111,9 @@ def test_prepare_manifest_counts_sentences_tokens_and_unknown_words(workshop: Wo
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
 
 
-def test_prepare_manifest_counts_the_lines_that_joins_restore(workshop: Workshop) -> None:
+def test_prepare_manifest_counts_the_lines_that_detokenizer_restore(workshop: Workshop) -> None:
     workshop.write("valid", ["Hund"] * 3, ["A  dog.", "A dog .", "A DOG\u2028dog"])
-    assert workshop.prepare().manifest["joins"] == {"valid_restored": 2 / 3}
+    assert workshop.prepare().manifest["detokenizer"] == {"valid_restored": 2 / 3}
 
 
 def test_prepare_pinned_fingerprint_of_other_text_is_refused(workshop: Workshop) -> None:

@@ -16,8 +16,8 @@ from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.encoding import sample_pairs
 from transformer_cli.data.make_dataset import PreparedDataset, make_dataset
 from transformer_cli.errors import ConfigError, DataError, MissingFile
-from transformer_cli.text.codec import SubwordCodec, codec_sums
-from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, learn_pieces
+from transformer_cli.text.codec import SubwordCodec, codec_checksums
+from transformer_cli.text.subwords import SENTENCEPIECE_VERSION, train_subwords
 
 Make = Callable[..., PreparedDataset]
 SPLITS = ("train", "valid", "test")
@@ -76,12 +76,12 @@ def test_prepare_subwords_every_split_is_encoded_and_kept(make: Make, corpus: Pa
             side, codec, lines = getattr(encoded, name), getattr(dataset.codecs, name), dataset.text(split, name)
             assert lines == text(corpus, split, language)
             assert [side[row].tolist() for row in range(len(side))] == [codec.encode(line).ids for line in lines]
-            assert [codec.text(side[row].tolist()) for row in range(len(side))] == lines
+            assert [codec.decode(side[row].tolist()) for row in range(len(side))] == lines
 
 
 def test_prepare_subwords_are_learned_from_train(make: Make, corpus: Path) -> None:
     codecs = Dataset.open(make().folder).codecs
-    model = learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe")
+    model = train_subwords(text(corpus, "train", "de"), size=330, algorithm="bpe")
     assert codecs.source == SubwordCodec(model, language="de")
     assert codecs.target != codecs.source
 
@@ -89,7 +89,7 @@ def test_prepare_subwords_are_learned_from_train(make: Make, corpus: Path) -> No
 def test_prepare_subwords_joint_is_one_model(make: Make, corpus: Path) -> None:
     folder = make("data.joint_vocabulary=true", "data.lowercase=true").folder
     both = [line.lower() for language in ("de", "en") for line in text(corpus, "train", language)]
-    model = learn_pieces(both, size=330, algorithm="bpe")
+    model = train_subwords(both, size=330, algorithm="bpe")
     assert [(folder / f"{side}.subwords.model").read_bytes() for side in ("source", "target")] == [model, model]
 
 
@@ -135,7 +135,7 @@ def test_prepare_like_encodes_with_the_codecs_of_the_run(
     assert not make(*own, f"data.files={files}", f"data.tokenizer_from={runs[1]}").created
     dataset = Dataset.open(second.folder)
     for folder in (first.folder, second.folder):
-        assert dataset.manifest["codec"] == codec_sums(folder, config(*own).data)
+        assert dataset.manifest["codec"] == codec_checksums(folder, config(*own).data)
     assert dataset.split("train").source[0].tolist() == dataset.codecs.source.encode("Hund Quokka").ids
     wanted = config(*own, f"data.files={files}", f"data.tokenizer_from={runs[1]}").data
     assert find_dataset(wanted, tmp_path / "data", runs[1]) == second.folder

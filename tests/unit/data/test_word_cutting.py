@@ -67,7 +67,9 @@ def test_cutting_chunks_come_in_order_and_no_more_is_read_than_is_needed(
         split = [tokenizer.split(pair[index]) for pair in chosen]
         assert [pair[index] for pair in tokens(chunks)] == [each.words for each in split]
         sides = [both[index] for _, both in chunks]
-        assert [glued for side in sides for glued in side.glued] == [glued for each in split for glued in each.glued]
+        assert [no_space_after for side in sides for no_space_after in side.no_space_after] == [
+            no_space_after for each in split for no_space_after in each.no_space_after
+        ]
         assert all(len(set(side.forms)) == len(side.forms) == len(set(side.ids.tolist())) for side in sides)
 
 

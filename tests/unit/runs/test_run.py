@@ -91,7 +91,7 @@ def test_find_codec_unlike_the_config_is_refused(run: Run, update: dict[str, Any
         ("config.yaml", "nmae: a", "{0}/config.yaml: line 1: nmae: unknown key; did you mean name?"),
         ("config.yaml", None, "{0}: damaged run: {0}/config.yaml: missing; restore it"),
         ("source.vocab.txt", None, "{0}: damaged run: {0}/source.vocab.txt: missing; restore it"),
-        ("target.joins.json", "{", "{0}: damaged run: {0}/target.joins.json: damaged: its content is not"),
+        ("target.detokenizer.json", "{", "{0}: damaged run: {0}/target.detokenizer.json: damaged: its content is not"),
     ],
 )
 def test_open_damaged_run_says_what_is_wrong(run: Run, name: str, content: str | None, message: str) -> None:
@@ -213,11 +213,15 @@ def test_open_run_with_damaged_pieces_says_which_file(by_subwords: Translator, t
         ("run.json", lambda value: value.pop("format_version"), "format version None, this tfm reads 7"),
         ("run.json", lambda value: value.update(exported="x"), r"run\.json: damaged: exported: Input should be a"),
         (
-            "target.joins.json",
-            lambda value: value.update(glue_left=5),
-            r"joins\.json: damaged: 'int' object is not iter",
+            "target.detokenizer.json",
+            lambda value: value.update(attach_left=5),
+            r"detokenizer\.json: damaged: 'int' object is not iter",
         ),
-        ("target.joins.json", lambda value: value.clear(), r"joins\.json: damaged: 'glue_left'; restore it"),
+        (
+            "target.detokenizer.json",
+            lambda value: value.clear(),
+            r"detokenizer\.json: damaged: 'attach_left'; restore it",
+        ),
     ],
 )
 def test_open_run_of_other_keys_or_types_is_one_line(

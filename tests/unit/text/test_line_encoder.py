@@ -6,7 +6,7 @@ import pytest
 
 from transformer_cli.text.codec import SubwordCodec
 from transformer_cli.text.line_encoder import LineEncoder
-from transformer_cli.text.subwords import learn_pieces
+from transformer_cli.text.subwords import train_subwords
 from transformer_cli.translate import Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."
@@ -35,8 +35,8 @@ def test_translations_characters_of_no_training_text_are_read_as_those_they_mean
 @pytest.mark.parametrize(("n_times", "text"), [(20, "3\N{NO-BREAK SPACE}km"), (1, "3 km")])
 def test_line_no_break_space_that_is_rare_in_the_training_text_is_read_as_a_space(n_times: int, text: str) -> None:
     lines = [*["zwei Igel", "drei Hasen"] * 20, *["3\N{NO-BREAK SPACE}km"] * n_times]
-    codec = SubwordCodec(learn_pieces(lines, size=290, algorithm="bpe"))
-    assert "\N{NO-BREAK SPACE}" in "".join(codec.names())
+    codec = SubwordCodec(train_subwords(lines, size=290, algorithm="bpe"))
+    assert "\N{NO-BREAK SPACE}" in "".join(codec.all_tokens())
     assert LineEncoder(codec, None, "stop").encode(lines[-1]).encoded.normalized.text == text
 
 
@@ -53,5 +53,5 @@ def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) 
 
 
 def test_line_without_letters_is_read_by_a_model_of_such_text() -> None:
-    codec = SubwordCodec(learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
+    codec = SubwordCodec(train_subwords(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
     assert LineEncoder(codec, None, "stop").encode("2 1").encoded == codec.encode("2 1")

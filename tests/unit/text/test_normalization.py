@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 
 from transformer_cli.text.codec import Codec, EncodedText, SubwordCodec, WordCodec
 from transformer_cli.text.normalization import NormalizedText, Placeholder, is_all_caps, lower, upper
-from transformer_cli.text.subwords import learn_pieces
+from transformer_cli.text.subwords import train_subwords
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
-from transformer_cli.text.words import Joins
+from transformer_cli.text.words import Detokenizer
 
 TEXT = ["Der kleine Hund läuft im Park.", "Ein Mann trägt einen Hut.", "die USA sind groß"] * 30
 PERSIAN = ["می\u200cخواهم کتاب", "کتاب می\u200cخوانم"] * 30
 
 
 def subwords(text: list[str], *, size: int = 300, language: str = "de", lowercase: bool = False) -> SubwordCodec:
-    model = learn_pieces([lower(line, language) if lowercase else line for line in text], size=size, algorithm="bpe")
+    model = train_subwords([lower(line, language) if lowercase else line for line in text], size=size, algorithm="bpe")
     return SubwordCodec(model, lowercase, language=language)
 
 
 def words(text: list[str], *, language: str = "de", lowercase: bool = False) -> WordCodec:
-    empty = WordCodec(language, lowercase, Vocabulary(tuple(SPECIALS)), Joins())
+    empty = WordCodec(language, lowercase, Vocabulary(tuple(SPECIALS)), Detokenizer())
     found = dict.fromkeys(word for line in text for word in empty.tokenizer.tokens(line))
-    return WordCodec(language, lowercase, Vocabulary((*SPECIALS, *found)), Joins())
+    return WordCodec(language, lowercase, Vocabulary((*SPECIALS, *found)), Detokenizer())
 
 
 CODECS: dict[str, Callable[[], Codec]] = {

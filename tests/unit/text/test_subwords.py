@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.codec import Codec, Codecs, SubwordCodec, codec_files
-from transformer_cli.text.subwords import Pieces, learn_pieces, smallest_size
+from transformer_cli.text.subwords import SubwordModel, min_vocab_size, train_subwords
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 CAPTIONS = Path(__file__).with_name("captions.txt")
@@ -32,7 +32,7 @@ def text() -> list[str]:
 
 @cache
 def model(algorithm: str) -> bytes:
-    return learn_pieces(text(), size=SIZE, algorithm=algorithm)
+    return train_subwords(text(), size=SIZE, algorithm=algorithm)
 
 
 @cache
@@ -44,10 +44,10 @@ LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]
 
 
 def comes_back(codec: Codec, line: str) -> bool:
-    encoded = codec.encode_as_it_is(line)
+    encoded = codec.encode_raw(line)
     assert UNK not in encoded.ids
     assert len(encoded.tokens) == len(encoded.ids)
-    return codec.text(encoded.ids) == (line if line.strip() else "")
+    return codec.decode(encoded.ids) == (line if line.strip() else "")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -65,14 +65,14 @@ def test_subword_codec_hostile_lines_come_back(algorithm: str) -> None:
 
 def test_learn_pieces_of_text_with_special_names_comes_back() -> None:
     lines = [f"{name}{word} {name}" for name in (*SPECIALS, "<0x41>", "▁", "▅", "a\0b") for word in ("", "x", "yy")]
-    codec = SubwordCodec(learn_pieces([*text(), *lines * 50], size=400, algorithm="bpe"))
+    codec = SubwordCodec(train_subwords([*text(), *lines * 50], size=400, algorithm="bpe"))
     assert [line for line in lines if not comes_back(codec, line)] == []
     assert len(set(codec.tokens(range(len(codec))))) == len(codec)
 
 
 def test_subword_codec_lowercase_comes_back_in_lower_case() -> None:
     codec = SubwordCodec(model("bpe"), True)
-    assert codec.text(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
+    assert codec.decode(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
 
 
 @pytest.mark.parametrize("share", [1, 5])  # of lines that have word breaks
@@ -81,62 +81,62 @@ def test_word_breaks_of_khmer_come_back(share: int) -> None:
     chance = random.Random(0)
     lines = ["\u200b".join(chance.choices(words, k=6)) for _ in range(300)]
     text = [line if number % share == 0 else line.replace("\u200b", "") for number, line in enumerate(lines)]
-    codec = SubwordCodec(learn_pieces(text, size=300, algorithm="bpe"), language="km")
-    assert [codec.text(codec.encode(line).ids) for line in lines] == lines
+    codec = SubwordCodec(train_subwords(text, size=300, algorithm="bpe"), language="km")
+    assert [codec.decode(codec.encode(line).ids) for line in lines] == lines
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t \u2003\xa0"])
 def test_subword_codec_blank_line_has_no_tokens(blank: str) -> None:
-    assert (by_pairs().encode(blank).ids, by_pairs().encode_all([blank])) == ([], [[]])
-    assert by_pairs().text([]) == ""
+    assert (by_pairs().encode(blank).ids, by_pairs().encode_lines([blank])) == ([], [[]])
+    assert by_pairs().decode([]) == ""
 
 
 def test_subword_codec_text_of_any_ids_is_one_line() -> None:
     newline, half = 4 + ord("\n"), 4 + 0xC3
     hund = by_pairs().encode("Hund").ids
-    assert by_pairs().text([*hund, newline, *hund]) == "Hund  Hund"
-    assert by_pairs().text([UNK, *hund, EOS, PAD, SOS], instead=["x"] * (4 + len(hund))) == "Hund"
-    assert by_pairs().text([*hund, half]) == "Hund\ufffd"
+    assert by_pairs().decode([*hund, newline, *hund]) == "Hund  Hund"
+    assert by_pairs().decode([UNK, *hund, EOS, PAD, SOS], unk_replacements=["x"] * (4 + len(hund))) == "Hund"
+    assert by_pairs().decode([*hund, half]) == "Hund\ufffd"
 
 
 def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -> None:
-    codec = SubwordCodec(learn_pieces([*text(), "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
+    codec = SubwordCodec(train_subwords([*text(), "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
     assert "".join(by_pairs().encode("Der kleine Hund").tokens) == " Der kleine Hund"
-    assert by_pairs().encode_as_it_is("é").tokens == [" ", "<0xC3>", "<0xA9>"]
-    shown = "".join(codec.encode_as_it_is("a\tb\xa0▁").tokens)
+    assert by_pairs().encode_raw("é").tokens == [" ", "<0xC3>", "<0xA9>"]
+    shown = "".join(codec.encode_raw("a\tb\xa0▁").tokens)
     assert shown == " a<U+0009>b<U+00A0>▁"
     assert by_pairs().tokens([UNK, PAD, SOS, EOS]) == list(SPECIALS)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learn_pieces_same_text_gives_same_bytes(algorithm: str) -> None:
-    again = learn_pieces(iter(text()), size=SIZE, algorithm=algorithm)
+    again = train_subwords(iter(text()), size=SIZE, algorithm=algorithm)
     assert again == model(algorithm)
-    assert again != learn_pieces(text()[1:], size=SIZE, algorithm=algorithm)
-    assert len(Pieces(again)) == SIZE
+    assert again != train_subwords(text()[1:], size=SIZE, algorithm=algorithm)
+    assert len(SubwordModel(again)) == SIZE
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learn_pieces_size_below_the_characters_says_the_smallest(algorithm: str) -> None:
     said = r"^data\.subwords\.size: 270 is too small .*; set it to (\d+) or more$"
     with pytest.raises(ConfigError, match=said) as caught:
-        learn_pieces(text(), size=270, algorithm=algorithm)
+        train_subwords(text(), size=270, algorithm=algorithm)
     smallest = int(str(caught.value).split()[-3])
-    assert smallest <= smallest_size(text()) <= smallest + 1  # SentencePiece's own count may leave out the space
-    assert len(Pieces(learn_pieces(text(), size=smallest, algorithm=algorithm))) == smallest
+    assert smallest <= min_vocab_size(text()) <= smallest + 1  # SentencePiece's own count may leave out the space
+    assert len(SubwordModel(train_subwords(text(), size=smallest, algorithm=algorithm))) == smallest
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learn_pieces_of_text_that_gives_fewer_takes_all_with_a_warning(
     algorithm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = len(Pieces(learn_pieces(text(), size=100_000, algorithm=algorithm)))
+    found = len(SubwordModel(train_subwords(text(), size=100_000, algorithm=algorithm)))
     assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.size: 100000"]
 
 
 def test_learn_pieces_of_nothing_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r"^data\.subwords\.size: \d+ cannot be learned from the .*empty") as caught:
-        learn_pieces([], size=SIZE, algorithm="bpe")
+        train_subwords([], size=SIZE, algorithm="bpe")
     assert "\n" not in str(caught.value)
 
 
@@ -144,8 +144,8 @@ def test_learn_pieces_of_nothing_is_one_line() -> None:
 def test_learn_pieces_of_long_lines_reads_them_whole(algorithm: str) -> None:
     joined = " ".join(text())
     assert len(joined) > 20_000
-    pieces = Pieces(learn_pieces([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))
-    assert "x" in pieces.names()
+    pieces = SubwordModel(train_subwords([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))
+    assert "x" in pieces.all_tokens()
     assert len(pieces.ids(joined)) < len(joined) / 1.5
 
 

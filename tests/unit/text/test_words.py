@@ -1,4 +1,4 @@
-"""Text to tokens as spaCy splits it, and back by joins that were learned."""
+"""Text to tokens as spaCy splits it, and back by a learned detokenizer."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ import spacy
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.text import words as module
-from transformer_cli.text.words import Joins, Tokenizer, Tokens, learn_joins, nearest_tokenizer
+from transformer_cli.text.words import Detokenizer, Tokenizer, Tokens, learn_detokenizer, tokenizer_or_fallback
 
 AWKWARD = (
     "Dr. Müller's t-shirt (z.B. in A.B.) isn't/can't:-) u.s.w.... 5,50€ https://a.example/b?c=d, e.mail@example.org!",
@@ -26,26 +26,26 @@ def tokenizer(language: str, *, lowercase: bool = True) -> Tokenizer:
 
 def tokens(text: str) -> Tokens:
     """`a b~, c` stands for the tokens a b , c, of which b and the comma were written together."""
-    words, glued = [], []
+    words, no_space_after = [], []
     for piece in text.split(" "):
         together = piece.split("~")
         words += together
-        glued += [True] * (len(together) - 1) + [False]
-    return Tokens(words, glued)
+        no_space_after += [True] * (len(together) - 1) + [False]
+    return Tokens(words, no_space_after)
 
 
-def learned(*sentences: str) -> Joins:
+def learned(*sentences: str) -> Detokenizer:
     return learn(map(tokens, sentences))
 
 
-def learn(sentences: Iterable[Tokens]) -> Joins:
+def learn(sentences: Iterable[Tokens]) -> Detokenizer:
     ids: dict[str, int] = {}
     neighbours: list[tuple[int, int, bool]] = []
     for split in sentences:
         words = [ids.setdefault(word, len(ids)) for word in split.words]
-        neighbours += zip(words[:-1], words[1:], split.glued[:-1], strict=True)
-    left, right, glued = zip(*neighbours, strict=True)
-    return learn_joins(list(ids), np.array(left, np.int32), np.array(right, np.int32), np.array(glued))
+        neighbours += zip(words[:-1], words[1:], split.no_space_after[:-1], strict=True)
+    left, right, no_space_after = zip(*neighbours, strict=True)
+    return learn_detokenizer(list(ids), np.array(left, np.int32), np.array(right, np.int32), np.array(no_space_after))
 
 
 # Text → tokens
@@ -66,7 +66,7 @@ def test_tokenizer_splits_as_spacy(language: str, text: str, expected: str) -> N
     split = tokenizer(language).split(text)
     wanted = tokens(expected)
     assert split.words == wanted.words == tokenizer(language).tokens(text)
-    assert split.glued[:-1] == wanted.glued[:-1]  # nothing follows the last
+    assert split.no_space_after[:-1] == wanted.no_space_after[:-1]  # nothing follows the last
 
 
 def test_tokenizer_lowers_case_after_splitting() -> None:
@@ -90,13 +90,16 @@ LONG = "(((a)))[😀]" * 50 + "Haus-Tür" * 40
 @pytest.mark.parametrize("text", [LONG, f"Ein  Hund, {LONG} {LONG}!", "x" * 200, "x" * 201, "." * 401 + " a"])
 def test_tokenizer_long_run_is_cut_and_comes_back(language: str, text: str) -> None:
     split = tokenizer(language, lowercase=False).split(text)
-    spaced = [word + ("" if glued else " ") for word, glued in zip(split.words, split.glued, strict=True)]
+    spaced = [
+        word + ("" if no_space_after else " ")
+        for word, no_space_after in zip(split.words, split.no_space_after, strict=True)
+    ]
     assert "".join(spaced).rstrip() == " ".join(text.split())
-    assert max(map(len, split.words)) <= module.LONGEST_RUN
+    assert max(map(len, split.words)) <= module.MAX_UNSPACED_CHARS
 
 
 def test_tokenizer_cuts_runs_as_in_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_RUN", 3)
+    monkeypatch.setattr(module, "MAX_UNSPACED_CHARS", 3)
     split = tokenizer("xx").split("ab cdefghi")
     assert split == Tokens(["ab", "cde", "fgh", "i"], [False, True, True, True])
 
@@ -148,8 +151,8 @@ SENTENCES = (
         ("we did n't", "we did n't"),  # letters lean on nothing unless the pair was seen
     ],
 )
-def test_joins_learn_where_no_space_was(words: str, text: str) -> None:
-    assert learned(*SENTENCES).join(words.split()) == text
+def test_detokenizer_learn_where_no_space_was(words: str, text: str) -> None:
+    assert learned(*SENTENCES).detokenize(words.split()) == text
 
 
 @pytest.mark.parametrize(
@@ -163,12 +166,12 @@ def test_joins_learn_where_no_space_was(words: str, text: str) -> None:
         (["a .", "c~.", "d~.", "a~.", "a~."], "a."),
     ],
 )
-def test_learn_joins_pair_goes_by_its_majority(sentences: list[str], text: str) -> None:
-    assert learned(*sentences).join(["a", text[-1]]) == text
+def test_learn_detokenizer_pair_goes_by_its_majority(sentences: list[str], text: str) -> None:
+    assert learned(*sentences).detokenize(["a", text[-1]]) == text
 
 
 @pytest.mark.parametrize(
-    ("sentence", "glue_left", "glue_right"),
+    ("sentence", "attach_left", "attach_right"),
     [
         ("a~.", {"."}, set()),
         ("(~a", set(), {"("}),
@@ -176,41 +179,41 @@ def test_learn_joins_pair_goes_by_its_majority(sentences: list[str], text: str) 
         ("a~'s", {"'s"}, set()),
         ("5~%", {"%"}, set()),
         (".~)", set(), set()),  # neither edge is a letter
-        ("a~. a .", set(), set()),  # as often apart as glued
-        ("a~. a~. a~. b . c .", {"."}, set()),  # glued three times, apart twice
+        ("a~. a .", set(), set()),  # as often with a space as without one
+        ("a~. a~. a~. b . c .", {"."}, set()),  # without a space three times, apart twice
     ],
 )
-def test_learn_joins_only_an_edge_that_is_no_letter_leans_on_words(
-    sentence: str, glue_left: set[str], glue_right: set[str]
+def test_learn_detokenizer_only_an_edge_that_is_no_letter_leans_on_words(
+    sentence: str, attach_left: set[str], attach_right: set[str]
 ) -> None:
-    joins = learned(sentence)
-    assert (set(joins.glue_left), set(joins.glue_right)) == (glue_left, glue_right)
+    detokenizer = learned(sentence)
+    assert (set(detokenizer.attach_left), set(detokenizer.attach_right)) == (attach_left, attach_right)
 
 
 @pytest.mark.parametrize("sentences", ["两~只~狗", "ein hund läuft"])
 def test_join_words_that_never_met_stand_apart(sentences: str) -> None:
-    assert learned(sentences).join(["雪", "地"]) == "雪 地"
+    assert learned(sentences).detokenize(["雪", "地"]) == "雪 地"
 
 
-def test_joins_learned_from_captions_bring_new_ones_back() -> None:
+def test_detokenizer_learned_from_captions_bring_new_ones_back() -> None:
     captions = ["رجلان يمشيان في الشارع.", "رجل عجوز يجلس على مقعد، وينظر إلى البحيرة.", "هل تحب هذه الصورة؟"]
     split = tokenizer("ar")
-    joins = learn(map(split.split, captions))
+    detokenizer = learn(map(split.split, captions))
     for new in ("امرأة ترتدي معطفا أزرق تركب دراجة، وخلفها كلب صغير.", "هل يرتدي الطباخ قبعة؟"):
-        assert joins.join(split.tokens(new)) == new
+        assert detokenizer.detokenize(split.tokens(new)) == new
 
 
-def test_joins_survive_json_in_a_stable_order() -> None:
-    joins = learned(*SENTENCES)
-    value = json.loads(json.dumps(joins.as_json()))
-    assert Joins.from_json(value) == joins
-    assert json.dumps(joins.as_json()) == json.dumps(learned(*reversed(SENTENCES)).as_json())
+def test_detokenizer_survive_json_in_a_stable_order() -> None:
+    detokenizer = learned(*SENTENCES)
+    value = json.loads(json.dumps(detokenizer.as_json()))
+    assert Detokenizer.from_json(value) == detokenizer
+    assert json.dumps(detokenizer.as_json()) == json.dumps(learned(*reversed(SENTENCES)).as_json())
     assert all(value.values())
     assert all(value[key] == sorted(value[key]) for key in value)
 
 
 def test_nearest_tokenizer_unknown_language_is_any_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    assert nearest_tokenizer("de", lowercase=True).language == "de"
+    assert tokenizer_or_fallback("de", lowercase=True).language == "de"
     assert caplog.text == ""
-    assert nearest_tokenizer("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]
+    assert tokenizer_or_fallback("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]
     assert "no tokeniser for language 'qq'; give a code such as de, en, fr, cs, or xx (any); meanwhile" in caplog.text

@@ -12,7 +12,7 @@ from transformer_cli.config.schema import MOST_OF_A_NAME, Config, HeldOutConfig,
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import decompressed_name
-from transformer_cli.text.subwords import smallest_size
+from transformer_cli.text.subwords import min_vocab_size
 
 DEFAULT_BASE = "demo"  # the config whose model a new translator has, unless another one is named
 SMALL_TEXT_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
@@ -80,7 +80,7 @@ def config_for_files(
         chosen["training.epochs"] = max(3, min(30, PAIRS_PER_TRAINING // max(1, n_pairs)))
         size = max(500, min(config.data.subwords.size, n_pairs // 2))
         if n_pairs < SMALL_TEXT_PAIRS:  # a text of many characters, such as Japanese, needs more
-            smallest = smallest_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
+            smallest = min_vocab_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
             size = size if size > smallest else smallest + smallest // 5
         chosen["data.subwords.size"] = size
         chosen["model.dropout"] = 0.1

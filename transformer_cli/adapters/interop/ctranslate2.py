@@ -81,8 +81,8 @@ def open_exported(run: Run, device: str) -> "CTranslate2Engine":
             run.folder,
             device,
             positions=run.exported.positions,
-            source=run.codecs.source.names(),
-            target=run.codecs.target.names(),
+            source=run.codecs.source.all_tokens(),
+            target=run.codecs.target.all_tokens(),
         )
     kept, now = run.exported.quantization, engine.compute_type
     if kept not in now:

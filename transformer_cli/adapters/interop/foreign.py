@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import preview, read_bytes, read_json
-from transformer_cli.text.subwords import Pieces
+from transformer_cli.text.subwords import SubwordModel
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
 LanguageCodes = tuple[str | None, str | None]
@@ -110,8 +110,8 @@ def read_vocabulary(path: Path, tokens: list[str] | None = None) -> ForeignVocab
     Raises DataError.
     """
     model = read_file(path, read_bytes, "text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm")
-    pieces = Pieces.of_file(model, path)
-    return ForeignVocabulary(model, pieces.names() if tokens is None else tokens)
+    pieces = SubwordModel.from_bytes(model, path)
+    return ForeignVocabulary(model, pieces.all_tokens() if tokens is None else tokens)
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

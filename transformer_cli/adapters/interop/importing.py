@@ -27,7 +27,7 @@ from transformer_cli.runs.checkpoints import save_imported
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
-from transformer_cli.text.languages import MULTILINGUAL, TARGET_TOKEN, find_target_tokens, language_code, short_code
+from transformer_cli.text.languages import MULTILINGUAL, TARGET_TOKEN, find_target_languages, language_code, short_code
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
@@ -79,7 +79,7 @@ def import_run(
     theirs = read_marian(folder, weights, (source, target)) if is_marian_format else read_hugging_face(folder, weights)
     own_codes = [short_code(code) if code else None for code in theirs.languages]
     codes = foreign.first_known((source, target), (own_codes[0], own_codes[1]))
-    targets = find_target_tokens(theirs.vocabularies[0].tokens)
+    targets = find_target_languages(theirs.vocabularies[0].tokens)
     languages = [code or (MULTILINGUAL if side and targets else "") for side, code in enumerate(codes)]
     if unknown := [side for side, code in zip(SIDES, languages, strict=True) if not code]:
         raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as de")

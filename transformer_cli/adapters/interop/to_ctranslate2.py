@@ -85,7 +85,11 @@ def export(
     with atomic_folder(destination) as folder:
         codecs.save(folder)
         write_model(
-            model, folder, source=codecs.source.names(), target=codecs.target.names(), quantization=quantization
+            model,
+            folder,
+            source=codecs.source.all_tokens(),
+            target=codecs.target.all_tokens(),
+            quantization=quantization,
         )
         write_config(folder, source_run.config)
         write_text(folder / "README.md", readme(source_run.config, codecs, info))

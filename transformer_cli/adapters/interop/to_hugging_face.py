@@ -71,7 +71,7 @@ def export_to_hugging_face(
     if os.path.lexists(destination):
         raise ConfigError(f"{destination}: there already; name another output, or delete it first")
     checkpoint, model = load_best(source_run, torch.device("cpu"))
-    lists = [[*FIRST_TOKENS, *codec.names()[len(SPECIALS) :]] for codec in codecs]
+    lists = [[*FIRST_TOKENS, *codec.all_tokens()[len(SPECIALS) :]] for codec in codecs]
     is_one = config.model.tie_embeddings == "all"
     n_positions = config.model.max_length or DEFAULT_POSITIONS
     settings: dict[str, Any] = {
@@ -109,7 +109,7 @@ def export_to_hugging_face(
         write_json(folder / "generation_config.json", {**search, **ends})
         write_json(folder / "tokenizer_config.json", tokenizer)
         for side, codec, name in zip(SIDES, codecs, ("vocab.json", "target_vocab.json"), strict=True):
-            write_bytes(folder / f"{side}.spm", codec.model)
+            write_bytes(folder / f"{side}.spm", codec.proto)
             if side == "source" or not is_one:
                 write_json(folder / name, {token: row for row, token in enumerate(lists[SIDES.index(side)])})
     size = format_bytes((destination / "model.safetensors").stat().st_size)

@@ -25,7 +25,9 @@ class Directions:
         """Raises ConfigError if two of them translate from and into the same languages."""
         self._since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._by_pair: dict[tuple[str, str], Translator] = {}
-        into_each = [each.into(target) for each in translators for target in each.run.codecs.targets or (None,)]
+        into_each = [
+            each.into(target) for each in translators for target in each.run.codecs.target_languages or (None,)
+        ]
         for translator in into_each:
             data = translator.run.config.data
             other = self._by_pair.setdefault((data.source, data.into), translator)

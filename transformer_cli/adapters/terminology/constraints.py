@@ -30,7 +30,7 @@ class TermConstraints:
     positions: tuple[frozenset[int], ...] = ()
     """for each term the indices of the source tokens of which it is the translation: it begins where one of them is
     attended to, or where the translation would end; () for anywhere"""
-    continuing: frozenset[int] = frozenset()
+    continuation_ids: frozenset[int] = frozenset()
     """ids that go on with a word: a term is not written if one of them follows it"""
 
     @property
@@ -143,7 +143,7 @@ class _States:
     def after(self, number: int, token: int) -> int:
         """Returns the number of the state after a further token."""
         if token not in self._ids:
-            token = INSIDE if token in self._terms.continuing else BOUNDARY
+            token = INSIDE if token in self._terms.continuation_ids else BOUNDARY
         found = self._after.get((number, token))
         if found is None:
             found = self._after[number, token] = self._number(self._moved(self._states[number], token))
@@ -170,7 +170,7 @@ class _States:
     def _moved(self, state: _State, token: int) -> _State:
         written, path, newest = state
         own = self._terms.phrases[newest] if newest >= 0 else ()
-        if path in own and (token == INSIDE or token in self._terms.continuing):
+        if path in own and (token == INSIDE or token in self._terms.continuation_ids):
             written, newest, own = written & ~(1 << newest), -1, ()  # dog was the beginning of dogs
         phrases = self._open(written)
         shortest = max((len(phrase) for phrase in own if path[: len(phrase)] == phrase), default=1)

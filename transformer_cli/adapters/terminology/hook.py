@@ -117,7 +117,7 @@ def _constraints(encoded: EncodedText, terms: Sequence[Term], codecs: Codecs) ->
 
     spans = token_spans(text, encoded.tokens)
     positions = [frozenset(n for n, one in enumerate(spans) if one and overlap(one, span)) for span, _ in spelled]
-    return TermConstraints(tuple(ids for _, ids in spelled), tuple(positions), codecs.continuing)
+    return TermConstraints(tuple(ids for _, ids in spelled), tuple(positions), codecs.continuation_ids)
 
 
 def _spelled(term: Term, source: str, target: Codec) -> tuple[tuple[int, ...], ...]:
@@ -125,9 +125,9 @@ def _spelled(term: Term, source: str, target: Codec) -> tuple[tuple[int, ...], .
     if source[slice(*term.span)] in term.translations:
         return ()
     texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
-    ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
+    ids = [tuple(target.encode_raw(each).ids) for each in texts]
     return tuple(
         each
         for each, text in zip(ids, texts, strict=True)
-        if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
+        if target.decode(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
     )

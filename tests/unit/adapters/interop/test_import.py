@@ -50,12 +50,12 @@ def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder:
     codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
     assert isinstance(codec, ImportedCodec)
     read = codec.encode("the ж dog")
-    assert codec.text(read.ids) == "the <unk> dog"
-    assert codec.text(read.ids, instead=read.tokens) == "the ж dog"
-    assert codec.encode_all(["the ж dog", " "]) == [read.ids, []]
-    assert "park" in codec.text(codec.encode("the park").ids)
+    assert codec.decode(read.ids) == "the <unk> dog"
+    assert codec.decode(read.ids, unk_replacements=read.tokens) == "the ж dog"
+    assert codec.encode_lines(["the ж dog", " "]) == [read.ids, []]
+    assert "park" in codec.decode(codec.encode("the park").ids)
     held = codec.encode("the {name} dog", [(4, 10)])
-    assert (codec.text(held.ids), held.normalized.held[0].text) == ("the dog", "{name}")
+    assert (codec.decode(held.ids), held.normalized.held[0].text) == ("the dog", "{name}")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
     assert isinstance(codec, ImportedCodec)
     read = codec.encode(line)
     assert (read.normalized.text, [each.text for each in read.normalized.held]) == (text, held)
-    assert codec.encode_all([line]) == [read.ids]
+    assert codec.encode_lines([line]) == [read.ids]
 
 
 @pytest.mark.parametrize(

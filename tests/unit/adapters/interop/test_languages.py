@@ -19,7 +19,7 @@ from transformer_cli.adapters.serve.languages import Directions
 from transformer_cli.errors import DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import Codecs, ImportedCodec, SubwordCodec
-from transformer_cli.text.subwords import learn_pieces
+from transformer_cli.text.subwords import train_subwords
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_import_two_vocabularies_are_told_by_settings_sides_and_languages(
     for file, listed in says.items():
         (place / file).write_text(yaml.dump({"vocabs": listed}), encoding="utf-8")
     codecs = import_run(place, runs_dir=tmp_path / "runs", **given).codecs  # type: ignore[arg-type]
-    assert (codecs.source.names()[-1], codecs.target.names()[-1]) == ("first", "second")
+    assert (codecs.source.all_tokens()[-1], codecs.target.all_tokens()[-1]) == ("first", "second")
 
 
 def test_import_two_vocabularies_that_cannot_be_told_are_refused(folder: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def several(folder: Path, tmp_path: Path) -> Run:
 
 
 def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked_for(several: Run) -> None:
-    assert (several.config.data.target, several.codecs.targets) == ("mul", {"fr": ">>fra<<", "es": ">>es<<"})
+    assert (several.config.data.target, several.codecs.target_languages) == ("mul", {"fr": ">>fra<<", "es": ">>es<<"})
     translator = Translator.load(several.folder, device="cpu")
     typed = [each.source_ids for each in translator.translations([">>fra<< the old dog", ">>es<< the old dog"])]
     for code in ("fr", "fra"):
@@ -320,16 +320,16 @@ def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_
 def test_subwords_with_symbols_keep_target_tokens_whole_and_ask_for_a_language() -> None:
     symbols = (">>fra<<", ">>spa<<")
     lines = [f"{token} {text}" for token in symbols for text in TEXT] * 3
-    model = learn_pieces(lines, size=285, algorithm="unigram", symbols=symbols)
+    model = train_subwords(lines, size=285, algorithm="unigram", symbols=symbols)
     codec = SubwordCodec(model, algorithm="unigram")
-    assert codec.targets == {"fr": ">>fra<<", "es": ">>spa<<"}
+    assert codec.target_languages == {"fr": ">>fra<<", "es": ">>spa<<"}
     typed = codec.encode(">>fra<< the old dog")
     assert ">>fra<<" in typed.tokens
     asking = Codecs(codec, codec).into("fr").source
     assert isinstance(asking, SubwordCodec)
     assert asking.encode("the old dog").ids == typed.ids
     assert asking.encode(">>spa<< the old dog").ids == codec.encode(">>spa<< the old dog").ids
-    assert asking.encode_all(["the old dog", ""]) == [typed.ids, []]
+    assert asking.encode_lines(["the old dog", ""]) == [typed.ids, []]
 
 
 def test_directions_of_a_run_of_several_targets_are_one_for_each(several: Run) -> None:

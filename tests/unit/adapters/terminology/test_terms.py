@@ -84,7 +84,7 @@ def test_terms_none_is_beam_search() -> None:
 
 
 def test_terms_a_term_that_goes_on_as_another_word_is_not_written() -> None:
-    terms = [TermConstraints((((2,),),), continuing=frozenset({3, 4, 5}))]
+    terms = [TermConstraints((((2,),),), continuation_ids=frozenset({3, 4, 5}))]
     for seed in range(5):
         ((best,),) = beam_search(Scripted(1, seed), rules(5), beam_size=4, n_best=1, rank_fn=ConstrainedRanking(terms))
         followers = [other for one, other in zip(best.tokens, [*best.tokens[1:], EOS], strict=True) if one == 2]
