@@ -191,14 +191,14 @@ class Translator(translate.Translator):
 
         return translate_html(self, html)
 
-    def translate_file(self, content: bytes, form: str) -> tuple[bytes, Counter[str]]:
+    def translate_file(self, content: bytes, file_format: str) -> tuple[bytes, Counter[str]]:
         """Returns a file with its text translated, and how many texts were translated, were kept, or lack something.
 
-        form: which of FORMATS it has. Raises DataError for what is no such file, and otherwise as `translate_html`.
+        file_format: a key of FORMATS. Raises DataError if the file is not in this format, and as `translate_html` does.
         """
         from transformer_cli.adapters.documents.translate import translate_file
 
-        return translate_file(self, content, form)
+        return translate_file(self, content, file_format)
 
     @staticmethod
     def of(run: AnyRun | None, device: str = "auto", *, runs_dir: Path = Path("runs")) -> translate.Translator:

@@ -69,8 +69,8 @@ def clean_pairs(
 ) -> Iterator[LocatedPair]:
     """Yield the pairs that no rule of `data.clean` leaves out, and that are not too long.
 
-    counts: "mended" is how many pairs had entities, such as &apos;, which the rule `markup` reads as their characters.
-    held_out: `sentence_hash` of each source sentence in the splits that have files of their own.
+    counts: receives "entities_decoded", the number of pairs in which the rule `markup` decoded entities such as &apos;.
+    held_out: the `sentence_hash` of each source sentence in the splits that have their own files.
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
     if "markup" in wanted:
@@ -108,7 +108,7 @@ def _decode_entities(pairs: Iterator[LocatedPair], counts: Counter[str]) -> Iter
         if _ENTITY.search(source) or _ENTITY.search(target):
             sides = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
             source, target = (side.replace("\n", " ") for side in sides)  # a pair is one line
-            counts["mended"] += 1
+            counts["entities_decoded"] += 1
         yield source, target, place
 
 

@@ -106,11 +106,11 @@ def _open_captions(data: DataConfig) -> OpenedCorpus:
     for split, pairs in read_captions(data.captions.sentences).items():
         for german, english in pairs:
             total.update(f"{split}\t{german}\t{english}\n".encode())
-        splits[split] = partial(_read_captions, pairs if data.source == "de" else [(en, de) for de, en in pairs])
+        splits[split] = partial(_with_places, pairs if data.source == "de" else [(en, de) for de, en in pairs])
     return OpenedCorpus(data, {"captions": total.hexdigest()}, splits)
 
 
-def _read_captions(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[LocatedPair]:
+def _with_places(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[LocatedPair]:
     return ((*pair, Location(CAPTIONS, CAPTIONS, number, "pair")) for number, pair in enumerate(pairs, start=1))
 
 
@@ -132,8 +132,8 @@ def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:
 def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
     """Write {split}.source.txt and {split}.target.txt into a dataset's folder, and into LEFT_OUT what was left out.
 
-    folder: None writes nothing. Returns how many pairs were read of the training text,
-    were left out (with examples), are in each split, and were mended, if any. Raises DataError as `read_texts` does,
+    folder: None writes nothing. Returns how many pairs of the training text were read, left out (with examples) and
+    had entities decoded, and how many each split has. Raises DataError as `read_texts` does,
     for a split without a pair, for an empty side that no rule leaves out, and for a held-out pair with a side that is
     too long.
     """
@@ -178,10 +178,10 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
                 add(split, source, target, place)
                 if "held_out" in data.clean:
                     held_out.add(sentence_hash(source, data.source))
-        mended = Counter[str]()
+        decoded = Counter[str]()
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
-            for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, mended):
+            for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, decoded):
                 add(assign_split(pair[0], data), *pair)
                 bar.update(1)
                 if (
@@ -209,7 +209,7 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
             remedy = "see that neither the sides nor the columns (data.columns) are mistaken, or name fewer rules"
         raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")
     report = {"read": n_pairs() - before, "left_out": counts, "splits": splits}
-    return {**report, **mended}
+    return {**report, **decoded}
 
 
 def assign_split(source: str, data: DataConfig) -> str:

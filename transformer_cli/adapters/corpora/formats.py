@@ -84,9 +84,9 @@ def read_texts(
     for text in texts:
         if isinstance(text, FilePair):
             for path in (text.source, text.target):
-                if (form := detect_format(read_beginning(path))) in (TMX, XLIFF, PO):
+                if (file_format := detect_format(read_beginning(path))) in (TMX, XLIFF, PO):
                     alone = f"name it alone, as in data.files.train: [{path.name}]"
-                    raise DataError(f"{path}: {form}, which has both sides; {alone}")
+                    raise DataError(f"{path}: {file_format}, which has both sides; {alone}")
             pairs = zip_lines(text.source, text.target, truncated_lines)
         else:
             pairs = FORMATS[pair_format(text, data)](text, data, leave_out)
@@ -104,11 +104,11 @@ def pair_format(path: Path, data: DataConfig) -> str:
     beginning = read_beginning(path)
     if not beginning.strip():
         raise DataError(f"{path}: an empty file; name one with text")
-    form = detect_format(beginning)
-    if form in XML:
-        raise DataError(f"{path}: {form}, but neither TMX nor XLIFF; export its text as TMX, TSV or CSV")
-    if form in (TMX, XLIFF, PO, JSON):
-        return form
+    file_format = detect_format(beginning)
+    if file_format in XML:
+        raise DataError(f"{path}: {file_format}, but neither TMX nor XLIFF; export its text as TMX, TSV or CSV")
+    if file_format in (TMX, XLIFF, PO, JSON):
+        return file_format
     return TABLE if _delimiter(beginning, path, data) else ONE_SIDE
 
 

@@ -22,7 +22,8 @@ from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import BINARY_NAMES, HTML, MAY_BE_PLAIN, PO, SUFFIXES, XLIFF, refuse_binary
 from transformer_cli.text.lines import decompressed_name, open_decompressed
 
-TRANSLATED, MISSING = "translated", ("a number", "a term", "the place of a tag")
+TRANSLATED = "translated"
+MISSING_NUMBER, MISSING_TERM, MISSING_TAG = MISSING = ("a number", "a term", "the place of a tag")
 MAX_FILE_BYTES = 1 << 28  # bytes of a file that is read, when it is unpacked
 PLAIN_TEXT = "text"
 """the format of what has none"""
@@ -41,13 +42,13 @@ class FileFormat:
     """whether it can be printed"""
 
 
-def read_content(path: Path, form: FileFormat) -> bytes:
+def read_content(path: Path, file_format: FileFormat) -> bytes:
     """Returns the content of a file, unpacked. Raises DataError if it cannot be read, or is of another kind."""
     with open_decompressed(path, raw=True) as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise DataError(f"{path}: more than {MAX_FILE_BYTES >> 20} MiB; translate its parts")
-    if form.is_text:
+    if file_format.is_text:
         refuse_binary(content[: 1 << 16], path)
     return content
 
@@ -102,22 +103,22 @@ FORMATS = {
 }
 
 
-def is_misnamed(path: Path, form: str, *, any_text: bool = False) -> bool:
+def is_misnamed(path: Path, file_format: str, *, any_text: bool = False) -> bool:
     """Whether a file to be written has the name of another kind.
 
-    form: which of FORMATS it is. as_any: whether it may have the name of any kind of text.
+    file_format: which of FORMATS it is. any_text: whether it may have the name of any kind of text.
     """
     known, other = format_by_name(path), other_kind_by_name(path)
     if any_text:
         return other in BINARY_NAMES or (known is not None and not FORMATS[known].is_text)
     if known == PLAIN_TEXT:
-        return not FORMATS[form].is_text
-    return known != form if known else other not in (None, *MAY_BE_PLAIN * (form == PLAIN_TEXT))
+        return not FORMATS[file_format].is_text
+    return known != file_format if known else other not in (None, *MAY_BE_PLAIN * (file_format == PLAIN_TEXT))
 
 
 def format_by_name(path: Path) -> str | None:
     """Returns which of FORMATS a file has, as its name says, packed or not."""
-    return next((each for each, form in FORMATS.items() if _suffix(path) in form.suffixes), None)
+    return next((each for each, file_format in FORMATS.items() if _suffix(path) in file_format.suffixes), None)
 
 
 def other_kind_by_name(path: Path) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from transformer_cli.adapters.documents.blocks import Block
-from transformer_cli.adapters.documents.files import FORMATS, MISSING, TRANSLATED
+from transformer_cli.adapters.documents.files import FORMATS, MISSING_NUMBER, MISSING_TAG, MISSING_TERM, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.errors import ArgumentError
@@ -28,15 +28,15 @@ def translate_html(translator: Translator, html: str) -> str:
     return document.render(found)
 
 
-def translate_file(translator: Translator, content: bytes, form: str) -> tuple[bytes, Counter[str]]:
+def translate_file(translator: Translator, content: bytes, file_format: str) -> tuple[bytes, Counter[str]]:
     """Returns a file with its text translated, and counts; see `api.Translator.translate_file`."""
-    if form not in FORMATS:
+    if file_format not in FORMATS:
         what = f"where one of {', '.join(FORMATS)} is wanted"
-        raise ArgumentError(f"Translator.translate_file: form: {form!r}, {what}")
+        raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r}, {what}")
     data = translator.run.config.data
-    parsed = FORMATS[form].parse(content, (data.source, data.into))
+    parsed = FORMATS[file_format].parse(content, (data.source, data.into))
     found, counts = _translate_blocks(translator, parsed.blocks)
-    counts[MISSING[2]] = sum(
+    counts[MISSING_TAG] = sum(
         block.has_unplaced_element(*each) for block, each in zip(parsed.blocks, found, strict=True)
     )
     return parsed.render(found), counts + parsed.kept
@@ -64,8 +64,8 @@ def _translate_blocks(
     counts = Counter(
         {
             TRANSLATED: len(texts),
-            MISSING[0]: sum(bool(missing_numbers(each.source, each.text)) for each in found),
-            MISSING[1]: sum(not place for each in found for _, place in each.terms),
+            MISSING_NUMBER: sum(bool(missing_numbers(each.source, each.text)) for each in found),
+            MISSING_TERM: sum(not place for each in found for _, place in each.terms),
         }
     )
     return list(map(join_with_links, texts, spans, parts)), counts

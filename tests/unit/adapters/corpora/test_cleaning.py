@@ -109,9 +109,9 @@ def test_gather_markup_that_both_sides_have_stays_and_entities_are_mended(
         ("Klick <a href='x'>hier</a><br/>", "Click <a href='x'>here</a><br/>"),
     ]
     facts = clean_and_split(config(pairs, clean=["markup"]), tmp_path)
-    assert (facts["left_out"], facts["mended"]) == ({}, 2)
-    mended = [("Was ist ein's?", "Cats & dogs"), ("<i>Hund</i>", "<i>dog</i>")]
-    assert list(read_pairs(tmp_path, "train")) == [*pairs[:2], *mended, pairs[4]]
+    assert (facts["left_out"], facts["entities_decoded"]) == ({}, 2)
+    decoded = [("Was ist ein's?", "Cats & dogs"), ("<i>Hund</i>", "<i>dog</i>")]
+    assert list(read_pairs(tmp_path, "train")) == [*pairs[:2], *decoded, pairs[4]]
 
 
 def test_gather_without_py3langid_says_so_and_checks_no_languages(
