@@ -34,7 +34,7 @@ def main() -> None:
         ("train", "--config", name),
         ("evaluate", "--run", name, *(["--split", "test_2016_flickr"] if name == "demo" else [])),
         ("translate", "--run", name, *SENTENCES[name]),
-        ("inspect", "--run", name, "--kind", "cross", "--output", f"runs/{name}/inspect.png", SENTENCES[name][-1]),
+        ("inspect", "--run", name, "--attention", "cross", "--output", f"runs/{name}/inspect.png", SENTENCES[name][-1]),
     ):
         if code := tfm(*arguments):
             sys.exit(code)

@@ -73,7 +73,7 @@ data:
   {tokens}
   files: {{train: {{source: train.de, target: train.en}}, valid: {{source: valid.de, target: valid.en}}}}
 model: {{d_model: 8, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 8, max_length: 80}}
-training: {{epochs: 3, batch_size: 12, learning_rate: 3e-2, average: 2, precision: float32, device: cpu,
+training: {{epochs: 3, batch_size: 12, learning_rate: 3e-2, average_checkpoints: 2, precision: float32, device: cpu,
   num_threads: 1}}
 """
 TOKENS = {"words": "min_freq: 1", "subwords": "tokens: subwords\n  subwords: {size: 330}"}

@@ -44,20 +44,27 @@ model: {d_model: 16, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1,
 training: {epochs: 3, batch_size: 32, learning_rate: 5e-3, save_minutes: 1e-6, shards: 2, precision: float32,
   device: cpu}
 """
-SUBWORDS = ("data.tokens=subwords", "data.subwords.size=400")
+SUBWORDS = ("data.tokens=subwords", "data.subwords.vocab_size=400")
 TOKENS = ("training.batch_by=tokens", "training.batch_size=300")
 WARM_UP = ("training.schedule=inverse_sqrt", "training.warmup_steps=5")
 SETUPS = {
     "words, sentences, label smoothing": ("training.label_smoothing=0.1",),
     "words, sentences, patience, validation every 3 of 40 steps": (
-        *("training.learning_rate=0.3", "training.steps=40", "training.validate_every=3", "training.patience=2"),
+        *("training.learning_rate=0.3", "training.max_steps=40", "training.validate_every=3", "training.patience=2"),
     ),
-    "words, tokens, accumulation, warm-up": (*TOKENS, "training.accumulate=3", *WARM_UP),
+    "words, tokens, accumulation, warm-up": (*TOKENS, "training.gradient_accumulation_steps=3", *WARM_UP),
     "subwords, sentences, averaging, validation every 4 steps": (
-        *(*SUBWORDS, "training.average=2", "training.validate_every=4"),
+        *(*SUBWORDS, "training.average_checkpoints=2", "training.validate_every=4"),
     ),
     "subwords, tokens, accumulation, warm-up, averaging": (
-        *(*SUBWORDS, *TOKENS, *WARM_UP, "training.accumulate=2", "training.average=3", "training.batch_order=bucketed"),
+        *(
+            *SUBWORDS,
+            *TOKENS,
+            *WARM_UP,
+            "training.gradient_accumulation_steps=2",
+            "training.average_checkpoints=3",
+            "training.batch_order=bucketed",
+        ),
     ),
 }
 SHORT = list(SETUPS)[-1:]

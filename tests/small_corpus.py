@@ -25,9 +25,9 @@ data:
 model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 16}
 training: {epochs: 6, batch_size: 16, learning_rate: 1e-2, precision: float32, device: cpu, shards: 1, num_threads: 1}
 """
-SUBWORDS = TINY.replace("  corpus: files\n", "  corpus: files\n  tokens: subwords\n  subwords: {size: 400}\n").replace(
-    "max_length: 16", "max_length: 48"
-)
+SUBWORDS = TINY.replace(
+    "  corpus: files\n", "  corpus: files\n  tokens: subwords\n  subwords: {vocab_size: 400}\n"
+).replace("max_length: 16", "max_length: 48")
 
 
 def write_corpus(folder: Path) -> None:

@@ -46,14 +46,14 @@ def prepare(
     config: Config,
     *,
     pairs: Mapping[str, Iterable[tuple[str, str]]] | None = None,
-    source_dir: Path | None = None,
+    multi30k_dir: Path | None = None,
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> PreparedDataset:
     """Make the dataset that `config.data` describes, unless it exists already, and warn of what looks wrong in it.
 
     pairs: with data.corpus: pairs, the text of each split, such as {"train": [("Ein Hund.", "A dog."), …], "valid":
-    […]}. source_dir: a folder with Multi30k's files, instead of the download. runs_dir: where the run that
+    […]}. multi30k_dir: a folder with Multi30k's files, instead of the download. runs_dir: where the run that
     `data.tokenizer_from` names is found by its name. Raises DataError for text that is not as it should be,
     DownloadError, CheckpointError without the run of `data.tokenizer_from`, and ConfigError.
     """
@@ -65,7 +65,7 @@ def prepare(
     codec_dir = find_tokenizer_run(config.data, runs_dir)
     corpus: Corpus
     if pairs is None:
-        corpus = open_corpus(config.data, source_dir=Path(source_dir) if source_dir else None)
+        corpus = open_corpus(config.data, multi30k_dir=Path(multi30k_dir) if multi30k_dir else None)
     else:
         corpus = PairCorpus({split: list(of_split) for split, of_split in pairs.items()})
     prepared = make_dataset(config, corpus, data_dir=Path(data_dir), codec_dir=codec_dir)

@@ -106,7 +106,7 @@ class Translator:
 
         A sentence may be a text of several lines, which are translated one by one, here and wherever text is given.
         """
-        translator = self.with_options(scores=False, attention=False)
+        translator = self.with_options(return_scores=False, return_attention=False)
         return [translation.text for translation in translator.translations(sentences)]
 
     def translations(self, sentences: Iterable[str], *, name: str = "") -> list[Translation]:
@@ -242,7 +242,7 @@ class Translator:
         ):  # it says where to put them
             settings = settings.model_copy(update={"attention": True})
         if any(each.constrained for each in sentences):  # whose likelihood is asked
-            settings = settings.model_copy(update={"scores": True})
+            settings = settings.model_copy(update={"return_scores": True})
 
         requests = {row: each.request for row, each in enumerate(sentences) if each.request}
         yield from ((row, [EMPTY]) for row in range(len(sentences)) if row not in requests)

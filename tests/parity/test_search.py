@@ -33,7 +33,7 @@ def wanted(sentences: Sequence[Sequence[int]], first_key: int = 0, limit: int = 
 WAYS = [
     pytest.param(settings(), id="greedy"),
     pytest.param(settings(4, beam_size=4, length_penalty=0.6), id="beam"),
-    pytest.param(settings(2, beam_size=3, no_repeat_ngram=2), id="beam without repetitions"),
+    pytest.param(settings(2, beam_size=3, no_repeat_ngram_size=2), id="beam without repetitions"),
     pytest.param(settings(3, sample=True, temperature=1.5, top_k=6), id="samples"),
 ]
 

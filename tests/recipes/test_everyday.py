@@ -85,7 +85,7 @@ def test_inspect_gives_a_picture_and_numbers(tfm: Tfm, workspace: Path) -> None:
     assert out.startswith(translation)
     assert "encoder–decoder attention, layer 1" in out
     assert "██" in out
-    code, out, _ = tfm("inspect", sentence, "--json", "--kind", "decoder", "--head", "2", cwd=workspace)
+    code, out, _ = tfm("inspect", sentence, "--json", "--attention", "decoder", "--head", "2", cwd=workspace)
     found = json.loads(out)
     assert (code, found.keys()) == (0, INSPECTION_KEYS)
     assert f"{found['translation']}\n" == translation
@@ -206,7 +206,7 @@ def test_evaluate_subwords_scores_words_and_marks_spaces_of_tokens(tfm: Tfm, tra
 def test_subwords_inspect_shows_a_space_as_a_space(tfm: Tfm, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
     monkeypatch.setattr("transformer_cli.adapters.study.plots.save", lambda figure, path: drawn.append(figure))
-    code, _, err = tfm("inspect", "Der 漢 alte", "--kind", "encoder", "--output", "picture.png", cwd=trained)
+    code, _, err = tfm("inspect", "Der 漢 alte", "--attention", "encoder", "--output", "picture.png", cwd=trained)
     assert (code, err) == (0, "")
     labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
     assert labels[:2] == ["<sos>", " Der"]

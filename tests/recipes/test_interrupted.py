@@ -39,14 +39,30 @@ from transformer_cli.training.trainer import Trainer
 Settings = tuple[str, ...]
 
 PLAIN = ("training.batch_size=100", "training.epochs=2")  # an epoch of two steps
-ACCUMULATED = ("training.batch_size=20", "training.epochs=1", "training.accumulate=3")
+ACCUMULATED = ("training.batch_size=20", "training.epochs=1", "training.gradient_accumulation_steps=3")
 COSINE = ("training.batch_by=tokens", "training.batch_size=300", "training.epochs=3", "training.schedule=cosine")
 MUON = (*PLAIN, "training.optimizer=muon", "training.freeze=[decoder]")
-AVERAGED = ("training.batch_size=100", "training.epochs=4", "training.average=3", "training.learning_rate=1e-1")
+AVERAGED = (
+    "training.batch_size=100",
+    "training.epochs=4",
+    "training.average_checkpoints=3",
+    "training.learning_rate=1e-1",
+)
 OFTEN = ("training.batch_size=25", "training.validate_every=3")  # an epoch of 8 steps
-PATIENT = (*OFTEN, "training.average=2", "training.epochs=2", "training.learning_rate=1e-30", "training.patience=2")
-BY_STEPS = (*OFTEN, "training.steps=13", "training.average=5", "training.schedule=cosine")  # of all 5 validations
-FIVE_STEPS = ("training.batch_size=10", "training.steps=5")
+PATIENT = (
+    *OFTEN,
+    "training.average_checkpoints=2",
+    "training.epochs=2",
+    "training.learning_rate=1e-30",
+    "training.patience=2",
+)
+BY_STEPS = (
+    *OFTEN,
+    "training.max_steps=13",
+    "training.average_checkpoints=5",
+    "training.schedule=cosine",
+)  # of all 5 validations
+FIVE_STEPS = ("training.batch_size=10", "training.max_steps=5")
 
 CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nth file of a name; again and again
     (PLAIN, [("run.json", 1), ("last", 1), ("step-0000002", 1), ("best", 1), ("best", 2)]),
@@ -149,13 +165,13 @@ WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not ke
 # a model of a few numbers, and a step for each of two epochs
 SMALL = ("d_model=8", "num_heads=1", "d_ff=8", "max_length=9")
 BRIEF = ("--set", "training.epochs=2", "--set", "training.batch_size=200", *(f"-smodel.{each}" for each in SMALL))
-TRAIN = ("train", "--config", "CORPUS/tiny.yaml", *BRIEF, "--set", "training.average=2")
+TRAIN = ("train", "--config", "CORPUS/tiny.yaml", *BRIEF, "--set", "training.average_checkpoints=2")
 COMMANDS = {
     "prepare": ("prepare", "--config", "CORPUS/tiny.yaml"),
     "train": (*TRAIN, "--set", "training.save_minutes=1e-6"),
     "evaluate": ("evaluate", "--split", "valid", "--output", "out/a.txt", "--output-tokens", "out/b.txt"),
     "export": ("export", "tiny", "--quantization", "int8", "--output", "out/tiny"),
-    "draw": ("inspect", "--kind", "cross", "--layer", "1", "--head", "1", "--output", "out/a.png", "Hund"),
+    "draw": ("inspect", "--attention", "cross", "--layer", "1", "--head", "1", "--output", "out/a.png", "Hund"),
 }
 NEEDS = {"prepare": (), "train": ("data",), "export": ("runs",)}
 SECONDS = re.compile(r'"(train_seconds|valid_seconds|date|seconds|[a-z_]+_per_second)": ?("[^"]*"|[\d.e+-]+)')

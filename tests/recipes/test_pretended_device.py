@@ -72,7 +72,7 @@ def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) ->
         (
             "training.batch_by=tokens",
             "training.batch_size=700",
-            "training.accumulate=3",
+            "training.gradient_accumulation_steps=3",
             "model.vectors.source=VECTORS",
         ),
         ("model.positions=sinusoidal", "training.label_smoothing=0.1", "model.norm=pre", *FROZEN_VECTORS),
@@ -82,7 +82,7 @@ def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) ->
 def test_train_on_a_device_resumes_and_averages_as_uncut(
     train_there: Callable[..., Run], gpu: PretendedDevice, settings: tuple[str, ...]
 ) -> None:
-    settings = (*settings, "training.average=2")
+    settings = (*settings, "training.average_checkpoints=2")
     train_there(*settings, "training.epochs=2")
     cut = train_there(*settings, "training.epochs=3")
     whole = train_there(*settings, "name=whole", "training.epochs=3")
@@ -124,8 +124,8 @@ def test_forward_on_a_device_waits_for_nothing(tiny: Run, gpu: PretendedDevice) 
 @pytest.mark.parametrize(
     "decoding",
     [
-        {"no_repeat_ngram": 2},
-        {"beam_size": 70, "no_repeat_ngram": 1},
+        {"no_repeat_ngram_size": 2},
+        {"beam_size": 70, "no_repeat_ngram_size": 1},
         {"sample": True, "top_k": 5, "top_p": 0.9, "temperature": 0.7},
     ],
     ids=str,

@@ -20,7 +20,12 @@ SETTINGS = ("model.max_length=9", "training.batch_size=65", "model.dropout=0.0",
 # the vectors.
 ACCUMULATED = (
     *("model.max_length=9", "model.dropout=0.0", "training.eps=1e-2", "training.batch_size=13"),
-    *("training.accumulate=4", "training.epochs=2", "training.average=2", "model.vectors.freeze=true"),
+    *(
+        "training.gradient_accumulation_steps=4",
+        "training.epochs=2",
+        "training.average_checkpoints=2",
+        "model.vectors.freeze=true",
+    ),
 )
 # Each process cuts the text anew, and all cut it alike.
 VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("the", "0.5"), ("at", "-0.25")))

@@ -123,7 +123,7 @@ SAMPLES = {"n_best": 3, "sample": True, "temperature": 3.0}
 
 
 def test_translations_without_scores_are_the_same(translator: Translator, sentences: Sequence[str]) -> None:
-    scored, found = (translator.with_options(scores=scores).translations(sentences) for scores in (True, False))
+    scored, found = (translator.with_options(return_scores=scores).translations(sentences) for scores in (True, False))
     assert [(one.text, one.alignment) for one in found] == [(one.text, one.alignment) for one in scored]
     assert all(np.isnan(one.score) for one in found if one.tokens)
     assert not any(np.isnan(one.score) for one in scored)
@@ -258,7 +258,7 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
 
 
 def test_sample_is_keyed_by_line_and_sentence(translator: Translator) -> None:
-    sampling = translator.with_options(sample=True, temperature=3.0, scores=False)
+    sampling = translator.with_options(sample=True, temperature=3.0, return_scores=False)
     split = sampling.with_options(split_sentences=True)
     twice = "Der Hund singt. Der Hund singt."
     first, second = split.translations(["Die Katze.", twice])

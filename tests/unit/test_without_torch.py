@@ -67,7 +67,7 @@ def test_export_translates_scores_and_is_served_without_torch_and_subwords_witho
         Path(path).write_text("".join(lines[:5]), encoding="utf-8")
     commands = [
         (["translate", *run, "Der Hund läuft."], 0),
-        (["score", *run, "--input", files["de"], "--target", files["en"]], 0),
+        (["score", *run, "--input", files["de"], "--translation", files["en"]], 0),
         (["evaluate", *run, "--input", files["de"], "--reference", files["en"]], 0) if of_words else (["train"], 1),
         (["runs"], 0),
         (["doctor"], 0),

@@ -30,7 +30,7 @@ GROUPS = {  # of the help; a command is a function of its name in commands/, has
     "Judging": {
         "evaluate": ("judging", "evaluate", "tfm evaluate demo --beam-size 5"),
         "compare": ("judging", "evaluate", "tfm compare demo demo-2"),
-        "score": ("judging", "evaluate", "tfm score demo --input in.de --target out.en"),
+        "score": ("judging", "evaluate", "tfm score demo --input in.de --translation out.en"),
     },
     "Using": {
         "translate": ("translate", "translate", "tfm translate --input in.de --output out.en"),

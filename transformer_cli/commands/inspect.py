@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
 
-# the values that `--kind` accepts: typer knows no lists of literals
+# the values that `--attention` accepts: typer knows no lists of literals
 KindChoice = Enum("KindChoice", {"encoder": "encoder", "decoder": "decoder", "cross": "cross"})
 
 
@@ -28,7 +28,7 @@ def inspect(
     output: Annotated[Path | None, options.Output(
         "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.  [default: inspect.png]")] = None,
     kind: Annotated[list[KindChoice] | None, options.Output(
-        "--kind", show_default="all", help="Self-attention of one stack, or attention between the two. "
+        "--attention", show_default="all", help="Self-attention of one stack, or attention between the two. "
         "Repeatable.")] = None,
     layer: Annotated[int | None, options.Output(
         "--layer", metavar="N", show_default="the last", help="Which layer, counted from 1.")] = None,
@@ -62,7 +62,7 @@ def inspect(
             "--run": run,
             "--set": search,
             "--device": device != "auto",
-            "--kind": kind,
+            "--attention": kind,
             "--layer": layer is not None,
             "--head": head,
             "--on-too-long": on_too_long != "stop",

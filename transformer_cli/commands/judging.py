@@ -329,7 +329,8 @@ def _example(example: "Example", first: str, second: str) -> str:
 
 def score(
     input_file: Annotated[Path, options.Input("--input", "-i", metavar="FILE", help="The sentences.")],
-    target_file: Annotated[Path, options.Input("--target", metavar="FILE", help="Their translations, line by line.")],
+    target_file: Annotated[Path, options.Input(
+        "--translation", metavar="FILE", help="Their translations, one per line.")],
     named: options.RunArgument = None,
     run: options.OneRun = None,
     device: options.Device = "auto",
@@ -341,7 +342,7 @@ def score(
     tabs.
     """
     if input_file == target_file == STDIO:
-        raise typer.BadParameter("only one of --input and --target can be standard input")
+        raise typer.BadParameter("only one of --input and --translation can be standard input")
     folders = options.find_runs(named, run)
     options.check_text(input_file, target_file)
     from transformer_cli.api import Translator

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 UNKNOWN = "–"
-IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.steps", "training.seed")
+IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.max_steps", "training.seed")
 VARIABLES = re.compile(
     r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_MULTI30K_DIR|SACREBLEU_SEED|MPLCONFIGDIR|XDG_CACHE_HOME"
     r"|TMPDIR|TERM|LANG|LC_ALL|RANK|WORLD_SIZE"
@@ -52,8 +52,8 @@ def import_run(
 ) -> None:  # fmt: skip
     """Make a run of a translator of Marian's, such as OPUS-MT's.
 
-    Every command takes the run: translate, evaluate, compare, inspect, serve, export; `--like` and `--from` teach it
-    your own text.
+    Every command takes the run: translate, evaluate, compare, inspect, serve, export; `--finetune` and `--finetune`
+    teach it your own text.
     """
     from transformer_cli.adapters.interop.importing import import_run
 
@@ -189,20 +189,22 @@ def export(
         "--quantization", "-q", help="How weights are kept; int8 is the smallest, and on CPUs with VNNI the "
         "fastest.")] = "float32",
     to: Annotated[Literal["ctranslate2", "huggingface"], options.Output(
-        "--to", help="The format to write.")] = "ctranslate2",
+        "--format", help="The format to write.")] = "ctranslate2",
 ) -> None:  # fmt: skip
     """Write a run's best model for CTranslate2 or Hugging Face.
 
     In CTranslate2's it translates faster, with tfm or without it. Needs the extra `ctranslate2`. `--run DIR` opens the
     folder in translate, evaluate, score and serve (compare takes it as an argument), and its README.md shows how to use
-    it from Python without tfm. With `--to huggingface`, transformers' MarianMTModel opens the folder.
+    it from Python without tfm. With `--format huggingface`, transformers' MarianMTModel opens the folder.
     """
     (folder,) = options.find_runs(named, run)
     if output and output.parent != Path("exports"):
         options.refuse_without_folder(output)
     if to == "huggingface":
         if quantization != "float32":
-            raise typer.BadParameter("--quantization is about CTranslate2's format; leave it out with --to huggingface")
+            raise typer.BadParameter(
+                "--quantization is about CTranslate2's format; leave it out with --format huggingface"
+            )
         from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 
         print(export_to_hugging_face(folder, output))

@@ -33,18 +33,18 @@ def prepare(
     to: options.ToLanguage = None,
     columns: Annotated[str | None, options.Input(
         "--columns", metavar="A,B", help="The columns of source and target: names, or numbers from 1.")] = None,
-    like: Annotated[str | None, typer.Option(
-        "--like", metavar="RUN", autocompletion=spelling.runs, help="A run whose model is to be trained further on "
-        "this text: its languages, codecs and shape are taken.")] = None,
+    finetune: Annotated[str | None, typer.Option(
+        "--finetune", metavar="RUN", autocompletion=spelling.runs, help="Prepare text for fine-tuning this run: "
+        "use its languages, tokenizers and model shape.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be left out, and write nothing.")] = False,
-    source_dir: Annotated[Path | None, typer.Option(
-        "--source-dir", metavar="FOLDER", help="A folder with Multi30k's files, instead of the download; or set "
+    multi30k_dir: Annotated[Path | None, typer.Option(
+        "--multi30k-dir", metavar="FOLDER", help="A folder with Multi30k's files, instead of the download; or set "
         "TFM_MULTI30K_DIR.")] = None,
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Fetch, tokenise, count and encode parallel text into data/. With FILEs, also clean it and write NAME.yaml."""
     for file in files or ():
-        if not file.exists() and (meant := spelling.as_option(str(file), ["--config", "--set", "--like"])):
+        if not file.exists() and (meant := spelling.as_option(str(file), ["--config", "--set", "--finetune"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
     of_files: dict[str, tuple[Any, str]] = {
         "data.source": (source, f"--source {source}"),
@@ -56,8 +56,8 @@ def prepare(
     settings_given = {key: each for key, each in of_files.items() if each[0] is not None}
     if settings_given and not files:
         raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} is about FILEs; name them, or use --set")
-    if files and source_dir:
-        raise typer.BadParameter("--source-dir is about Multi30k; leave it out where FILEs are named")
+    if files and multi30k_dir:
+        raise typer.BadParameter("--multi30k-dir is about Multi30k; leave it out where FILEs are named")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
@@ -69,19 +69,19 @@ def prepare(
     from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    below, place = finetuning_settings(like) if like else None, None
+    below, place = finetuning_settings(finetune) if finetune else None, None
     if files:
-        held_out = Run.load(like).config.data.held_out if like else HeldOutConfig()
+        held_out = Run.load(finetune).config.data.held_out if finetune else HeldOutConfig()
         settings, place = config_for_files(
             files, options=settings_given, base=config, overrides=overrides or (), inherited=below, held_out=held_out
         )
     else:
         settings = load_config(config, overrides or (), inherited=below)
     if dry_run:
-        facts = clean_and_split(open_corpus(settings.data, source_dir=source_dir), None)
+        facts = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
         print(json.dumps(facts, ensure_ascii=False) if as_json else cleaning_as_table(facts))
         return
-    prepared = prepare(settings, source_dir=source_dir)
+    prepared = prepare(settings, multi30k_dir=multi30k_dir)
     if not prepared.created:
         log.info("%s: nothing has changed, nothing to do", prepared.folder)
     is_written = place is not None and not (place.exists() and load_config(place) == settings)
@@ -134,14 +134,14 @@ def prepared_as_table(prepared: "PreparedDataset") -> str:
 def train(
     config: options.ConfigName = None,
     overrides: options.Overrides = None,
-    begin_from: Annotated[str | None, typer.Option(
-        "--from", metavar="RUN", autocompletion=spelling.runs, help="Begin with the weights of this run, and take the "
-        "settings from it that must be equal.")] = None,
+    finetune: Annotated[str | None, typer.Option(
+        "--finetune", metavar="RUN", autocompletion=spelling.runs, help="Fine-tune this run: start from its best "
+        "weights, and copy the settings that must not differ, such as the model's shape.")] = None,
     extra_valid: Annotated[list[str] | None, typer.Option(
-        "--extra-valid", metavar="FILE", help="With --from: validate on these pairs, too, e.g. of the old domain, and "
-        "keep a share of the initial weights. A file, or a split of the dataset. Repeatable.")] = None,
+        "--extra-valid", metavar="FILE", help="With --finetune: validate on these pairs, too, e.g. of the old domain, "
+        "and keep a share of the initial weights. A file, or a split of the dataset. Repeatable.")] = None,
     replay: Annotated[list[str] | None, typer.Option(
-        "--replay", metavar="FILE", help="With --from: mix this text in as half of each epoch. Pairs, or sentences "
+        "--replay", metavar="FILE", help="With --finetune: mix this text in as half of each epoch. Pairs, or sentences "
         "that the initial model translates first. Repeatable.")] = None,
     fresh: Annotated[bool, typer.Option(
         "--fresh", help="Move an existing run of this name aside and begin a new one.")] = False,
@@ -150,7 +150,7 @@ def train(
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.config.load import load_config
 
-    below = None if begin_from is None else finetuning_settings(begin_from)
+    below = None if finetune is None else finetuning_settings(finetune)
     given = {"extra_valid": extra_valid, "replay": replay}
     settings_given = {
         f"training.{key}": (names, f"--{key.replace('_', '-')} {names[0]}") for key, names in given.items() if names

@@ -136,7 +136,7 @@ def translate(
         **options.chosen(beam_size=beam_size),
         max_tokens=max_tokens,
         n_best=n_best or 1,
-        scores=as_json or n_best is not None,  # else only text is printed
+        return_scores=as_json or n_best is not None,  # else only text is printed
         keep_unk=keep_unk,
         on_too_long=on_too_long,
         prefix=options.as_text(prefix, "--prefix"),

@@ -148,11 +148,11 @@ class CaptionsConfig(Section, decides=Decides.DATASET):
 class SubwordsConfig(Section, decides=Decides.CODEC):
     """How subwords are learned from the training split."""
 
-    size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
+    vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """ids in a vocabulary, special ones included"""
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
-    symbols: Annotated[tuple[Symbol, ...], Field(strict=False)] = ()
+    user_defined_symbols: Annotated[tuple[Symbol, ...], Field(strict=False)] = ()
     """what is one token wherever it stands, such as [">>fra<<", ">>spa<<"], with which a source says its target"""
 
 
@@ -327,7 +327,7 @@ class ModelConfig(Section, decides=Decides.MODEL):
     """dropout on embeddings and on each sublayer's output"""
     attention_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
     """dropout on attention weights (null: the same as dropout)"""
-    feed_forward_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
+    activation_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
     """dropout inside the feed-forward network, after its activation (null: the same as dropout)"""
     embedding_init: Annotated[Literal["xavier", "normal"], Decides.TRAINING] = "xavier"
     """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
@@ -374,7 +374,7 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
 
     epochs: Annotated[Positive, Decides.FREE] = 10
     """passes over the training split"""
-    steps: Annotated[Positive | None, Decides.FREE] = None
+    max_steps: Annotated[Positive | None, Decides.FREE] = None
     """optimiser steps after which training ends, whatever `epochs` says (null: after the epochs)"""
     validate_every: Annotated[Positive | None, Decides.FREE] = None
     """steps from one validation to the next (null: one at the end of each epoch); the last step is always followed by
@@ -385,7 +385,7 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """what batch_size counts; tokens are target tokens without padding"""
     batch_order: Literal["random", "bucketed"] = "random"
     """random batches, or batches of sentences of similar length (faster, but learns a little less well)"""
-    accumulate: Positive = 1
+    gradient_accumulation_steps: Positive = 1
     """batches whose gradients add up to one optimiser step, as if they were one batch"""
     optimizer: Literal["adam", "muon"] = "adam"
     """muon (Jordan et al. 2024) is for the matrices of the layers, and adam then for all other weights"""
@@ -406,11 +406,11 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """share of each target's probability spread over the vocabulary (section 5.4)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """largest norm that the whole gradient may have (null: no clipping)"""
-    validate_by: Literal["loss", "bleu", "chrf"] = "loss"
+    best_checkpoint_metric: Literal["loss", "bleu", "chrf"] = "loss"
     """what says which validation is the best: its loss, or BLEU or chrF of greedy translations, which take longer"""
     patience: Annotated[Positive | None, Decides.FREE] = None
     """stop after this many validations without a new best one (null: never)"""
-    average: Annotated[int, Field(ge=2, le=1000)] | None = None
+    average_checkpoints: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
     initialize_from: Annotated[NameOrPath | None, Decides.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
@@ -449,12 +449,17 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
 
     @property
     def end(self) -> tuple[Literal["steps", "epochs"], int]:
-        """The setting that ends training, and its value."""
-        return ("epochs", self.epochs) if self.steps is None else ("steps", self.steps)
+        """The unit in which training is limited, and the limit."""
+        return ("epochs", self.epochs) if self.max_steps is None else ("steps", self.max_steps)
+
+    @property
+    def end_key(self) -> Literal["max_steps", "epochs"]:
+        """The setting that limits training."""
+        return "epochs" if self.max_steps is None else "max_steps"
 
     def steps_of(self, n_batches: int) -> int:
         """Returns how many steps so many batches of an epoch make."""
-        return -(-n_batches // self.accumulate)
+        return -(-n_batches // self.gradient_accumulation_steps)
 
     @model_validator(mode="after")
     def _schedule_fits(self) -> "TrainingConfig":
@@ -469,8 +474,15 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
             )
         unit, number = self.end
         each = self.validate_every if unit == "steps" else None if self.validate_every else 1
-        if self.average is not None and each is not None and self.average > (validations := -(-number // each)):
-            raise ValueError(f"average: {self.average} validations, but there are only {validations}; lower it")
+        if (
+            self.average_checkpoints is not None
+            and each is not None
+            and self.average_checkpoints > (validations := -(-number // each))
+        ):
+            raise ValueError(
+                f"average_checkpoints: {self.average_checkpoints}, but there are only {validations} validations; "
+                "lower it"
+            )
         return self
 
 
@@ -481,7 +493,7 @@ class DecodingConfig(Section, decides=Decides.FREE):
     """hypotheses that are kept at each step (1: greedy search)"""
     length_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 1.0
     """α: hypotheses are compared by log p / length^α, <eos> counted (0: by log p, which prefers short ones)"""
-    no_repeat_ngram: Annotated[int, Field(ge=0, le=10_000)] = 0
+    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=10_000)] = 0
     """no sequence of this many tokens occurs twice in a translation (0: any may)"""
     sample: bool = False
     """draw each token at random, instead of searching for the likeliest translation"""
@@ -512,7 +524,7 @@ class DecodingConfig(Section, decides=Decides.FREE):
         words = "samples" if self.sample else "greedy"
         if self.beam_size > 1:
             words = f"beam {self.beam_size}, length penalty {self.length_penalty:g}"
-        return words + (f", no {self.no_repeat_ngram} tokens twice" if self.no_repeat_ngram else "")
+        return words + (f", no {self.no_repeat_ngram_size} tokens twice" if self.no_repeat_ngram_size else "")
 
 
 class TranslationSettings(DecodingConfig, decides=Decides.FREE):
@@ -525,9 +537,9 @@ class TranslationSettings(DecodingConfig, decides=Decides.FREE):
     """the longest translation in tokens, <eos> not counted (null: 2 × source + 10)"""
     n_best: Annotated[int, Field(ge=1)] = 1
     """translations of each sentence: the best ones of the beam, or this many samples"""
-    scores: bool = True
+    return_scores: bool = True
     """whether log-probabilities are wanted; if only text is, a greedy search leaves them NaN where that saves time"""
-    attention: bool = True
+    return_attention: bool = True
     """whether what each token attended to is wanted; if not, an exported model says it only of an unknown word"""
     keep_unk: bool = False
     """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""

@@ -188,11 +188,15 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         except DataError as error:
             damaged.append(str(error))
     if data.corpus == "imported":
-        remedy = "give a file of sentences and one of references, or train on the text of `tfm prepare FILE --like RUN`"
+        remedy = (
+            "give a file of sentences and one of references, or train on the text of `tfm prepare FILE --finetune RUN`"
+        )
         raise DataError(f"an imported run has no dataset: {remedy}")
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"
-        remedy = f"the same --config and --set{f', and --like {data.tokenizer_from}' if data.tokenizer_from else ''}"
+        remedy = (
+            f"the same --config and --set{f', and --finetune {data.tokenizer_from}' if data.tokenizer_from else ''}"
+        )
         if data.fingerprint:
             which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
         left_out = f" (left out: {'; '.join(damaged)})" if damaged else ""
@@ -213,8 +217,8 @@ def dataset_settings(data: DataConfig) -> dict[str, Any]:
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
     optional = ("max_words", "columns", "clean", "max_chars", "held_out", "to")
-    if not data.subwords.symbols:
-        del values["subwords"]["symbols"]
+    if not data.subwords.user_defined_symbols:
+        del values["subwords"]["user_defined_symbols"]
     unused |= {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
     return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
 

@@ -288,9 +288,9 @@ def _learn_subword_codecs(pairs: list[Pair], data: DataConfig) -> tuple[SubwordC
             "data.subwords.algorithm: imported pieces are not learned; let data.tokenizer_from name a run with them"
         )
     for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
-        symbols = () if side else settings.symbols
+        symbols = () if side else settings.user_defined_symbols
         try:
-            models.append(train_subwords(text, size=settings.size, algorithm=settings.algorithm, symbols=symbols))
+            models.append(train_subwords(text, size=settings.vocab_size, algorithm=settings.algorithm, symbols=symbols))
         except ConfigError as error:
             raise ConfigError(f"{error} ({language})") from None
     source, target = (

@@ -26,7 +26,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(config.d_model, config.d_ff)
         self.activation = ACTIVATIONS[config.activation]()
-        self.dropout = Dropout(config.dropout if config.feed_forward_dropout is None else config.feed_forward_dropout)
+        self.dropout = Dropout(config.dropout if config.activation_dropout is None else config.activation_dropout)
         self.outer = nn.Linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:

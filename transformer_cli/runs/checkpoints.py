@@ -6,7 +6,7 @@ checkpoints/step-0004540/           -unvalidated is added if steps have been tak
     state.json                      the TrainingState
     loss-check.json                  a few validation pairs, as ids, and their losses: other code finds others
     SHA256SUMS                      the sums of these files
-with `training.average: 5` (section 6.1) also
+with `training.average_checkpoints: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
     model.safetensors average.json loss-check.json SHA256SUMS

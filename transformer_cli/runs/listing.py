@@ -75,7 +75,7 @@ class ListedRun:
     """training.epochs"""
     steps_done: int | None = None
     steps: int | None = None
-    """training.steps, after which training ends instead"""
+    """training.max_steps, after which training ends instead"""
     best_valid_loss: float | None = None
     """nats per target token: the best validation's, or that of averaged weights"""
     evaluation: SavedResult | None = None
@@ -155,7 +155,7 @@ def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
     data, training = run.config.data, run.config.training
     yield {"corpus": data.corpus, "source": data.source, "target": data.target}
     yield {"settings": settings_by_key(run.config), "provenance": run.metadata.provenance}
-    yield {"epochs": training.epochs, "steps": training.steps}
+    yield {"epochs": training.epochs, "steps": training.max_steps}
     is_trained = is_locked(training_lock(folder))
     if is_new(folder):
         yield {"state": "training" if is_trained else "new", "epochs_done": 0, "steps_done": 0}
@@ -172,7 +172,9 @@ def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
         yield {"state": "training"}
         return
     retry_if_moved(folder / "last", lambda: _check_files(run))
-    if state.has_ended(training) and (not (training.average or training.extra_valid) or has_final_weights(run, state)):
+    if state.has_ended(training) and (
+        not (training.average_checkpoints or training.extra_valid) or has_final_weights(run, state)
+    ):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]

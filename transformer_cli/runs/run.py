@@ -515,5 +515,8 @@ def fixed_settings(config: Config) -> dict[str, Any]:
     The end of training is one of them where learning rates depend on it.
     """
     found, training = settings_by_key(config), config.training
-    end = {"training.epochs": training.epochs if training.steps is None else None, "training.steps": training.steps}
+    end = {
+        "training.epochs": training.epochs if training.max_steps is None else None,
+        "training.max_steps": training.max_steps,
+    }
     return {key: found[key] for key in found if key in FIXED_KEYS} | (end if training.is_planned_to_the_end else {})

@@ -21,7 +21,7 @@ LOSS_CHECK = "loss-check.json"
 class RunningLoss:
     """Sums over the steps since the last validation, without steps that were skipped because of a non-finite gradient.
 
-    A step may take several batches (`training.accumulate`), each in parts of all processes.
+    A step may take several batches (`training.gradient_accumulation_steps`), each in parts of all processes.
     """
 
     nll: float = 0.0
@@ -56,7 +56,8 @@ class TrainingState:
     n_validations: int = 0
     """how many there have been"""
     best_valid_loss: float | None = None
-    """of the best one, which is the one of the lowest loss or, by training.validate_by, of the highest score"""
+    """of the best one, which is the one of the lowest loss or, by training.best_checkpoint_metric, of the highest
+    score"""
     validations_since_best: int = 0
     running: RunningLoss = field(default_factory=RunningLoss)
     skipped_in_a_row: int = 0
@@ -64,7 +65,7 @@ class TrainingState:
     history_sha256: str = field(default="", compare=False)
     """the sum of history.jsonl when this was saved"""
     best_score: float | None = None
-    """of the best validation, if training.validate_by asks for scores"""
+    """of the best validation, if training.best_checkpoint_metric asks for scores"""
 
     @property
     def is_validated(self) -> bool:
@@ -94,8 +95,8 @@ class TrainingState:
             return True  # the start, before the first step
         if self.is_validated:
             return False
-        is_last_epoch = training.steps is None and self.epoch >= training.epochs
-        if (ends_epoch and is_last_epoch) or (training.steps is not None and self.step >= training.steps):
+        is_last_epoch = training.max_steps is None and self.epoch >= training.epochs
+        if (ends_epoch and is_last_epoch) or (training.max_steps is not None and self.step >= training.max_steps):
             return True
         return ends_epoch if training.validate_every is None else self.step % training.validate_every == 0
 
@@ -105,7 +106,7 @@ class TrainingState:
 
     def has_ended(self, training: TrainingConfig) -> bool:
         """Whether all epochs or steps are done and validated, or the patience is spent."""
-        is_done = self.epoch > training.epochs if training.steps is None else self.step >= training.steps
+        is_done = self.epoch > training.epochs if training.max_steps is None else self.step >= training.max_steps
         return (is_done and self.is_validated) or self.patience_is_spent(training)
 
 
@@ -168,7 +169,7 @@ class Validation:
     extra_valid_loss: float | None = None
     """the same as valid_loss of the text that is watched, if any is"""
     valid_score: float | None = None
-    """BLEU or chrF of greedy translations of the validation split, if training.validate_by asks for one"""
+    """BLEU or chrF of greedy translations of the validation split, if training.best_checkpoint_metric asks for one"""
 
 
 def load_state(checkpoint: Path) -> TrainingState:

@@ -138,14 +138,14 @@ def decode(
             sos=SOS,
             eos=EOS,
             unwritable_ids=torch.tensor(UNWRITABLE, device=device),
-            no_repeat_ngram=settings.no_repeat_ngram,
+            no_repeat_ngram_size=settings.no_repeat_ngram_size,
             prefix=sentences[0].prefix,
             length_penalty=settings.length_penalty,
         )
         if settings.sample:
             return _samples(decoder, rules, sentences, settings)
         if settings.beam_size == 1 and not constraints:
-            return [[each] for each in greedy(decoder, rules, scores=settings.scores)]
+            return [[each] for each in greedy(decoder, rules, scores=settings.return_scores)]
         rank_fn = constraints[0].rank_fn(constraints) if constraints else None
         return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best, rank_fn=rank_fn)
 

@@ -232,7 +232,7 @@ class SearchRules:
     eos: int
     unwritable_ids: "Tensor"
     """int64: ids that are never chosen"""
-    no_repeat_ngram: int = 0
+    no_repeat_ngram_size: int = 0
     """the length of sequences that may not occur twice in a translation (0: all may)"""
     prefix: Sequence[int] = ()
     """ids that each translation begins with, even if it has a sequence twice"""
@@ -250,8 +250,8 @@ class SearchRules:
             forced = logits[:, self.prefix[position]].clone()
             logits.fill_(NEG_INF)
             logits[:, self.prefix[position]] = forced
-        elif 0 < self.no_repeat_ngram <= position:
-            logits[_banned_ngram_tokens(tokens, self.no_repeat_ngram)] = NEG_INF
+        elif 0 < self.no_repeat_ngram_size <= position:
+            logits[_banned_ngram_tokens(tokens, self.no_repeat_ngram_size)] = NEG_INF
 
 
 def _banned_ngram_tokens(tokens: "Tensor", size: int) -> "tuple[Tensor, Tensor]":

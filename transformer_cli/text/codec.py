@@ -240,7 +240,9 @@ class ImportedCodec(SubwordCodec):
         plain = SubwordCodec.load(folder, side, data)
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         symbols = (
-            (*find_target_languages(vocabulary.tokens).values(), *data.subwords.symbols) if side == "source" else ()
+            (*find_target_languages(vocabulary.tokens).values(), *data.subwords.user_defined_symbols)
+            if side == "source"
+            else ()
         )
         return ImportedCodec(
             plain.proto, algorithm="imported", language=plain.language, vocabulary=vocabulary, symbols=symbols

@@ -45,11 +45,11 @@ def train_subwords(lines: Iterable[str], *, size: int, algorithm: str, symbols: 
     except RuntimeError as error:
         why = f"cannot be learned from the training text: {error}"
         if found := re.search(r"value <= (\d+)", str(error)):
-            log.warning("the training text gives %s subwords only, not data.subwords.size: %d", found[1], size)
+            log.warning("the training text gives %s subwords only, not data.subwords.vocab_size: %d", found[1], size)
             return _train(lines, int(found[1]), algorithm, symbols)
         if found := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
             why = f"is too small for the bytes and the characters of the training text; set it to {found[1]} or more"
-        raise ConfigError(f"data.subwords.size: {size} {why}") from None
+        raise ConfigError(f"data.subwords.vocab_size: {size} {why}") from None
 
 
 def min_vocab_size(lines: Iterable[str]) -> int:

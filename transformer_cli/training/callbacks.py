@@ -121,7 +121,7 @@ def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> No
 
 
 class Averaging(Callback):
-    """The mean of the last validations' weights (section 6.1), as `training.average` asks for it."""
+    """The mean of the last validations' weights (section 6.1), as `training.average_checkpoints` asks for it."""
 
     def __init__(self, count: int) -> None:
         """count: of how many validations."""

@@ -177,8 +177,8 @@ class Learner:
             lambda: (
                 f"a batch of {count} sentences with up to {source} source and {target} target positions does not fit "
                 f"in the memory of {self.device}; in a new run, which may begin with the weights of this one "
-                "(training.initialize_from), lower training.batch_size (training.accumulate makes one step of several "
-                "batches) or leave long sentences out (model.max_length)"
+                "(training.initialize_from), lower training.batch_size (training.gradient_accumulation_steps makes one "
+                "step of several batches) or leave long sentences out (model.max_length)"
             )
         )
 

@@ -17,7 +17,7 @@ from transformer_cli.training.callbacks import TrainerView
 
 MIN_VALID_PAIRS = 20  # the loss of fewer is by some tenths a matter of chance
 STEP_COST = 3  # validations of the same tokens: one forward, and backward as long as two
-SCORE_NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}  # by training.validate_by
+SCORE_NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}  # by training.best_checkpoint_metric
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def log_start(trainer: TrainerView) -> None:
             log.warning(what, name, pluralize(len(sentences.rows), "pair"))
     if state.has_ended(training) and not state.patience_is_spent(training):
         done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
-        more = "" if training.is_planned_to_the_end else f"; raise training.{unit} to go on"
+        more = "" if training.is_planned_to_the_end else f"; raise training.{training.end_key} to go on"
         log.info("%s trained%s", done, more)
     elif state.step:
         where = f"epoch {state.epoch}, {pluralize(state.batch, 'batch', 'batches')} into it"
@@ -94,7 +94,11 @@ class StepBar:
             texts, state, plan = self.trainer.texts, self.trainer.state, self.trainer.plan()
             training = self.trainer.run.config.training
             unit, number = training.end
-            end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * training.accumulate
+            end = (
+                len(plan)
+                if unit == "epochs"
+                else state.batch + (number - state.step) * training.gradient_accumulation_steps
+            )
             self._bar = progress.bar(
                 self._progress_text(),
                 total=texts.train.count_target_tokens(plan[:end]),
@@ -142,7 +146,7 @@ def _loss(name: str, loss: float | None) -> str:
 
 
 def _score(score: float | None, training: TrainingConfig) -> str:
-    return "" if score is None else f"  {SCORE_NAMES[training.validate_by]} {score:.2f}"
+    return "" if score is None else f"  {SCORE_NAMES[training.best_checkpoint_metric]} {score:.2f}"
 
 
 def _progress(found: Validation, training: TrainingConfig) -> str:
@@ -172,7 +176,7 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     score = average.valid_score if average else best.valid_score
     found = f"loss {loss:.3f} (PPL {perplexity_text(ppl, 2)})"
     if score is not None:
-        name = SCORE_NAMES[run.config.training.validate_by]
+        name = SCORE_NAMES[run.config.training.best_checkpoint_metric]
         found = f"{name} {score:.2f} (loss {loss:.3f}, PPL {perplexity_text(ppl, 2)})"
     return f"{head} {found} {where}: {run.checkpoint('best')}"
 

@@ -239,9 +239,9 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
     if begun.is_planned_to_the_end and (unit, number) != begun.end:
         over = f"{begun.end[1]} {begun.end[0]}"
         raise ConfigError(
-            f"training.{unit}: {number}, but the {begun.schedule} schedule of {run.folder} is planned "
-            f"over {over}; give that to go on, --set name={free_name(run.folder)} to train another "
-            "run, or --fresh to begin anew"
+            f"training.{config.training.end_key}: {number}, but the {begun.schedule} schedule of {run.folder} is "
+            f"planned over {over}; give that to go on, --set name={free_name(run.folder)} to train another run, or "
+            "--fresh to begin anew"
         )
 
 

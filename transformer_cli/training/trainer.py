@@ -110,7 +110,7 @@ class Trainer:
         """
         run, start = opened.run, opened.start
         self.run, self.dataset, self.world, self.training = run, opened.dataset, world, run.config.training
-        averaging = [Averaging(self.training.average)] if self.training.average else []
+        averaging = [Averaging(self.training.average_checkpoints)] if self.training.average_checkpoints else []
         self.callbacks: Sequence[Callback] = (*averaging, *callbacks)
         self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
@@ -164,7 +164,9 @@ class Trainer:
                 raise MemoryShortage(f"{shortage}; {how}") from None
             if state.patience_is_spent(training):
                 n_worse = pluralize(state.validations_since_best, "validation")
-                log.info("no better %s in %s (patience): stopping", SCORE_NAMES[training.validate_by], n_worse)
+                log.info(
+                    "no better %s in %s (patience): stopping", SCORE_NAMES[training.best_checkpoint_metric], n_worse
+                )
             if self._needed_validations():
                 if self._agree_to_stop_or_save()[0]:  # asked to stop; everything has been saved
                     raise self.stop.interrupted()
@@ -185,7 +187,7 @@ class Trainer:
 
     def _take_step(self) -> None:
         """Take the next step of the epoch, and show it."""
-        batches = self.plan()[self.state.batch : self.state.batch + self.training.accumulate]
+        batches = self.plan()[self.state.batch : self.state.batch + self.training.gradient_accumulation_steps]
         self._bar.open()
         started = time.monotonic()
         self.step(batches)
@@ -225,7 +227,9 @@ class Trainer:
         unit, number = self.training.end
         if unit == "steps":
             return learning_rate(self.training, step, (step - 1) / number)
-        done = batch / self.training.accumulate / self.training.steps_of(len(self.plan()))  # of the epoch
+        done = (
+            batch / self.training.gradient_accumulation_steps / self.training.steps_of(len(self.plan()))
+        )  # of the epoch
         return learning_rate(self.training, step, (self.state.epoch - 1 + done) / number)
 
     # Validations, and the end of epochs and of training
@@ -237,7 +241,9 @@ class Trainer:
     def _validate_and_save(self) -> None:
         """Validate, record, end the epoch if it has come to its end, save, and show the result."""
         if self.state.step:  # the history names its rate; a run that was resumed here has not taken it itself
-            first_of_last_step = (self.training.steps_of(self.state.batch) - 1) * self.training.accumulate
+            first_of_last_step = (
+                self.training.steps_of(self.state.batch) - 1
+            ) * self.training.gradient_accumulation_steps
             self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
         self._bar.close()
         found = self._validate()
@@ -307,13 +313,14 @@ class Trainer:
         )
 
     def _score(self, model: Transformer) -> float | None:
-        """Returns the score that training.validate_by asks for, which the first process finds; None for the loss."""
-        if self.training.validate_by == "loss":
+        """Returns the score that training.best_checkpoint_metric asks for, which the first process finds; None for the
+        loss."""
+        if self.training.best_checkpoint_metric == "loss":
             return None
         score = 0.0
         if self.world.is_main:
             source, target = (self.dataset.text("valid", side) for side in SIDES)
-            data, by = self.run.config.data, self.training.validate_by
+            data, by = self.run.config.data, self.training.best_checkpoint_metric
             score = greedy_score(model, self.run.codecs, source, target, data=data, by=by)
         return self.world.all_gather(score)[0][0]
 

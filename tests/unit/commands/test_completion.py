@@ -29,7 +29,7 @@ def test_completion_offers_every_setting_for_set() -> None:
         (("train", "--set", "training.batch_"), [f"training.batch_{end}=" for end in ("size", "by", "order")]),
         (("evaluate", "--set", "decoding.top"), ["decoding.top_k=", "decoding.top_p="]),
         (("evaluate", "--set", "training."), []),
-        (("inspect", "--kind", ""), ["encoder", "decoder", "cross"]),
+        (("inspect", "--attention", ""), ["encoder", "decoder", "cross"]),
         (("translate", "--input", "t"), []),
         (("evaluate", "--run", "elsewhere/"), []),
     ],

@@ -18,7 +18,7 @@ TEXT = "a\udc9b\udc80é\x1b]0;a\x07\n\x9b2J"
         "translate --prefix {} Hund",
         "compare {} {} --reference {}",
         "serve --port 0 --host {}",
-        "prepare --source-dir {}",
+        "prepare --multi30k-dir {}",
         "train --set name={}",
     ],
 )

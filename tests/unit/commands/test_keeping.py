@@ -58,7 +58,11 @@ def test_doctor_device_is_told_with_its_precision(told: Callable[..., dict[str, 
 
 
 def test_config_prints_what_can_be_given_as_a_config(tfm: Tfm, tmp_path: Path) -> None:
-    for name, overrides in ((None, ()), ("demo", ()), ("paper-big", ("training.average=20", "name=averaged"))):
+    for name, overrides in (
+        (None, ()),
+        ("demo", ()),
+        ("paper-big", ("training.average_checkpoints=20", "name=averaged")),
+    ):
         sets = [argument for override in overrides for argument in ("--set", override)]
         code, out, err = tfm("config", *([name] if name else []), *sets, cwd=tmp_path)
         assert (code, err) == (0, "")

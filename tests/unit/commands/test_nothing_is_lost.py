@@ -150,7 +150,9 @@ def test_translate_numbers_that_are_missing_are_one_line_at_the_end(tfm: Tfm, pr
     assert (code, err) == (0, what)
 
 
-@pytest.mark.parametrize("command", ["evaluate --split valid --json", "score -i in --target in", "curves", "export"])
+@pytest.mark.parametrize(
+    "command", ["evaluate --split valid --json", "score -i in --translation in", "curves", "export"]
+)
 def test_a_run_may_be_an_argument_or_an_option(tfm: Tfm, workspace: Path, command: str) -> None:
     (workspace / "in").write_text("Hund\n", encoding="utf-8")
     name, *options = command.split()

@@ -71,7 +71,7 @@ def test_a_wrong_command_line_gets_its_sentence(tfm: Tfm, folder: Path, line: st
 def test_errors_and_completion_that_need_no_torch_import_none(tmp_path: Path) -> None:
     """What a shell completes, the settings of a config, and that a run is unknown."""
     lines = [
-        *("translate Hallo --run none", "evaluate --run none", "score --input a --target b --run none"),
+        *("translate Hallo --run none", "evaluate --run none", "score --input a --translation b --run none"),
         *("inspect Hallo --run none", "curves none", "export none", "config demo --set training.seed=3"),
     ]
     done = subprocess.run([sys.executable, "-c", LIGHT, *lines], capture_output=True, text=True, cwd=tmp_path)

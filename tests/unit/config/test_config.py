@@ -233,7 +233,7 @@ def test_settings_say_once_what_they_shape() -> None:
         *("training.initialize_from", "training.extra_valid", "training.replay"),
     }
     resumed = {
-        *("epochs", "steps", "validate_every", "patience", "save_minutes", "tensorboard"),
+        *("epochs", "max_steps", "validate_every", "patience", "save_minutes", "tensorboard"),
         *("device", "num_threads", "precision"),
     }
     free = {key for key in marked[Decides.FREE] if not key.startswith("decoding.")}
@@ -331,11 +331,11 @@ def test_differences_see_files_come_and_go(path: Path, tmp_path: Path) -> None:
 def test_translation_settings_take_overrides_key_by_key_and_last_what_is_named() -> None:
     kept = DecodingConfig(beam_size=5, length_penalty=0.6)
     assert translation_settings(kept, {}) == TranslationSettings(beam_size=5, length_penalty=0.6)
-    overrides = ["decoding.length_penalty=1", " decoding.no_repeat_ngram = 3", "decoding.beam_size=2"]
-    assert translation_settings(kept, {}, overrides[:2]) == TranslationSettings(beam_size=5, no_repeat_ngram=3)
+    overrides = ["decoding.length_penalty=1", " decoding.no_repeat_ngram_size = 3", "decoding.beam_size=2"]
+    assert translation_settings(kept, {}, overrides[:2]) == TranslationSettings(beam_size=5, no_repeat_ngram_size=3)
     assert translation_settings(kept, {}, overrides).beam_size == 2
     named = translation_settings(kept, {"beam_size": 4, "n_best": 3}, overrides)
-    assert named == TranslationSettings(beam_size=4, n_best=3, no_repeat_ngram=3)
+    assert named == TranslationSettings(beam_size=4, n_best=3, no_repeat_ngram_size=3)
     assert translation_settings(named, {"prefix": "the"}) == named.model_copy(update={"prefix": "the"})
 
 
@@ -344,7 +344,10 @@ def test_translation_settings_take_overrides_key_by_key_and_last_what_is_named()
     [
         ("decoding.beam_size=0", "decoding.beam_size: must be at least 1, not 0"),
         ("decoding.sample=maybe", "decoding.sample: must be true or false, not maybe"),
-        ("decoding.n_best=4", "decoding.n_best: unknown key; known here: beam_size, length_penalty, no_repeat_ngram, "),
+        (
+            "decoding.n_best=4",
+            "decoding.n_best: unknown key; known here: beam_size, length_penalty, no_repeat_ngram_size, ",
+        ),
         ("decoding.beam_siz=4", "decoding.beam_siz: unknown key; did you mean beam_size?"),
         ("beam_size=4", "unknown key; did you mean decoding.beam_size?"),
         ("training.epochs=3", "only decoding.* can be set here; training.epochs is what the run was trained with"),

@@ -27,7 +27,8 @@ def test_as_commented_yaml_has_every_setting_with_a_comment_and_loads_back(name:
 
 def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
     changed = load_config(
-        None, ["training.eps=1e-12", "data.captions.sentences=300", "model.num_heads=4", "training.average=2"]
+        None,
+        ["training.eps=1e-12", "data.captions.sentences=300", "model.num_heads=4", "training.average_checkpoints=2"],
     )
     written = as_commented_yaml(changed, title="Mine")
     assert written.startswith("# Mine\n\nname: null ")

@@ -80,7 +80,7 @@ def test_shaping_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str,
     common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
     assert set(found) == common | own | ({corpus} - {"multi30k"})
     assert found["lowercase"] is (tokens == "words")
-    assert found.get("subwords", {}).keys() == ({"size", "algorithm"} if tokens == "subwords" else set())
+    assert found.get("subwords", {}).keys() == ({"vocab_size", "algorithm"} if tokens == "subwords" else set())
 
 
 @pytest.mark.parametrize("ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source")])

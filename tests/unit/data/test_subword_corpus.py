@@ -28,7 +28,7 @@ def config(corpus: Path) -> Callable[..., Config]:
     """config(*overrides): the tiny corpus by subwords."""
 
     def read(*overrides: str) -> Config:
-        return load_config(corpus / "tiny.yaml", ["data.tokens=subwords", "data.subwords.size=330", *overrides])
+        return load_config(corpus / "tiny.yaml", ["data.tokens=subwords", "data.subwords.vocab_size=330", *overrides])
 
     return read
 
@@ -64,8 +64,10 @@ def test_sample_of_too_many_pairs_keeps_every_second_one_again_and_again(
 
 
 def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:
-    with pytest.raises(ConfigError, match=r"^data\.subwords\.size: 262 is too small .*; set it to \d+ or more \(de\)$"):
-        make("data.subwords.size=262")
+    with pytest.raises(
+        ConfigError, match=r"^data\.subwords\.vocab_size: 262 is too small .*; set it to \d+ or more \(de\)$"
+    ):
+        make("data.subwords.vocab_size=262")
 
 
 def test_prepare_subwords_every_split_is_encoded_and_kept(make: Make, corpus: Path) -> None:
@@ -94,11 +96,11 @@ def test_prepare_subwords_joint_is_one_model(make: Make, corpus: Path) -> None:
 
 
 def test_prepare_subwords_manifest_names_the_library(make: Make) -> None:
-    manifest = make("data.subwords.algorithm=unigram", "data.subwords.size=300").manifest
+    manifest = make("data.subwords.algorithm=unigram", "data.subwords.vocab_size=300").manifest
     library = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}
     assert manifest["tokenizer"] == {**library, "algorithm": "unigram"}
     assert manifest["vocabulary"] == {"source": 300, "target": 300}
-    assert manifest["settings"]["subwords"] == {"size": 300, "algorithm": "unigram"}
+    assert manifest["settings"]["subwords"] == {"vocab_size": 300, "algorithm": "unigram"}
     assert {manifest["splits"][split][side]["unknown_rate"] for split in SPLITS for side in ("source", "target")} == {0}
 
 
@@ -107,7 +109,7 @@ def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(
 ) -> None:
     first = make()
     assert not make().created
-    changes = (("data.subwords.size=331",), ("data.lowercase=true",), ("data.tokens=words", "data.subwords={}"))
+    changes = (("data.subwords.vocab_size=331",), ("data.lowercase=true",), ("data.tokens=words", "data.subwords={}"))
     others = [make(*change) for change in changes]
     monkeypatch.setattr(module, "SENTENCEPIECE_VERSION", "0.0")
     others.append(make())

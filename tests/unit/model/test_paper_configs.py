@@ -31,7 +31,7 @@ def test_paper_configs_have_the_shapes_of_table_3_and_the_parts_of_section_3(
     assert (model.num_encoder_layers, model.num_decoder_layers) == (layers, layers)
     assert (model.d_model, model.d_ff, model.num_heads, model.head_dim) == (d_model, d_ff, heads, None)
     assert d_model // heads == 64  # d_k and d_v of both models
-    assert (model.dropout, model.attention_dropout, model.feed_forward_dropout) == (dropout, 0.0, 0.0)
+    assert (model.dropout, model.attention_dropout, model.activation_dropout) == (dropout, 0.0, 0.0)
     assert config.training.label_smoothing == label_smoothing
     assert (model.norm, model.final_norm, model.activation) == ("post", False, "relu")
     assert (model.positions, model.scale_embeddings, model.tie_embeddings) == ("sinusoidal", True, "all")

@@ -122,7 +122,7 @@ def test_scale_embeddings_scales_tokens_and_never_positions(scaled: bool, scale:
 
 @pytest.mark.parametrize(("own", "rate"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
 def test_dropout_acts_where_the_paper_has_it(own: float | None, rate: float) -> None:
-    config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": own, "feed_forward_dropout": own})
+    config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": own, "activation_dropout": own})
     model = Transformer(config, source_vocabulary=12, target_vocabulary=12, pad_id=PAD)
     dropped: Counter[tuple[float, tuple[int, ...]]] = Counter()
     for module in model.modules():

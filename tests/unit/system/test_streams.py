@@ -111,7 +111,7 @@ def test_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
     for arguments, answer in {
         ("translate", "--input", "-", "--output", "-"): ANSWER,
         ("translate", "--format", "html"): ANSWER,
-        ("score", "--input", "-", "--target", "answer"): "",
+        ("score", "--input", "-", "--translation", "answer"): "",
         ("compare", "tiny", "answer", "--input", "-", "--reference", "answer"): "",
     }.items():
         forks.start(*arguments, cwd=used, streams=chosen)

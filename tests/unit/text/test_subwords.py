@@ -118,7 +118,7 @@ def test_learn_pieces_same_text_gives_same_bytes(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_learn_pieces_size_below_the_characters_says_the_smallest(algorithm: str) -> None:
-    said = r"^data\.subwords\.size: 270 is too small .*; set it to (\d+) or more$"
+    said = r"^data\.subwords\.vocab_size: 270 is too small .*; set it to (\d+) or more$"
     with pytest.raises(ConfigError, match=said) as caught:
         train_subwords(text(), size=270, algorithm=algorithm)
     smallest = int(str(caught.value).split()[-3])
@@ -131,11 +131,13 @@ def test_learn_pieces_of_text_that_gives_fewer_takes_all_with_a_warning(
     algorithm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = len(SubwordModel(train_subwords(text(), size=100_000, algorithm=algorithm)))
-    assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.size: 100000"]
+    assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.vocab_size: 100000"]
 
 
 def test_learn_pieces_of_nothing_is_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"^data\.subwords\.size: \d+ cannot be learned from the .*empty") as caught:
+    with pytest.raises(
+        ConfigError, match=r"^data\.subwords\.vocab_size: \d+ cannot be learned from the .*empty"
+    ) as caught:
         train_subwords([], size=SIZE, algorithm="bpe")
     assert "\n" not in str(caught.value)
 
@@ -150,7 +152,7 @@ def test_learn_pieces_of_long_lines_reads_them_whole(algorithm: str) -> None:
 
 
 def test_codecs_saved_and_loaded_are_equal(tmp_path: Path) -> None:
-    data = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE), lowercase=True)
+    data = DataConfig(tokens="subwords", subwords=SubwordsConfig(vocab_size=SIZE), lowercase=True)
     Codecs(by_pairs(), by_pairs()).save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(codec_files(data))
     source, target = (SubwordCodec(model("bpe"), True, "bpe", language) for language in ("de", "en"))

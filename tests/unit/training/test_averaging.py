@@ -16,7 +16,7 @@ from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 
-AVERAGING = ("training.batch_size=50", "training.epochs=5", "training.average=3")  # an epoch of four steps
+AVERAGING = ("training.batch_size=50", "training.epochs=5", "training.average_checkpoints=3")  # an epoch of four steps
 FAR = (*AVERAGING, "training.learning_rate=1e-1")  # the mean is far better than any epoch
 
 
@@ -108,7 +108,7 @@ def test_average_that_is_best_stays_best_in_longer_training(far: Run, train_tiny
 
 
 def test_average_after_patience_takes_the_epochs_there_are(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    run = train_tiny(tmp_path, "training.learning_rate=1e-30", "training.average=5", "training.patience=1")
+    run = train_tiny(tmp_path, "training.learning_rate=1e-30", "training.average_checkpoints=5", "training.patience=1")
     found = load_average(run)
     assert found is not None
     assert found.epochs == [1, 2]

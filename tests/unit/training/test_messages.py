@@ -17,6 +17,6 @@ def test_as_line_names_losses_seconds_and_what_is_unusual(tiny: Run) -> None:
     assert validation_as_line(found, training) == f"{line}  best"
     worse = replace(found, best=False, skipped_steps=2)
     assert validation_as_line(worse, training) == f"{line}  2 steps skipped (gradient not finite)"
-    by_steps = TrainingConfig(steps=1000, validate_every=40)
+    by_steps = TrainingConfig(max_steps=1000, validate_every=40)
     assert validation_as_line(found, by_steps) == f"step   120/1,000 (epoch 3){line[11:]}  best"
     assert validation_as_line(found, TrainingConfig(validate_every=40)) == f"step 120 (epoch 3){line[11:]}  best"

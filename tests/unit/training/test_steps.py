@@ -16,7 +16,7 @@ from transformer_cli.runs.state import load_average
 from transformer_cli.system import progress
 
 EPOCH = ("training.batch_size=10", "training.epochs=1")  # of 20 steps
-OFTEN = (*EPOCH, "training.validate_every=3", "training.average=2")
+OFTEN = (*EPOCH, "training.validate_every=3", "training.average_checkpoints=2")
 
 
 def test_validate_every_counts_steps_and_the_last_one(train_tiny: TrainTiny, tmp_path: Path) -> None:
@@ -42,23 +42,23 @@ def test_steps_end_training_within_an_epoch_and_may_be_raised(
     train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = ("training.batch_size=10", "training.epochs=9", "training.validate_every=5")
-    run = train_tiny(tmp_path / "raised", *settings, "training.steps=5")
+    run = train_tiny(tmp_path / "raised", *settings, "training.max_steps=5")
     assert [line["step"] for line in run.history()] == [5]
     (listed,) = list_runs(tmp_path / "raised")
     assert (listed.state, listed.steps_done, listed.steps) == ("finished", 5, 5)
     with caplog.at_level(logging.INFO):
-        train_tiny(tmp_path / "raised", *settings, "training.steps=5")
-        raised = train_tiny(tmp_path / "raised", *settings, "training.steps=25")
-    assert "all 5 steps are trained; raise training.steps to go on" in caplog.messages
+        train_tiny(tmp_path / "raised", *settings, "training.max_steps=5")
+        raised = train_tiny(tmp_path / "raised", *settings, "training.max_steps=25")
+    assert "all 5 steps are trained; raise training.max_steps to go on" in caplog.messages
     assert "resuming from the save at step 5 (epoch 1, 5 batches into it)" in caplog.messages
-    assert outcome(raised) == outcome(train_tiny(tmp_path / "whole", *settings, "training.steps=25"))
+    assert outcome(raised) == outcome(train_tiny(tmp_path / "whole", *settings, "training.max_steps=25"))
     assert [line["epoch"] for line in raised.history()] == [1, 1, 1, 1, 2]
 
 
 def test_save_minutes_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
     seconds = iter(range(0, 10**6, 8))
     clock = SimpleNamespace(monotonic=lambda: next(seconds))  # of the trainer alone, which looks three times a step
-    settings = ("training.batch_size=100", "training.steps=20", "training.validate_every=20")  # of 2 steps an epoch
+    settings = ("training.batch_size=100", "training.max_steps=20", "training.validate_every=20")  # of 2 steps an epoch
     saves = []
     for minutes in (20.0, 1.5):
         with pytest.MonkeyPatch.context() as patch, disturbed(Disturbance(tmp_path)) as seen:
@@ -70,20 +70,25 @@ def test_save_minutes_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTi
 
 
 def test_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    settings = ("training.batch_size=10", "training.schedule=cosine", "training.steps=8", "training.validate_every=1")
+    settings = (
+        "training.batch_size=10",
+        "training.schedule=cosine",
+        "training.max_steps=8",
+        "training.validate_every=1",
+    )
     run = train_tiny(tmp_path, *settings)
     rates = [line["learning_rate"] for line in run.history()]
     assert rates[0] == run.config.training.learning_rate
     assert rates[4] == pytest.approx(rates[0] / 2)
-    message = r"^training\.steps: 9, but the cosine schedule of .*tiny is planned over 8 steps; give that to go on"
+    message = r"^training\.max_steps: 9, but the cosine schedule of .*tiny is planned over 8 steps; give that to go on"
     with pytest.raises(ConfigError, match=message):
-        train_tiny(tmp_path, *settings, "training.steps=9")
+        train_tiny(tmp_path, *settings, "training.max_steps=9")
     path = run.folder / "config.yaml"
-    path.write_text(path.read_text().replace("steps: 8", "steps: 9"))
-    with pytest.raises(CheckpointError, match=r"begun with \(training\.steps: 8 → 9\); put the old ones back"):
+    path.write_text(path.read_text().replace("max_steps: 8", "max_steps: 9"))
+    with pytest.raises(CheckpointError, match=r"begun with \(training\.max_steps: 8 → 9\); put the old ones back"):
         Run.open(run.folder)
 
 
 def test_bar_of_steps_counts_them(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:
-    train_tiny(tmp_path, "training.batch_size=40", "training.steps=7")  # of 5 steps an epoch
+    train_tiny(tmp_path, "training.batch_size=40", "training.max_steps=7")  # of 5 steps an epoch
     assert [each.desc for each in bars] == ["step 5/7", "step 7/7"]

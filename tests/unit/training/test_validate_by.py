@@ -1,4 +1,4 @@
-"""training.validate_by: which validation is the best, by the loss or by what the model writes."""
+"""training.best_checkpoint_metric: which validation is the best, by the loss or by what the model writes."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.scoring.evaluate import evaluate, read_splits
 from transformer_cli.training import trainer
 
-BLEU = ("training.validate_by=bleu", "training.learning_rate=1e-3")
+BLEU = ("training.best_checkpoint_metric=bleu", "training.learning_rate=1e-3")
 
 
 def test_validate_by_bleu_finds_that_of_evaluate_and_resumes_exactly(
@@ -45,7 +45,9 @@ def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
     caplog.set_level("INFO")
     scores = iter([30.0, 10.0, 20.0, 25.0])
     monkeypatch.setattr(trainer, "greedy_score", lambda *given, **named: next(scores))
-    run = train_tiny(tmp_path, f"training.validate_by={by}", "training.epochs=3", "training.average=2")
+    run = train_tiny(
+        tmp_path, f"training.best_checkpoint_metric={by}", "training.epochs=3", "training.average_checkpoints=2"
+    )
     history = run.history()
     assert run.best_checkpoint_name in (
         f"step-{history[best - 1]['step']:07d}",
@@ -57,5 +59,7 @@ def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
         mean, end = caplog.messages[-2:]
         assert re.fullmatch(rf"mean of the last 2 validations' weights  valid {loss}  {name} 25\.00", mean)
         assert end.startswith(f"best validation {name} 30.00 (loss {history[0]['valid_loss']:.3f}, PPL ")
-    with pytest.raises(ConfigError, match=f"begun with other settings .training.validate_by: {by} → "):
-        train_tiny(tmp_path, f"training.validate_by={'chrf' if by == 'bleu' else 'bleu'}", "training.epochs=3")
+    with pytest.raises(ConfigError, match=f"begun with other settings .training.best_checkpoint_metric: {by} → "):
+        train_tiny(
+            tmp_path, f"training.best_checkpoint_metric={'chrf' if by == 'bleu' else 'bleu'}", "training.epochs=3"
+        )

@@ -78,11 +78,11 @@ def config_for_files(
         chosen["training.epochs"] = max(3, min(30, PAIRS_PER_FINETUNING // max(1, n_pairs)))
     elif base is None:
         chosen["training.epochs"] = max(3, min(30, PAIRS_PER_TRAINING // max(1, n_pairs)))
-        size = max(500, min(config.data.subwords.size, n_pairs // 2))
+        size = max(500, min(config.data.subwords.vocab_size, n_pairs // 2))
         if n_pairs < SMALL_TEXT_PAIRS:  # a text of many characters, such as Japanese, needs more
             smallest = min_vocab_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
             size = size if size > smallest else smallest + smallest // 5
-        chosen["data.subwords.size"] = size
+        chosen["data.subwords.vocab_size"] = size
         chosen["model.dropout"] = 0.1
     return load(chosen), place
 

@@ -64,24 +64,26 @@ class OpenedCorpus:
         return report["splits"], report if self.rules or report["left_out"] else {}
 
 
-def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> OpenedCorpus:
+def open_corpus(data: DataConfig, *, multi30k_dir: Path | None = None) -> OpenedCorpus:
     """Find, if necessary fetch, and verify the text that `data` names.
 
-    source_dir: a folder with the files of Multi30k; for any other corpus it is ignored with a warning.
+    multi30k_dir: a folder with the files of Multi30k; for any other corpus it is ignored with a warning.
 
     Raises DataError if a file is missing or not the expected one, DownloadError if it could not be fetched, OSError if
     it cannot be read.
     """
     if data.corpus == "imported":
-        raise DataError("data.corpus: imported has no text here; prepare your own, as in `tfm prepare FILE --like RUN`")
+        raise DataError(
+            "data.corpus: imported has no text here; prepare your own, as in `tfm prepare FILE --finetune RUN`"
+        )
     if data.corpus == "pairs":
         raise DataError("data.corpus: pairs are given in Python, as in prepare(config, pairs={…}); name another corpus")
-    if source_dir is not None and data.corpus != "multi30k":
-        log.warning("--source-dir %s is ignored: it applies to corpus multi30k, not to %s", source_dir, data.corpus)
+    if multi30k_dir is not None and data.corpus != "multi30k":
+        log.warning("--multi30k-dir %s is ignored: it applies to corpus multi30k, not to %s", multi30k_dir, data.corpus)
     if data.corpus == "captions":
         return _open_captions(data)
     if data.corpus == "multi30k":
-        pairs = multi30k.find_files(data.source, data.target, source_dir)
+        pairs = multi30k.find_files(data.source, data.target, multi30k_dir)
         sums = {
             path.name: multi30k.checksums()[path.name] for pair in pairs.values() for path in (pair.source, pair.target)
         }

@@ -19,7 +19,7 @@ from transformer_cli.system.progress import bar
 ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 FOLDER_VARIABLE = "TFM_MULTI30K_DIR"
 OFFLINE_REMEDY = (
-    f"use a folder that holds the files (--source-dir FOLDER or {FOLDER_VARIABLE}), text of your own (data.corpus: "
+    f"use a folder that holds the files (--multi30k-dir FOLDER or {FOLDER_VARIABLE}), text of your own (data.corpus: "
     "files with data.files, as `tfm config` shows them), or the embedded German–English corpus (--config demo-captions)"
 )
 TIMEOUT_S = 20.0
@@ -30,20 +30,20 @@ TEST_SETS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2
 log = logging.getLogger(__name__)
 
 
-def find_files(source: str, target: str, source_dir: Path | None = None) -> dict[str, FilePair]:
+def find_files(source: str, target: str, multi30k_dir: Path | None = None) -> dict[str, FilePair]:
     """Find Multi30k in two languages, in a folder or in the user's cache, and compare its files with their sums.
 
-    The folder is `source_dir`, else the value of the environment variable TFM_MULTI30K_DIR; test sets may be missing
+    The folder is `multi30k_dir`, else the value of the environment variable TFM_MULTI30K_DIR; test sets may be missing
     there. If neither is given, files that are missing in the cache are downloaded.
 
     Returns the files of each split; a warning names test sets that the folder lacks. Raises DataError for a
     folder without the files of train and valid, or with others, and DownloadError.
     """
     folder = None
-    if named := source_dir or os.environ.get(FOLDER_VARIABLE):
+    if named := multi30k_dir or os.environ.get(FOLDER_VARIABLE):
         folder = Path(os.path.expanduser(named))
         if not folder.is_dir():
-            by = "--source-dir" if source_dir else FOLDER_VARIABLE
+            by = "--multi30k-dir" if multi30k_dir else FOLDER_VARIABLE
             raise DataError(f"{folder}: no such folder; {by} must name one that holds Multi30k's *.gz files")
     files, left_out = {}, []
     for split in ("train", "valid", *TEST_SETS):

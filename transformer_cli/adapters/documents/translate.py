@@ -52,7 +52,7 @@ def _translate_blocks(
         bounded_sentence_spans(text, language, protected) if is_too_long(text) else [(0, len(text))] for text in texts
     ]
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
-    by_sentences = translator.with_options(split_sentences=True, scores=False)
+    by_sentences = translator.with_options(split_sentences=True, return_scores=False)
     found = by_sentences.translations(lines, name="blocks of text, one a line")
     if translator.settings.on_too_long == "copy":  # all of it, also what was not read
         copied = zip(found, lines, strict=True)

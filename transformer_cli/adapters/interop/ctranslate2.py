@@ -152,8 +152,8 @@ class CTranslate2Engine:
         )
         is_greedy = settings.beam_size == 1
         alpha = 0.0 if is_greedy else settings.length_penalty  # a greedy search has nothing to compare
-        is_constrained = bool(prefix or settings.no_repeat_ngram)
-        is_scored = settings.scores or not is_greedy
+        is_constrained = bool(prefix or settings.no_repeat_ngram_size)
+        is_scored = settings.return_scores or not is_greedy
 
         def search(rows: Sequence[int]) -> Pending:
             """Begin to search for the translations of rows, and for what their first tokens attend to."""
@@ -165,16 +165,16 @@ class CTranslate2Engine:
                 beam_size=settings.beam_size,
                 num_hypotheses=settings.beam_size if is_constrained else settings.n_best,  # their order may change
                 length_penalty=alpha,
-                no_repeat_ngram_size=settings.no_repeat_ngram,
+                no_repeat_ngram_size=settings.no_repeat_ngram_size,
                 suppress_sequences=[[self._target[index]] for index in UNWRITABLE],
                 max_input_length=0,
                 max_decoding_length=max(limits[row] for row in rows),
                 min_decoding_length=0,  # 1 would forbid an empty translation
                 return_scores=is_scored,
-                return_attention=settings.attention,
+                return_attention=settings.return_attention,
                 asynchronous=True,
             )
-            is_first_wrong = settings.attention and not is_greedy and len(rows) > 1
+            is_first_wrong = settings.return_attention and not is_greedy and len(rows) > 1
             return [results, self._first_attention(texts) if is_first_wrong else []]
 
         positions = BATCH_POSITIONS * FULL_BEAM // max(FULL_BEAM, settings.beam_size)
@@ -204,7 +204,7 @@ class CTranslate2Engine:
                 value = score(each.log_prob, _n_steps(each.tokens, limits[row]), settings.length_penalty)
                 several[row].append(replace(each, alignment=alignment, score=value))
             best = {row: sorted(several[row], key=lambda each: -each.score)[: settings.n_best] for row in rows}
-            if not settings.attention:  # an unknown word is copied from where it attended to
+            if not settings.return_attention:  # an unknown word is copied from where it attended to
                 unknown = [row for row, those in best.items() if any(UNK in each.tokens for each in those)]
                 if unknown:
                     attending = settings.model_copy(update={"attention": True})

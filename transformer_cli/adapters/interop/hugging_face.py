@@ -90,7 +90,7 @@ MODEL_KEYS: Mapping[str, tuple[str, Any]] = {
     "scale_embeddings": ("scale_embedding", False),
     "dropout": ("dropout", 0.1),
     "attention_dropout": ("attention_dropout", 0.0),
-    "feed_forward_dropout": ("activation_dropout", 0.0),
+    "activation_dropout": ("activation_dropout", 0.0),
 }
 """our keys under `model`: theirs, and their value where nothing is said"""
 PER_STACK_KEYS = ("attention_heads", "ffn_dim")  # which have a key for each stack there, and one here
@@ -98,7 +98,7 @@ _SEARCH_KEYS: Mapping[str, tuple[str, Any]] = {
     "beam_size": ("num_beams", 1),
     "length_penalty": ("length_penalty", 1.0),
     "sample": ("do_sample", False),
-    "no_repeat_ngram": ("no_repeat_ngram_size", 0),
+    "no_repeat_ngram_size": ("no_repeat_ngram_size", 0),
 }
 _SAMPLING_KEYS = {"temperature": ("temperature", 1.0), "top_k": ("top_k", 50), "top_p": ("top_p", 1.0)}
 POSITION_TABLE = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in what tfm writes

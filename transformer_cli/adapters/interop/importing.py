@@ -158,7 +158,7 @@ def _build_config(
         "subwords": {
             "size": max(map(len, vocabularies)),
             "algorithm": "imported",
-            "symbols": [token for token in theirs.symbols if not TARGET_TOKEN.fullmatch(token)],
+            "user_defined_symbols": [token for token in theirs.symbols if not TARGET_TOKEN.fullmatch(token)],
         },
         "joint_vocabulary": is_joint,
     }

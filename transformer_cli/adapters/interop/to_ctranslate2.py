@@ -110,7 +110,7 @@ def readme(config: Config, codecs: Codecs, info: ExportInfo) -> str:
     options = {
         "beam_size": config.decoding.beam_size,
         "length_penalty": config.decoding.length_penalty,
-        "no_repeat_ngram_size": config.decoding.no_repeat_ngram,
+        "no_repeat_ngram_size": config.decoding.no_repeat_ngram_size,
         "max_decoding_length": info.positions - N_SOS_EOS,
         "max_input_length": info.positions,
         "max_batch_size": 1 if is_one_by_one else 2048,

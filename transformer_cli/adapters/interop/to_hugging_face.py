@@ -94,7 +94,7 @@ def export_to_hugging_face(
     keys = hugging_face.search_keys(is_sample=config.decoding.sample)
     search = {theirs: getattr(config.decoding, ours) for ours, (theirs, _) in keys.items()}
     search |= {"max_length": n_positions, "bad_words_ids": [[pad]], "forced_eos_token_id": end}
-    added = {lists[0].index(symbol): {"content": symbol} for symbol in config.data.subwords.symbols}
+    added = {lists[0].index(symbol): {"content": symbol} for symbol in config.data.subwords.user_defined_symbols}
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": config.data.source,

@@ -118,8 +118,8 @@ def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]
     """Have the sentences of a request translated, of which there is at least one. Raises Busy."""
     settings, n_best = parsed.translator.settings, 1 + (parsed.body.alternatives or 0)
     translator = parsed.translator.with_options(
-        scores=False,
-        attention=bool(parsed.documents),
+        return_scores=False,
+        return_attention=bool(parsed.documents),
         n_best=n_best,
         beam_size=settings.beam_size if settings.sample else max(settings.beam_size, n_best),
     )

@@ -121,8 +121,8 @@ def test_corpus_pass_holds_no_file_in_memory(tmp_path: Path) -> None:
 def test_open_corpus_source_dir_elsewhere_is_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_corpus(own(tmp_path), source_dir=tmp_path)
-    assert caplog.messages == [f"--source-dir {tmp_path} is ignored: it applies to corpus multi30k, not to files"]
+    open_corpus(own(tmp_path), multi30k_dir=tmp_path)
+    assert caplog.messages == [f"--multi30k-dir {tmp_path} is ignored: it applies to corpus multi30k, not to files"]
 
 
 # Captions

@@ -119,7 +119,7 @@ def everything(corpus: OpenedCorpus) -> dict[str, list[tuple[str, str]]]:
 def test_open_corpus_multi30k_folder_gives_pairs_sums_and_splits_in_order(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus = open_corpus(DataConfig(), source_dir=folder)
+    corpus = open_corpus(DataConfig(), multi30k_dir=folder)
     assert everything(corpus) == {
         "train": [("Ein Hund läuft .", "A dog runs ."), ("Zwei Männer .", "Two men .")],
         "valid": [("Ein Kind .", "A child .")],
@@ -128,13 +128,13 @@ def test_open_corpus_multi30k_folder_gives_pairs_sums_and_splits_in_order(
     }
     assert list(corpus.splits) == ["train", "valid", "test_2016_flickr", "test_2017_flickr"]
     assert corpus.checksums == {name: SUMS[name] for name in GERMAN_ENGLISH}
-    swapped = open_corpus(DataConfig(source="en", target="cs"), source_dir=folder)  # which has no test set of 2017
+    swapped = open_corpus(DataConfig(source="en", target="cs"), multi30k_dir=folder)  # which has no test set of 2017
     assert (list(swapped.splits), read(swapped, "valid")) == ([*corpus.splits][:3], [("A child .", "Dítě .")])
     assert not caplog.records
     monkeypatch.setenv("TFM_MULTI30K_DIR", str(folder))
     assert everything(open_corpus(DataConfig())) == everything(corpus)
     monkeypatch.setenv("TFM_MULTI30K_DIR", str(tmp_path / "nowhere"))  # which the argument outranks
-    assert everything(open_corpus(DataConfig(), source_dir=folder)) == everything(corpus)
+    assert everything(open_corpus(DataConfig(), multi30k_dir=folder)) == everything(corpus)
 
 
 def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_line(
@@ -142,7 +142,7 @@ def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_li
 ) -> None:
     for name in ("test_2016_flickr.de.gz", "test_2017_flickr.de.gz", "test_2017_flickr.en.gz"):
         (folder / name).unlink()
-    corpus = open_corpus(DataConfig(), source_dir=folder)
+    corpus = open_corpus(DataConfig(), multi30k_dir=folder)
     assert list(corpus.splits) == ["train", "valid"]
     assert not any(name.startswith("test") for name in corpus.checksums)
     assert caplog.messages == [f"{folder} lacks test_2016_flickr, test_2017_flickr: left out"]
@@ -159,17 +159,17 @@ def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_li
 def test_open_corpus_multi30k_folder_with_a_missing_or_other_file_is_refused(
     folder: Path, name: str, content: bytes | None, said: str
 ) -> None:
-    open_corpus(DataConfig(), source_dir=folder)
+    open_corpus(DataConfig(), multi30k_dir=folder)
     (folder / name).unlink()
     if content:
         (folder / name).write_bytes(content)
     with pytest.raises(DataError, match=f"^{said.replace('FOLDER', str(folder))}"):
-        open_corpus(DataConfig(), source_dir=folder)
+        open_corpus(DataConfig(), multi30k_dir=folder)
 
 
 def test_open_corpus_multi30k_without_the_named_folder_says_what_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --source-dir must name one that holds"):
-        open_corpus(DataConfig(), source_dir=Path("~nobody-at-all/a"))
+    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --multi30k-dir must name one that holds"):
+        open_corpus(DataConfig(), multi30k_dir=Path("~nobody-at-all/a"))
     monkeypatch.setenv("TFM_MULTI30K_DIR", "/nowhere")
     with pytest.raises(DataError, match=r"^/nowhere: no such folder; TFM_MULTI30K_DIR must name one that holds"):
         open_corpus(DataConfig())
@@ -215,7 +215,7 @@ def test_open_corpus_multi30k_download_that_fails_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(multi30k, "TIMEOUT_S", 0.1)
     server.answers = [*answers]
-    remedy = r"try again later, or use a folder .*\(--source-dir FOLDER or TFM_M.*\), .* \(--config demo-captions\)$"
+    remedy = r"try again later, or use a folder .*\(--multi30k-dir FOLDER or TFM_M.*\), .* \(--config demo-captions\)$"
     with pytest.raises(DownloadError, match=f"cannot be fetched into {cache}: .*{reason}.*; {remedy}"):
         open_corpus(DataConfig())
     assert len(server.asked) == len(answers)

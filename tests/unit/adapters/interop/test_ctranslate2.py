@@ -131,8 +131,8 @@ def test_export_unused_weight_is_refused(opened: Open) -> None:
     [
         (TranslationSettings(max_tokens=3), []),
         (TranslationSettings(max_tokens=1), []),
-        (search(no_repeat_ngram=2), []),
-        (search(no_repeat_ngram=1), [5, 5]),
+        (search(no_repeat_ngram_size=2), []),
+        (search(no_repeat_ngram_size=1), [5, 5]),
         (search(length_penalty=0.6), [7]),
         (search(length_penalty=0.0, max_tokens=4), [7, 5, 9]),
         (TranslationSettings(max_tokens=2), [7, 5]),
@@ -145,14 +145,14 @@ def test_exported_greedy_search_takes_each_option_as_ours(
     assert_same(translate(opened(model), settings, prefix), translate(TransformerEngine([model]), settings, prefix))
 
 
-@pytest.mark.parametrize(("options", "prefix"), [({}, []), ({}, [7, 5]), ({"no_repeat_ngram": 1}, [])])
+@pytest.mark.parametrize(("options", "prefix"), [({}, []), ({}, [7, 5]), ({"no_repeat_ngram_size": 1}, [])])
 def test_exported_without_scores_finds_the_same_tokens_and_no_wrong_score(
     options: dict[str, Any], prefix: list[int], opened: Open
 ) -> None:
     engine = opened(make_model(**SHAPES["pre-norm without a final norm"], max_length=64))  # writes no <pad>, no <sos>
     settings = search(**options)
     scored = translate(engine, settings, prefix)
-    found = translate(engine, settings.model_copy(update={"scores": False}), prefix)
+    found = translate(engine, settings.model_copy(update={"return_scores": False}), prefix)
     assert [(one.tokens, one.alignment) for (one,) in found] == [(one.tokens, one.alignment) for (one,) in scored]
     assert [one.log_prob for (one,) in found if not math.isnan(one.log_prob)] == pytest.approx(
         [other.log_prob for (one,), (other,) in zip(found, scored, strict=True) if not math.isnan(one.log_prob)]
@@ -160,7 +160,7 @@ def test_exported_without_scores_finds_the_same_tokens_and_no_wrong_score(
     assert any(math.isnan(one.score) for (one,) in found)
 
 
-@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2}])
+@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram_size": 2}])
 @pytest.mark.parametrize("prefix", [[], [7, 5]])
 def test_exported_beam_keeps_limits_and_says_the_models_own_log_probabilities(
     options: dict[str, Any], prefix: list[int], opened: Open

@@ -1,4 +1,4 @@
-"""`tfm export --to huggingface`: a folder of MarianMTModel, which the import reads as the same model."""
+"""`tfm export --format huggingface`: a folder of MarianMTModel, which the import reads as the same model."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
     known = {
         "max_length",
         "attention_dropout",
-        "feed_forward_dropout",
+        "activation_dropout",
     }  # the format says them, the run leaves them open
     assert again.config.model.model_dump(exclude=known) == run.config.model.model_dump(exclude=known)
     translators = [Translator.load(each.folder, device="cpu") for each in (run, again)]
@@ -94,7 +94,7 @@ def test_export_command_writes_into_exports_and_refuses_words_and_what_is_there(
     run: Run, tmp_path: Path, tfm: Tfm, refused: Refused, project: Path
 ) -> None:
     place = "exports/de-en-huggingface"
-    assert tfm("export", "de-en", "--to", "huggingface", cwd=tmp_path)[:2] == (0, f"{place}\n")
-    assert f"{place}: there already" in refused("export", "de-en", "--to", "huggingface", cwd=tmp_path)
-    said = refused("export", "tiny", "--to", "huggingface", cwd=project)
+    assert tfm("export", "de-en", "--format", "huggingface", cwd=tmp_path)[:2] == (0, f"{place}\n")
+    assert f"{place}: there already" in refused("export", "de-en", "--format", "huggingface", cwd=tmp_path)
+    said = refused("export", "tiny", "--format", "huggingface", cwd=project)
     assert "data.tokens: words cannot be exported to huggingface, only subwords" in said

@@ -267,7 +267,7 @@ def configured(place: Path, **more: object) -> None:
 def test_import_of_hugging_face_reads_its_languages_its_beam_and_added_tokens(theirs: Path, tmp_path: Path) -> None:
     run = import_run(theirs, runs_dir=tmp_path / "runs")
     assert (run.config.data.source, run.config.data.target, run.config.decoding.beam_size) == ("en", "fr", 4)
-    assert run.config.data.subwords.symbols == ("<brand>",)
+    assert run.config.data.subwords.user_defined_symbols == ("<brand>",)
     assert run.codecs.source.encode(">>fra<< the <brand> dog").tokens[0] == ">>fra<<"
     assert "<brand>" in run.codecs.source.encode("the <brand> dog").tokens
     assert "<brand>" in Run.open(run.folder).codecs.source.encode("the <brand> dog").tokens

@@ -104,7 +104,9 @@ def test_exported_model_is_taken_by_every_command_that_translates_or_judges(
     assert kept["checkpoint"] == Translator.load(project / "runs/tiny").run.best_checkpoint_name
     code, out, err = tfm("compare", *runs, "--split", "test", cwd=project)
     assert (code, out.count("equal scores")) == (0, 1), err
-    both = [tfm("score", "-i", corpus / "test.de", "--target", corpus / "test.en", "-r", r, cwd=project) for r in runs]
+    both = [
+        tfm("score", "-i", corpus / "test.de", "--translation", corpus / "test.en", "-r", r, cwd=project) for r in runs
+    ]
     scores = [[float(line.split()[0]) for line in out.splitlines()] for _, out, _ in both]
     assert scores[0] == pytest.approx(scores[1], abs=2e-4)
     sentence = "Der alte Hund singt im Park."
