@@ -33,7 +33,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import Judged, ParallelText, judge, read_splits
+from transformer_cli.scoring.evaluate import Evaluation, ParallelText, evaluate_text, read_splits
 from transformer_cli.scoring.metrics import bleu_of_tokens, text_metrics
 from transformer_cli.system.files import write_text
 from transformer_cli.text.codec import SIDES
@@ -47,8 +47,8 @@ DROPOUT = 0.2  # of the new model, which has more to learn
 
 
 def main() -> None:
-    """Train the seeds, judge them, and print the rows."""
-    parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and judge them.")
+    """Train the seeds, evaluate them, and print the rows."""
+    parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and evaluate them.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--diverse", action="store_true", help="train on translations of both directions")
     options = parser.parse_args()
@@ -85,7 +85,7 @@ def rows(translator: Translator, texts: Sequence[ParallelText]) -> Iterator[dict
     greedy = translator.with_options(**dict(DecodingConfig()))
     for text in texts:
         for each in (greedy, translator) if translator.settings != greedy.settings else (translator,):
-            judged = judge(each, text)
+            judged = evaluate_text(each, text)
             yield {
                 "split": text.name,
                 "beam_size": each.settings.beam_size,
@@ -95,7 +95,7 @@ def rows(translator: Translator, texts: Sequence[ParallelText]) -> Iterator[dict
             }
 
 
-def scores(judged: Judged, text: ParallelText, language: str) -> dict[str, Any]:
+def scores(judged: Evaluation, text: ParallelText, language: str) -> dict[str, Any]:
     """Returns a row's scores: the usual ones, and BLEU of lower-cased tokens in the ways of the figures beside it."""
     result, texts = judged.result, [each.text for each in judged.translations]
     tokens = {"bleu_words": words, "bleu_moses": moses(language)}

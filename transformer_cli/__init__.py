@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from transformer_cli.adapters.interop.to_ctranslate2 import export
     from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
-    from transformer_cli.adapters.study.compare import Conditions
+    from transformer_cli.adapters.study.compare import CompareOptions
     from transformer_cli.adapters.study.inspection import Inspection
     from transformer_cli.api import (
         Translator,
         compare,
-        compare_recipes,
+        compare_groups,
         evaluate,
         inspect_sentence,
         prepare,
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from transformer_cli.training.callbacks import Callback
 
 __all__ = [
-    "ArgumentError", "Callback", "CheckpointError", "Conditions", "Config", "ConfigError", "DataError", "DeviceError",
-    "DistributedError", "DownloadError", "Inspection", "Interrupted", "MemoryShortage", "Run", "TfmError",
-    "Translation", "Translator", "compare", "compare_recipes", "evaluate", "export", "export_to_hugging_face",
-    "inspect_sentence", "load_config", "prepare", "score_pairs", "train",
+    "ArgumentError", "Callback", "CheckpointError", "CompareOptions", "Config", "ConfigError", "DataError",
+    "DeviceError", "DistributedError", "DownloadError", "Inspection", "Interrupted", "MemoryShortage", "Run",
+    "TfmError", "Translation", "Translator", "compare", "compare_groups", "evaluate", "export",
+    "export_to_hugging_face", "inspect_sentence", "load_config", "prepare", "score_pairs", "train",
 ]  # fmt: skip
 _HOME = {
     "Callback": "training.callbacks",
     "Config": "config.schema",
-    "Conditions": "adapters.study.compare",
+    "CompareOptions": "adapters.study.compare",
     "Inspection": "adapters.study.inspection",
     "Run": "runs.run",
     "Translation": "pipeline",
     "Translator": "api",
     "compare": "api",
-    "compare_recipes": "api",
+    "compare_groups": "api",
     "evaluate": "api",
     "export": "adapters.interop.to_ctranslate2",
     "export_to_hugging_face": "adapters.interop.to_hugging_face",

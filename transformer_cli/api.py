@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from transformer_cli import translate
 from transformer_cli.adapters.study import compare as comparing
-from transformer_cli.adapters.study.compare import Comparison, Conditions
-from transformer_cli.adapters.study.statistics import PairedScore, RecipeScore
+from transformer_cli.adapters.study.compare import CompareOptions, Comparison
+from transformer_cli.adapters.study.statistics import GroupScore, PairedScore
 from transformer_cli.adapters.terminology.hook import Terminology
 from transformer_cli.config.schema import Config, DataConfig, TranslationSettings
 from transformer_cli.data.corpus import Corpus, PairCorpus
@@ -30,9 +30,9 @@ from transformer_cli.data.make_dataset import PreparedDataset, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.scoring import evaluate as scoring
-from transformer_cli.scoring.evaluate import Judged, LineScore
+from transformer_cli.scoring.evaluate import Evaluation, LineScore
 from transformer_cli.scoring.losses import warn_if_losses_changed
-from transformer_cli.scoring.metrics import further_metrics
+from transformer_cli.scoring.metrics import parse_metrics
 from transformer_cli.search.interface import Engine
 from transformer_cli.system.arguments import as_list, refuse_str
 from transformer_cli.translate import AnyRun, open_models, refuse_not_finite
@@ -232,10 +232,10 @@ def evaluate(
     settings: TranslationSettings | None = None,
     lowercase: bool = False,
     metrics: str | Iterable[str] = (),
-    is_kept: bool = True,
+    save_result: bool = True,
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
-) -> list[Judged]:
+) -> list[Evaluation]:
     """Judge a run's best checkpoint on splits of its dataset (by default every test set), on files or on lists.
 
     run: a name under runs_dir, a folder (an exported run's too), an opened run or a Translator, or None for the newest
@@ -243,18 +243,18 @@ def evaluate(
     references; losses are those of the first. lists: the same, as lists of str. settings: how to translate (None: as
     the run's config, or the Translator, says); too long lines are cut. lowercase: score without case; a lower-cased run
     is scored so anyway. metrics: which of "chrf++" and "ter" to find, too.
-    is_kept: append each result to the run's evaluations.jsonl, if that can be written.
+    save_result: append each result to the run's evaluations.jsonl, if that can be written.
     Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
     """
     refuse_str("files", files)
     refuse_str("lists", lists)
     for number, each in enumerate(lists or ()):
         refuse_str(f"lists, item {number}", each)
-    metrics = further_metrics(metrics)
+    metrics = parse_metrics(metrics)
     if isinstance(run, translate.Translator) and others:
         raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
     opened = run.run if isinstance(run, translate.Translator) else Run.load(run, runs_dir)
-    texts = scoring.texts_of(
+    texts = scoring.select_texts(
         opened.config.data, splits=as_list(splits), files=files, lists=lists, data_dir=Path(data_dir)
     )
     if isinstance(run, translate.Translator):
@@ -264,7 +264,9 @@ def evaluate(
     if settings:
         translator = translator.with_options(**dict(settings))
     named = files or (() if lists is None else ["lists"])
-    return scoring.evaluate(translator, texts, lowercase=lowercase, metrics=metrics, is_kept=is_kept, named=named)
+    return scoring.evaluate(
+        translator, texts, lowercase=lowercase, metrics=metrics, save_result=save_result, named=named
+    )
 
 
 def score_pairs(
@@ -281,7 +283,7 @@ def score_pairs(
 
 def compare(
     systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun],
-    conditions: Conditions = Conditions(),
+    options: CompareOptions = CompareOptions(),
     *,
     examples: int = 3,
 ) -> list[Comparison[PairedScore]]:
@@ -290,19 +292,19 @@ def compare(
     systems: a mapping gives each a name. examples: how many sentences are shown of each pair. The scores of runs are
     appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
-    return comparing.compare(systems, conditions, Translator.of, examples=examples)
+    return comparing.compare(systems, options, Translator.of, examples=examples)
 
 
-def compare_recipes(
-    recipes: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
-    conditions: Conditions = Conditions(),
-) -> list[Comparison[RecipeScore]]:
+def compare_groups(
+    groups: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
+    options: CompareOptions = CompareOptions(),
+) -> list[Comparison[GroupScore]]:
     """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
 
-    recipes: at least two runs of each, all different; a mapping gives each recipe a name. The scores of runs are
+    groups: at least two runs of each, all different; a mapping gives each recipe a name. The scores of runs are
     appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
-    return comparing.compare_recipes(recipes, conditions, Translator.of)
+    return comparing.compare_groups(groups, options, Translator.of)
 
 
 def inspect_sentence(run: AnyRun | None, sentence: str) -> "Inspection":

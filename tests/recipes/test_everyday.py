@@ -15,7 +15,7 @@ from transformer_cli.runs.run import find_run
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
     *("bleu_tokens", "chrf", "chrf_signature", "seconds", "bleu_interval", "chrf_interval"),
-    *("further", "terms", "terms_kept", "brevity_penalty", "length_ratio", "precisions"),
+    *("extra_metrics", "terms", "terms_kept", "brevity_penalty", "length_ratio", "precisions"),
 }
 INSPECTION_KEYS = {
     *("source", "translation", "source_tokens", "source_ids", "target_tokens", "target_ids"),

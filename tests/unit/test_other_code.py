@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinds import TrainTiny
-from transformer_cli import Conditions, Translator, compare, evaluate, inspect_sentence, score_pairs
+from transformer_cli import CompareOptions, Translator, compare, evaluate, inspect_sentence, score_pairs
 from transformer_cli.model.transformer import Embedding
 
 
@@ -20,7 +20,7 @@ def test_model_of_other_code_is_said_once_to_whoever_uses_it(
         lambda: Translator("tiny", runs_dir=runs),
         lambda: evaluate("tiny", splits=["valid", "test"], data_dir=data, runs_dir=runs),
         lambda: inspect_sentence(runs / "tiny", "Der alte Hund singt."),
-        lambda: compare(["tiny"], Conditions(["valid", "test"], data_dir=data, runs_dir=runs)),
+        lambda: compare(["tiny"], CompareOptions(["valid", "test"], data_dir=data, runs_dir=runs)),
         lambda: [*score_pairs(runs / "tiny", [("Der Hund", "the dog")])],
         lambda: train_tiny(runs, "training.epochs=7"),
     ]

@@ -16,7 +16,7 @@ import transformer_cli
 from python_page import PAGE, as_page, examples
 from transformer_cli import (
     ArgumentError,
-    Conditions,
+    CompareOptions,
     Config,
     ConfigError,
     DataError,
@@ -24,7 +24,7 @@ from transformer_cli import (
     TfmError,
     Translator,
     compare,
-    compare_recipes,
+    compare_groups,
     evaluate,
     inspect_sentence,
     load_config,
@@ -73,10 +73,10 @@ def test_text_instead_of_a_list_and_values_out_of_range_are_refused(
 def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, translator: Translator, here: Path) -> None:
     folders: Any = {"data_dir": str(project / "data"), "runs_dir": str(project / "runs")}
     named: Any = ("tiny", str(here), here, tiny, translator)
-    found = [evaluate(each, splits="test", is_kept=False, **folders)[0].result.bleu for each in named]
+    found = [evaluate(each, splits="test", save_result=False, **folders)[0].result.bleu for each in named]
     assert len(set(found)) == 1
     systems = {"name": "tiny", "run": tiny, "open": translator}
-    (comparison,) = compare(systems, Conditions("test", device="cpu", **folders), examples=0)
+    (comparison,) = compare(systems, CompareOptions("test", device="cpu", **folders), examples=0)
     assert [(each.name, each.bleu.score) for each in comparison.systems] == [(name, found[0]) for name in systems]
     for each in (here, tiny, translator):
         assert inspect_sentence(each, SENTENCE).translation == translator.translate([SENTENCE])[0]
@@ -85,14 +85,14 @@ def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, transl
     assert [each.folder for each in Translator("tiny", others="tiny", runs_dir=as_str).runs] == [here, here]
     assert Run.open(untyped(str(here))).folder == here
     with pytest.raises(DataError, match=r"^tiny: one run has no spread; name at least two runs of each recipe"):
-        compare_recipes({"a": "tiny"})
-    assert Conditions(runs_dir=as_str).runs_dir == project / "runs"
+        compare_groups({"a": "tiny"})
+    assert CompareOptions(runs_dir=as_str).runs_dir == project / "runs"
     assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
 
 
 def test_compare_two_searches_of_one_run_have_their_names(project: Path, translator: Translator) -> None:
     both = {"greedy": translator, "beam": translator.with_options(beam_size=3)}
-    (found,) = compare(both, Conditions("test", data_dir=project / "data"), examples=0)
+    (found,) = compare(both, CompareOptions("test", data_dir=project / "data"), examples=0)
     assert [each.name for each in found.systems] == ["greedy", "beam"]
     assert [each.search for each in found.systems] == ["greedy", "beam 3, length penalty 1"]
 
@@ -102,7 +102,7 @@ def test_evaluate_lists_as_files(corpus: Path, translator: Translator, project: 
     lists = [path.read_text("utf-8").split("\n")[:-1] for path in files]
     kept = project / "runs/tiny/evaluations.jsonl"
     before = kept.read_text() if kept.exists() else ""
-    (by_lists,) = evaluate(translator, lists=lists, is_kept=False)
+    (by_lists,) = evaluate(translator, lists=lists, save_result=False)
     assert (kept.read_text() if kept.exists() else "") == before
     evaluate(translator, lists=lists)
     assert json.loads(kept.read_text().splitlines()[-1])["files"] == ["lists"]  # so not the BLEU of a split
@@ -156,8 +156,8 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
         (lambda given: evaluate(given, lists=[]), "lists: 0 lines; give sentences, and as many references"),
         (lambda given: evaluate(given, files=()), "files: empty; name sentences and their references"),
         (lambda given: evaluate(given, lists=[["a"], ["a"]], splits="test"), "files, lists, splits: each names texts"),
-        (lambda given: compare([], Conditions()), "nothing to compare; name at least two runs or files"),
-        (lambda given: compare_recipes({"a": []}), "a recipe without a run: one run has no spread"),
+        (lambda given: compare([], CompareOptions()), "nothing to compare; name at least two runs or files"),
+        (lambda given: compare_groups({"a": []}), "a recipe without a run: one run has no spread"),
         (lambda given: Run.open(untyped("nope")), "nope: no run here"),
         (lambda given: evaluate("a" * 300), ": File name too long; runs/ has "),
         (lambda given: inspect_sentence(given, " "), "the sentence has no letter, so there is nothing to inspect"),
@@ -176,7 +176,7 @@ def test_repr_of_a_translator_is_one_line(translator: Translator) -> None:
 
 
 PROGRAM = """\
-from transformer_cli import Conditions, DataError, Translator, compare, evaluate, load_config, prepare, train
+from transformer_cli import CompareOptions, DataError, Translator, compare, evaluate, load_config, prepare, train
 
 config = load_config("demo-captions", {"training.epochs": 1})
 prepare(config)
@@ -184,7 +184,7 @@ run = train(config)
 translator = Translator(run).with_options(beam_size=5, prefix="A")
 texts: list[str] = translator.translate(["Ein Hund läuft."])
 bleu: float = evaluate(run, splits="test", metrics="ter")[0].result.bleu
-for each in compare({"greedy": run, "beam": translator}, Conditions(splits="test"))[0].systems:
+for each in compare({"greedy": run, "beam": translator}, CompareOptions(splits="test"))[0].systems:
     print(each.name, each.bleu.score, each.verdict, str(DataError("x")), texts, bleu)
 """
 # what torch and others say of themselves takes mypy 20 s to read, and nothing of it is in the program

@@ -24,10 +24,10 @@ CAUTION = """\
 This judges these translations: two sets of weights, not two recipes. The same
 recipe with another seed gives other weights. To judge recipes, name several
 runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
-RECIPE_CAUTION = """\
+GROUP_CAUTION = """\
 This judges recipes by the spread of their runs (Welch's t-test), on this text
 alone. Two runs of each find only differences that are large beside that spread."""
-CAUTIONS = {"weights": CAUTION, "recipes": RECIPE_CAUTION}
+CAUTIONS = {"systems": CAUTION, "groups": GROUP_CAUTION}
 
 
 def evaluate(
@@ -65,7 +65,7 @@ def evaluate(
     options.refuse_repeated(input_file, reference or ())
     if meant := set(named or ()) & set(spelling.splits()) - set(spelling.runs()):
         raise typer.BadParameter(f"there is no run {min(meant)}; did you mean --split {min(meant)}?")
-    further = options.further_metrics(metrics)
+    extra_metrics = options.parse_metrics(metrics)
     options.refuse_unwritable(output, output_tokens, read=[input_file, glossary, *(reference or ())])
     options.check_text(input_file, *(reference or ()))
     folders = options.find_runs(named, run)
@@ -75,9 +75,9 @@ def evaluate(
     from transformer_cli.api import evaluate, read_glossary
     from transformer_cli.config.load import translation_settings
     from transformer_cli.runs.run import Run
-    from transformer_cli.scoring.evaluate import Judged
+    from transformer_cli.scoring.evaluate import Evaluation
 
-    by_run: dict[str, list[Judged]] = {}
+    by_run: dict[str, list[Evaluation]] = {}
     for group in groups:
         first, *others = (Run.open(folder).for_target(to) for folder in group)
         chosen = options.chosen(glossary=read_glossary(glossary, first.config.data), beam_size=beam_size)
@@ -89,7 +89,7 @@ def evaluate(
             device=device,
             settings=translation_settings(first.config.decoding, chosen, search or ()),
             lowercase=lowercase,
-            metrics=further,
+            metrics=extra_metrics,
         )
     ensemble = [str(folder) for folder in folders[1:]] if not named else []
     results = {run: [each.result for each in judged] for run, judged in by_run.items()}
@@ -121,7 +121,7 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
     details: also what BLEU is made of.
     """
     from transformer_cli.scoring.losses import perplexity_text
-    from transformer_cli.scoring.metrics import FURTHER_METRICS
+    from transformer_cli.scoring.metrics import EXTRA_METRICS
 
     found = [(run, each) for run, results in by_run.items() for each in results]
     results = [each for _, each in found]
@@ -143,9 +143,9 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
         column("BLEU (tokens)", "bleu_tokens", "{:.2f}".format),
         scores("chrF", ((each.chrf, each.chrf_interval) for each in results)),
     ]
-    for name in results[0].further:
-        found_by = [each.further[name] for each in results]
-        columns.append(scores(FURTHER_METRICS[name], ((each.score, each.interval) for each in found_by)))
+    for name in results[0].extra_metrics:
+        found_by = [each.extra_metrics[name] for each in results]
+        columns.append(scores(EXTRA_METRICS[name], ((each.score, each.interval) for each in found_by)))
     if details:
         columns += [column("brevity penalty", "brevity_penalty", "{:.3f}".format)]
         columns += [column("length ratio", "length_ratio", "{:.3f}".format)]
@@ -161,7 +161,9 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
     ]
     notes += ["scored: in what their scores differ; compare only those that are scored alike"] if is_mixed else []
     signatures = [f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}" for each in results]
-    signatures += [f"{FURTHER_METRICS[name]} {of.signature}" for each in results for name, of in each.further.items()]
+    signatures += [
+        f"{EXTRA_METRICS[name]} {of.signature}" for each in results for name, of in each.extra_metrics.items()
+    ]
     return write_table(columns, form, "\n".join([*notes, "", *dict.fromkeys(signatures)]))
 
 
@@ -212,28 +214,30 @@ def compare(
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
     if examples and not as_json and form != "text":
         raise typer.BadParameter(f"--examples are shown in text and in JSON; they have no place in --format {form}")
-    further = options.further_metrics(metrics)
+    extra_metrics = options.parse_metrics(metrics)
     options.check_text(
         input_file,
         *(reference or ()),
         *(Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()),
     )
-    from transformer_cli.adapters.study.compare import Conditions
-    from transformer_cli.api import compare, compare_recipes
+    from transformer_cli.adapters.study.compare import CompareOptions
+    from transformer_cli.api import compare, compare_groups
 
-    conditions = Conditions(split or (), input_file, reference or (), lowercase, language, further, beam_size, device)
+    compare_options = CompareOptions(
+        split or (), input_file, reference or (), lowercase, language, extra_metrics, beam_size, device
+    )
     found: Sequence[Comparison[Any]]
     if are_single:
         single = {label: runs[0] for label, runs in recipes.items()}
-        found = compare(single, conditions, examples=options.EXAMPLES if examples is None else examples)
+        found = compare(single, compare_options, examples=options.EXAMPLES if examples is None else examples)
     else:
-        found = compare_recipes(recipes, conditions)
+        found = compare_groups(recipes, compare_options)
     if not as_json:
         print(comparisons_as_table(found, form))
         return
     records = [asdict(each) for each in found]
     for record in records if not are_single else ():
-        record["recipes"] = record.pop("systems")
+        record["groups"] = record.pop("systems")
     print(json.dumps({"comparisons": records}))  # ASCII: a folder's name may hold bytes that no encoding can print
 
 
@@ -255,11 +259,11 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = 
     Of recipes, it has the mean scores with the spread of their runs. As text, each metric has a table of its own; in
     other forms they stand side by side.
     """
-    from transformer_cli.scoring.metrics import FURTHER_METRICS
+    from transformer_cli.scoring.metrics import EXTRA_METRICS
 
     parts = []
     for comparison in comparisons:
-        systems, called = comparison.systems, {by: FURTHER_METRICS.get(by, by) for by in comparison.signatures}
+        systems, called = comparison.systems, {by: EXTRA_METRICS.get(by, by) for by in comparison.signatures}
         names, searches = [each.name for each in systems], [each.search for each in systems]
         tables = {called[by]: _columns(comparison, by) for by in called}
         differs = len({*searches} - {None}) > 1
@@ -284,7 +288,7 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = 
             columns = [Column("system", names), *of_text, *wide, *search]
             parts.append(write_table(columns, form, f"{title}\n{signed}\n{said}"))
     is_alone = len(comparisons[0].systems) == 1  # such a recipe is not judged
-    return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].judges]]))
+    return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].compares]]))
 
 
 def _columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
@@ -297,7 +301,7 @@ def _columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
         told = [math.nan if each and value is None else value for each, value in zip(differences, values, strict=True)]
         return Column(head, told, written)
 
-    if comparison.judges == "weights":
+    if comparison.compares == "systems":
         return [
             Column("score ± 95 %", [(each.score, each.interval.half_width) for each in found], spread),
             of_difference("difference", "points", "{:+.2f}".format),

@@ -119,12 +119,12 @@ def chosen(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def further_metrics(names: str) -> list[str]:
+def parse_metrics(names: str) -> list[str]:
     """Returns what --metrics names beside BLEU and chrF. Raises BadParameter for what is no metric."""
-    from transformer_cli.scoring.metrics import further_metrics
+    from transformer_cli.scoring.metrics import parse_metrics
 
     try:
-        return further_metrics(names.split(","))
+        return parse_metrics(names.split(","))
     except ConfigError as error:
         raise typer.BadParameter(f"--metrics: {error}") from None
 

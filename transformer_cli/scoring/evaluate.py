@@ -22,7 +22,7 @@ from transformer_cli.runs.provenance import append_result, sha256_of_lines
 from transformer_cli.scoring.losses import (
     Losses,
     SentenceLosses,
-    corpus_losses_of,
+    combine_losses,
     perplexity,
     perplexity_text,
     sentence_losses,
@@ -33,7 +33,7 @@ from transformer_cli.scoring.metrics import (
     Interval,
     TextScore,
     bleu_of_tokens,
-    rows_with_text,
+    nonblank_rows,
     score_text,
     warn_of_form,
 )
@@ -46,7 +46,7 @@ from transformer_cli.translate import Translator
 
 log = logging.getLogger(__name__)
 
-CHUNK = 1000  # lines to be scored that are in memory at a time
+CHUNK_LINES = 1000  # lines to be scored that are in memory at a time
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Result:
     """this and the next two are parts of bleu: see BleuScore"""
     length_ratio: float
     precisions: list[float]
-    further: dict[str, TextScore] = field(default_factory=dict)
+    extra_metrics: dict[str, TextScore] = field(default_factory=dict)
     """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
     terms: int = 0
     """how many terms of the glossary the sources have"""
@@ -90,7 +90,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Evaluation:
     """A result, and the translations that were scored for it."""
 
     result: Result
@@ -122,7 +122,7 @@ class LineScore:
     """exp(-log_prob / tokens)"""
 
 
-Keeper = Callable[[Mapping[str, Any], ParallelText], None]
+ResultSink = Callable[[Mapping[str, Any], ParallelText], None]
 """Keeps a result on a text."""
 
 
@@ -132,18 +132,18 @@ def evaluate(
     *,
     lowercase: bool = False,
     metrics: Iterable[str] = (),
-    is_kept: bool = True,
+    save_result: bool = True,
     named: Iterable[str | Path] = (),
-) -> list[Judged]:
-    """Returns how a translator does on each text; see `judge`.
+) -> list[Evaluation]:
+    """Returns how a translator does on each text; see `evaluate_text`.
 
-    is_kept: append each result to the run's evaluations.jsonl, if that can be written. named: the files that the texts
-    were read from, which it then says. Raises DataError.
+    save_result: append each result to the run's evaluations.jsonl, if that can be written. named: the files that the
+    texts were read from, which it then says. Raises DataError.
     """
-    found, keep = [], keeper(translator, named)
+    found, keep = [], result_sink(translator, named)
     for text in texts:
-        found.append(judge(translator, text, lowercase=lowercase, metrics=metrics))
-        if is_kept:
+        found.append(evaluate_text(translator, text, lowercase=lowercase, metrics=metrics))
+        if save_result:
             keep(asdict(found[-1].result), text)
     return found
 
@@ -168,7 +168,7 @@ def score_pairs(
     pairs = iter(pairs)
     n_lines = n_tokens = n_words = n_unknown = 0
     total = 0.0
-    while chunk := list(islice(pairs, CHUNK)):
+    while chunk := list(islice(pairs, CHUNK_LINES)):
         sides = []
         for number, pair in enumerate(chunk, start=n_lines):
             if isinstance(pair, str) or len(pair) != 2:
@@ -186,8 +186,8 @@ def score_pairs(
                     )
             sides.append([line.ids for line in encoded])
         split = EncodedSplit(*map(Side.of, sides))
-        rows = np.flatnonzero(is_judged(split))
-        losses = losses_by(translator, split, rows)
+        rows = np.flatnonzero(is_scored(split))
+        losses = translator_losses(translator, split, rows)
         log_probs, tokens = np.zeros(len(chunk)), np.zeros(len(chunk), dtype=np.int64)
         log_probs[rows], tokens[rows] = -losses.nll, losses.tokens
         for pair, log_prob, count in zip(chunk, log_probs.tolist(), tokens.tolist(), strict=True):
@@ -204,7 +204,7 @@ def score_pairs(
         log.info("%s: %s, perplexity %s", names[1], counts, perplexity_text(perplexity(-total / n_tokens)))
 
 
-def keeper(translator: Translator, files: Iterable[str | Path] = ()) -> Keeper:
+def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> ResultSink:
     """Returns what appends a result, and what led to it, to the run's evaluations.jsonl. files: which were translated.
 
     It does not hold the models.
@@ -239,13 +239,13 @@ def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path)
         log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", pluralize(len(lines), "line"), what)
 
 
-def judge(
+def evaluate_text(
     translator: Translator,
     text: ParallelText,
     *,
     lowercase: bool = False,
     metrics: Iterable[str] = (),
-) -> Judged:
+) -> Evaluation:
     """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
 
     lowercase, metrics: as in `evaluate`.
@@ -259,7 +259,7 @@ def judge(
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     translations = translator.with_options(on_too_long="truncate").translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
-    scored = rows_with_text(text.sources, text.references[0])
+    scored = nonblank_rows(text.sources, text.references[0])
     texts = [translations[row].text for row in scored]
     wanted = [[lines[row] for row in scored] for lines in text.references]
     if data.tokens == "words":
@@ -269,8 +269,8 @@ def judge(
         tokenizer = tokenizer_or_fallback(data.into, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
     warn_of_form(texts, wanted[0], text.name, data.into)
-    further = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, further=metrics)
-    bleu, chrf = (further.pop(name) for name in METRICS)
+    extra_metrics = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, extra_metrics=metrics)
+    bleu, chrf = (extra_metrics.pop(name) for name in METRICS)
     assert isinstance(bleu, BleuScore)
     result = Result(
         split=text.name,
@@ -288,11 +288,11 @@ def judge(
         brevity_penalty=bleu.brevity_penalty,
         length_ratio=bleu.length_ratio,
         precisions=bleu.precisions,
-        further=further,
+        extra_metrics=extra_metrics,
         terms=sum(len(each.terms) for each in translations),
         terms_kept=sum(place is not None for each in translations for _, place in each.terms),
     )
-    return Judged(result, translations)
+    return Evaluation(result, translations)
 
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
@@ -301,14 +301,14 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     if len(rows) < len(split):
         long = pluralize(len(split) - len(rows), "sentence")
         log.warning("%s: %s too long: left out of the loss; of a long source, the beginning is translated", name, long)
-    rows = rows[is_judged(split)[rows]]
+    rows = rows[is_scored(split)[rows]]
     if not len(rows):
         raise DataError(f"{name}: every line is blank, or too long for the model; name files with sentences")
     show_status(f"{name}: the loss of {pluralize(len(rows), 'sentence')}")
-    return corpus_losses_of(losses_by(translator, split, rows), split, rows)
+    return combine_losses(translator_losses(translator, split, rows), split, rows)
 
 
-def texts_of(
+def select_texts(
     data: DataConfig,
     *,
     splits: Sequence[str] = (),
@@ -327,7 +327,7 @@ def texts_of(
         return read_splits(data, splits, data_dir)
     if files is not None and not len(files):
         raise DataError("files: empty; name sentences and their references, or leave it out")
-    text = text_of(lists) if lists is not None else read_text(*map(Path, files or ()))
+    text = text_from_lists(lists) if lists is not None else read_text(*map(Path, files or ()))
     _warn_of_training_text(data, text, data_dir)
     return [text]
 
@@ -358,24 +358,24 @@ def read_text(source: Path | None, *references: Path) -> ParallelText:
     return ParallelText(first.name, lines, more) if source else ParallelText(first.name, [], [lines, *more])
 
 
-def text_of(lists: Sequence[Sequence[str]]) -> ParallelText:
+def text_from_lists(lists: Sequence[Sequence[str]]) -> ParallelText:
     """Returns sentences and their references. Raises DataError if their numbers differ, or for half a character."""
     sources, *references = [*lists] or [[]]
     if not references or not len(sources) or {len(each) for each in references} != {len(sources)}:
         lengths = ", ".join(f"{len(each):,}" for each in (sources, *references))
-        raise DataError(f"lists: {lengths} lines; give sentences, and as many references in each further list")
+        raise DataError(f"lists: {lengths} lines; give sentences, and as many references in each extra_metrics list")
     for place, texts in enumerate(lists):
         for row, text in enumerate(texts):
             refuse_lone_surrogates(text, f"lists, item {place}, item {row}: ")
     return ParallelText("lists", sources, references)
 
 
-def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:
+def is_scored(split: EncodedSplit) -> NDArray[np.bool_]:
     """Which pairs are judged, (sentences,): all but those of two blank lines, which are never translated."""
     return (split.source.lengths > 0) | (split.target.lengths > 0)
 
 
-def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> SentenceLosses:
+def translator_losses(translator: Translator, split: EncodedSplit, rows: Rows) -> SentenceLosses:
     """Returns the losses of the sentences in `rows`, in that order; see `sentence_losses`. Raises MemoryShortage.
 
     Of an exported model they are those of its weights as they are kept, such as in int8.

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-N_WITNESSES = 3
-ROUNDING = 1e-3  # between devices, and between versions of their libraries
+N_SAMPLES = 3
+LOSS_RTOL = 1e-3  # between devices, and between versions of their libraries
 TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches; the tutorials use this size
 LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
-MOST_GROUPS = 4  # so many times that many positions at a time, to bound memory
+MAX_PARALLEL_GROUPS = 4  # so many times that many positions at a time, to bound memory
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def sentence_losses(
         return sums.numpy(), counts.numpy()
 
     groups = group_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
-    n_workers = min(torch.get_num_threads(), MOST_GROUPS, len(groups)) or 1
+    n_workers = min(torch.get_num_threads(), MAX_PARALLEL_GROUPS, len(groups)) or 1
     with WorkerPool(n_workers, threads_each=1) if device.type == "cpu" else INLINE_POOL as workers:
         for group, (sums, counts) in zip(groups, workers.run(losses_of, groups), strict=True):
             nll[group], tokens[group] = sums, counts
@@ -115,7 +115,7 @@ def sentence_losses(
 
 def make_loss_check(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[str, Any]:
     """Returns the first few pairs, as ids, and their losses, which a checkpoint keeps (`warn_if_losses_changed`)."""
-    chosen = rows[:N_WITNESSES]
+    chosen = rows[:N_SAMPLES]
     pairs = {side: [getattr(split, side)[row].tolist() for row in chosen] for side in ("source", "target")}
     return {**pairs, "nll": sentence_losses(model, split, chosen).nll.tolist()}
 
@@ -132,7 +132,7 @@ def warn_if_losses_changed(model: "Transformer", checkpoint: Path) -> None:
         kept = read_verified_json(checkpoint / LOSS_CHECK)
     split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
     found = sentence_losses(model, split, np.arange(len(split)))
-    if not np.allclose(found.nll, kept["nll"], rtol=ROUNDING):
+    if not np.allclose(found.nll, kept["nll"], rtol=LOSS_RTOL):
         now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, kept["nll"]))
         what = (
             "%s: the model computes something else than when it was saved: the loss of %s was %.3f, and is %.3f; "
@@ -143,10 +143,10 @@ def warn_if_losses_changed(model: "Transformer", checkpoint: Path) -> None:
 
 def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = SINGLE_PROCESS) -> Losses:
     """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
-    return corpus_losses_of(sentence_losses(model, split, rows, world), split, rows)
+    return combine_losses(sentence_losses(model, split, rows, world), split, rows)
 
 
-def corpus_losses_of(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
+def combine_losses(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
     """Returns what the losses of the sentences in `rows` are taken together."""
     lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
     order = np.argsort([interleaved(source, target) for source, target in lengths], kind="stable")

@@ -17,10 +17,10 @@ from transformer_cli.text.normalization import primary_subtag
 log = logging.getLogger(__name__)
 
 METRICS = ("BLEU", "chrF")  # of plain text, in the order in which scores are returned
-FURTHER_METRICS = {"chrf++": "chrF++", "ter": "TER"}  # by their names as arguments; found only where asked for
+EXTRA_METRICS = {"chrf++": "chrF++", "ter": "TER"}  # by their names as arguments; found only where asked for
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
-MANY_CUT = 100  # lines that end in " ."
-MOST_FOR_INTERVALS = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
+MIN_TOKENISED_LINES = 100  # lines that end in " ."
+MAX_INTERVAL_SENTENCES = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
 CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser where words have no spaces between them (ko has some)
     **dict.fromkeys(("zh", "yue"), "zh"),  # Chinese characters one by one, other words whole
     **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my", "bo", "dz"), "char"),
@@ -61,18 +61,18 @@ class BleuScore(TextScore):
 
 
 def score_text(
-    texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool, further: Iterable[str] = ()
+    texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool, extra_metrics: Iterable[str] = ()
 ) -> dict[str, TextScore]:
     """Returns what each of METRICS finds of plain text against raw references, line by line, by its name.
 
     references: one or several, each with a line for each text. language: that of the text, for sacreBLEU's tokeniser.
-    lowercase: whether scores ignore case. further: names of FURTHER_METRICS, whose scores follow.
+    lowercase: whether scores ignore case. extra_metrics: names of EXTRA_METRICS, whose scores follow.
     """
     show_status("scoring")
-    metrics = text_metrics(language=language, lowercase=lowercase, further=further)
+    metrics = text_metrics(language=language, lowercase=lowercase, extra_metrics=extra_metrics)
     n_bootstrap = RESAMPLES
-    if len(texts) > MOST_FOR_INTERVALS:
-        log.warning("%d sentences: no bootstrap interval for more than %d", len(texts), MOST_FOR_INTERVALS)
+    if len(texts) > MAX_INTERVAL_SENTENCES:
+        log.warning("%d sentences: no bootstrap interval for more than %d", len(texts), MAX_INTERVAL_SENTENCES)
         n_bootstrap = 1
     # sacreBLEU 2.6 takes the mean of chrF's resamples, but those that score 0 are float and the others are float32,
     # which Python's `statistics` does not mix. It has no argument for this, so the method of these objects changes.
@@ -89,16 +89,16 @@ def score_text(
     return found
 
 
-def further_metrics(names: str | Iterable[str]) -> list[str]:
-    """Returns which of FURTHER_METRICS are named, each once. BLEU and chrF, which are always found, may be named, too.
+def parse_metrics(names: str | Iterable[str]) -> list[str]:
+    """Returns which of EXTRA_METRICS are named, each once. BLEU and chrF, which are always found, may be named, too.
 
     names: in upper or lower case; a str is one name. Raises ConfigError for a name that no metric has.
     """
-    known = [*map(str.lower, METRICS), *FURTHER_METRICS]
+    known = [*map(str.lower, METRICS), *EXTRA_METRICS]
     wanted = {str(name).lower(): name for name in as_list(names)}
     if unknown := [name for lower, name in wanted.items() if lower not in known]:
         raise ConfigError(f"no metric {unknown[0]!r}; there are {', '.join(known)}")
-    return [name for name in wanted if name in FURTHER_METRICS]
+    return [name for name in wanted if name in EXTRA_METRICS]
 
 
 def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str, language: str = "en") -> None:
@@ -122,7 +122,7 @@ def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str, lan
         )
         log.warning(what, name, len(differing), len(references), differing[0])
     n_cut = sum(line.endswith(" .") for line in texts)
-    if n_cut >= MANY_CUT:
+    if n_cut >= MIN_TOKENISED_LINES:
         what = "%s: %d lines end in a full stop after a space: BLEU is for plain text; put its tokens together first"
         log.warning(what, name, n_cut)
 
@@ -138,9 +138,13 @@ def bleu_of_tokens(
 
 
 def text_metrics(
-    *, language: str, lowercase: bool, references: Sequence[Sequence[str]] | None = None, further: Iterable[str] = ()
+    *,
+    language: str,
+    lowercase: bool,
+    references: Sequence[Sequence[str]] | None = None,
+    extra_metrics: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Returns sacreBLEU's metrics of plain text by name: METRICS, and those of FURTHER_METRICS that are asked for.
+    """Returns sacreBLEU's metrics of plain text by name: METRICS, and those of EXTRA_METRICS that are asked for.
 
     references: those that every system will be scored against, if they are known already; read only once. TER ignores
     case by itself, as sacreBLEU's command line does; of Chinese and Japanese it counts characters, not words.
@@ -152,7 +156,7 @@ def text_metrics(
     tokenizer = CHARACTER_LANGUAGES.get(primary_subtag(language), "13a")
     bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=references, force=True)  # `warn_of_form` warns
     metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
-    for name in further_metrics(further):
+    for name in parse_metrics(extra_metrics):
         if name == "ter":
             is_asian = primary_subtag(language) in ("zh", "yue", "ja")  # of which sacreBLEU knows the characters
             metrics[name] = TER(normalized=is_asian, asian_support=is_asian, references=references)
@@ -161,7 +165,7 @@ def text_metrics(
     return metrics
 
 
-def rows_with_text(*columns: Sequence[str]) -> list[int]:
+def nonblank_rows(*columns: Sequence[str]) -> list[int]:
     """Returns the rows in which a text or its translation says anything; a blank pair would widen the intervals."""
     return [row for row, each in enumerate(zip(*columns, strict=True)) if "".join(each).strip()]
 

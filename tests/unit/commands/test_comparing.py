@@ -10,8 +10,8 @@ import pytest
 
 from kinds import Tfm
 from transformer_cli.adapters.study.compare import Comparison, Example, System
-from transformer_cli.adapters.study.statistics import Difference, PairedScore, RecipeDifference, RecipeScore
-from transformer_cli.commands.judging import CAUTION, RECIPE_CAUTION, comparisons_as_table
+from transformer_cli.adapters.study.statistics import Difference, GroupDifference, GroupScore, PairedScore
+from transformer_cli.commands.judging import CAUTION, GROUP_CAUTION, comparisons_as_table
 from transformer_cli.commands.tables import Column, Form, spread, write_table
 from transformer_cli.scoring.metrics import Interval
 
@@ -40,7 +40,7 @@ def test_compare_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> Non
     code, out, _ = tfm("compare", "a", "b", "--reference", "r", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]
     assert ([each["name"] for each in found["systems"]], found["sentences"]) == (["a", "b"], 30)
-    assert (found["judges"], len(found["signatures"]["BLEU"])) == ("weights", 2)
+    assert (found["compares"], len(found["signatures"]["BLEU"])) == ("systems", 2)
     first, second = (each["bleu"] for each in found["systems"])
     assert first.keys() == second.keys() == {"score", "interval", "difference"}
     assert (first["interval"].keys(), first["difference"]) == ({"mean", "half_width"}, None)
@@ -53,10 +53,10 @@ def test_compare_names_joined_by_commas_are_runs_of_a_recipe(tfm: Tfm, files: Pa
     code, out, err = tfm("compare", "a,b", "c,d", "--reference", "r", cwd=files)
     assert (code, err) == (0, "")
     assert "\n2 and 2 runs cannot tell c,d and a,b apart: " in out
-    assert out.endswith(f"\n\n{RECIPE_CAUTION}\n")
+    assert out.endswith(f"\n\n{GROUP_CAUTION}\n")
     code, out, _ = tfm("compare", "a,b", "c,d", "--reference", "r", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]
-    assert ([each["name"] for each in found["recipes"]], found["judges"]) == (["a,b", "c,d"], "recipes")
+    assert ([each["name"] for each in found["groups"]], found["compares"]) == (["a,b", "c,d"], "groups")
 
 
 def test_compare_one_recipe_alone_says_mean_and_deviation(tfm: Tfm, files: Path) -> None:
@@ -65,7 +65,7 @@ def test_compare_one_recipe_alone_says_mean_and_deviation(tfm: Tfm, files: Path)
     assert out.count(" ± ") == 4  # two headings, two figures
     assert out.rstrip("\n").split("\n")[-1].startswith("chrF nrefs:1")
     assert "better" not in out
-    assert RECIPE_CAUTION not in out
+    assert GROUP_CAUTION not in out
 
 
 def test_compare_several_references_and_further_metrics(tfm: Tfm, files: Path) -> None:
@@ -77,7 +77,7 @@ def test_compare_several_references_and_further_metrics(tfm: Tfm, files: Path) -
     assert "\nTER nrefs:2|ar:200|" in out
     code, out, _ = tfm("compare", "a,b", "c,r", *references, "--metrics", "ter", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]
-    assert found["recipes"][1]["further"]["ter"]["scores"][1] == 0.0  # the first reference itself
+    assert found["groups"][1]["extra_metrics"]["ter"]["scores"][1] == 0.0  # the first reference itself
     assert found["signatures"]["ter"][0].startswith("nrefs:2|")
     (files / "short").write_text("one line\n")
     code, _, err = tfm("compare", "a", "b", "--reference", "r", "--reference", "short", cwd=files)
@@ -110,7 +110,7 @@ def comparison() -> Comparison[PairedScore]:
     return Comparison(
         "test",
         1000,
-        "weights",
+        "systems",
         {"BLEU": ["bleu-bs", "bleu-ar"], "chrF": ["chrf-bs", "chrf-ar"]},
         [
             System("old", PairedScore(35.0, interval, None), PairedScore(50.0, interval, None)),
@@ -154,13 +154,13 @@ def test_compare_table_has_scores_examples_and_a_verdict(comparison: Comparison[
 
 
 def test_compare_table_of_recipes_has_means_and_the_spread_of_runs() -> None:
-    score = RecipeScore([35.0, 36.0], 35.5, 0.7071, None)
-    surer, unsure = RecipeDifference(1.0, 0.25, 0.0213), RecipeDifference(-1.0, None, None)
+    score = GroupScore([35.0, 36.0], 35.5, 0.7071, None)
+    surer, unsure = GroupDifference(1.0, 0.25, 0.0213), GroupDifference(-1.0, None, None)
     recipes = [
         System("a1,a2", score, score),
         System("b1,b2", replace(score, difference=surer), replace(score, difference=unsure), {}, "no verdict"),
     ]
-    found = Comparison("test", 30, "recipes", {"BLEU": ["sig-b"], "chrF": ["sig-c"]}, recipes)
+    found = Comparison("test", 30, "groups", {"BLEU": ["sig-b"], "chrF": ["sig-c"]}, recipes)
     assert comparisons_as_table([found]).split("\n") == [
         "test: 30 sentences",
         "",
@@ -177,7 +177,7 @@ def test_compare_table_of_recipes_has_means_and_the_spread_of_runs() -> None:
         "",
         "no verdict",
         "",
-        *RECIPE_CAUTION.split("\n"),
+        *GROUP_CAUTION.split("\n"),
     ]
 
 
@@ -197,7 +197,7 @@ def test_compare_patterns_and_names_make_recipes_in_every_form(tfm: Tfm, files: 
     code, out, _ = tfm(*words, "markdown", cwd=files)
     assert out.startswith("| system | BLEU runs | BLEU mean ± SD |")
     assert "\n| two-s* | " in out
-    assert json.loads(tfm(*words[:-1], "--json", cwd=files)[1])["comparisons"][0]["recipes"][0]["name"] == "first"
+    assert json.loads(tfm(*words[:-1], "--json", cwd=files)[1])["comparisons"][0]["groups"][0]["name"] == "first"
     code, _, err = tfm("compare", "x=r", "x=r", "--reference", "r", cwd=files)
     assert (code, "x is named twice; give each its own name" in err) == (2, True)
     code, _, err = tfm("compare", "none-*", "r", "--reference", "r", cwd=files)
@@ -205,10 +205,10 @@ def test_compare_patterns_and_names_make_recipes_in_every_form(tfm: Tfm, files: 
 
 
 def test_compare_five_seeds_fit_80_columns() -> None:
-    score = RecipeScore([23.45] * 5, 23.45, 0.41, None)
-    other = replace(score, difference=RecipeDifference(57.17, 25.59, 0.0218))
+    score = GroupScore([23.45] * 5, 23.45, 0.41, None)
+    other = replace(score, difference=GroupDifference(57.17, 25.59, 0.0218))
     recipes = [System("base", score, score, search="greedy"), System("rate3", other, other, search="greedy")]
-    text = comparisons_as_table([Comparison("test", 1000, "recipes", {"BLEU": ["b"], "chrF": ["c"]}, recipes)])
+    text = comparisons_as_table([Comparison("test", 1000, "groups", {"BLEU": ["b"], "chrF": ["c"]}, recipes)])
     assert max(map(len, text.split("\n\n")[1].splitlines())) <= 80
 
 

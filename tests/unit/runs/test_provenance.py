@@ -16,7 +16,7 @@ from opened import translator_of
 from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.provenance import append_result, last_result, sha256_of_lines
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import evaluate, texts_of
+from transformer_cli.scoring.evaluate import evaluate, select_texts
 
 PACKAGES = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
 
@@ -59,9 +59,9 @@ def test_evaluations_get_a_line_for_every_judged_text(workspace: Path, corpus: P
     (folder / "evaluations.jsonl").unlink(missing_ok=True)
     run = Run.open(folder)
     data, translator = run.config.data, translator_of(run)
-    judged = evaluate(translator, texts_of(data, splits=["valid", "test"], data_dir=workspace / "data"))
+    judged = evaluate(translator, select_texts(data, splits=["valid", "test"], data_dir=workspace / "data"))
     files = (corpus / "test.de", corpus / "test.en")
-    judged += evaluate(translator, texts_of(data, files=files), named=files)
+    judged += evaluate(translator, select_texts(data, files=files), named=files)
     lines = kept(folder)
     named = [str(path) for path in files]
     assert {line["split"]: line["files"] for line in lines} == {"valid": None, "test": None, "test.de": named}
@@ -88,7 +88,7 @@ def test_evaluate_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
     folder = workspace / "runs/tiny"
     other = shutil.copytree(folder, workspace / "runs/other")
     both = translator_of(Run.open(folder), Run.open(other)).with_options(beam_size=2)
-    (judged,) = evaluate(both, texts_of(both.run.config.data, data_dir=workspace / "data"))
+    (judged,) = evaluate(both, select_texts(both.run.config.data, data_dir=workspace / "data"))
     last = kept(folder)[-1]
     assert (last["others"], last["decoding"]["beam_size"]) == ([str(other)], 2)
     assert last["bleu"] == judged.result.bleu

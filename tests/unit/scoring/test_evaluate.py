@@ -22,10 +22,10 @@ from transformer_cli.scoring.evaluate import (
     LineScore,
     ParallelText,
     evaluate,
-    judge,
+    evaluate_text,
     score_files,
     score_pairs,
-    texts_of,
+    select_texts,
 )
 from transformer_cli.text.codec import WordCodec
 from transformer_cli.text.vocabulary import UNK
@@ -36,15 +36,15 @@ SOURCE = "Der alte Bado schläft zu Hause."
 REFERENCE = "The old Bado sleeps at home."
 
 
-def test_judge_keeps_words_of_the_reference_that_the_vocabulary_lacks(translator: Translator) -> None:
+def test_evaluate_text_keeps_words_of_the_reference_that_the_vocabulary_lacks(translator: Translator) -> None:
     assert UNK in translator.run.codecs.target.encode(REFERENCE).ids
-    judged = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
+    judged = evaluate_text(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
     assert "<unk>" in judged.translations[0].tokens
     assert "bado" in judged.translations[0].text
     assert judged.result.bleu_tokens < judged.result.bleu  # rebuilt from ids, the reference would hold <unk> too
 
 
-def test_judge_cased_run_may_be_scored_without_case(translator: Translator) -> None:
+def test_evaluate_text_cased_run_may_be_scored_without_case(translator: Translator) -> None:
     config, codecs = translator.run.config, translator.run.codecs
     assert isinstance(codecs.target, WordCodec)
     run = replace(
@@ -54,20 +54,20 @@ def test_judge_cased_run_may_be_scored_without_case(translator: Translator) -> N
     )
     cased = translator_of(run)
     text = ParallelText("mine", ["der kleine Hund läuft im Park ."], [["THE small dog runs in the park ."]])
-    found = [judge(cased, text, lowercase=lowercase).result for lowercase in (False, True)]
+    found = [evaluate_text(cased, text, lowercase=lowercase).result for lowercase in (False, True)]
     assert found[0].bleu < found[1].bleu
     assert found[0].bleu_tokens < found[1].bleu_tokens
     assert found[0].chrf < found[1].chrf
-    own = judge(cased, text).result  # as the model looks at it
+    own = evaluate_text(cased, text).result  # as the model looks at it
     assert [each.bleu_signature.count("case:lc") for each in (*found, own)] == [0, 1, 0]
     assert [each.chrf_signature.count("case:lc") for each in (*found, own)] == [0, 1, 0]
 
 
-def test_judge_sentence_too_long_is_left_out_of_the_loss_and_cut(
+def test_evaluate_text_sentence_too_long_is_left_out_of_the_loss_and_cut(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    alone = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
-    judged = judge(translator, ParallelText("mine", [SOURCE, "Hund " * 15], [[REFERENCE, "dog"]]))
+    alone = evaluate_text(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
+    judged = evaluate_text(translator, ParallelText("mine", [SOURCE, "Hund " * 15], [[REFERENCE, "dog"]]))
     assert (
         "mine: 1 sentence too long: left out of the loss; of a long source, the beginning is translated" in caplog.text
     )
@@ -75,15 +75,15 @@ def test_judge_sentence_too_long_is_left_out_of_the_loss_and_cut(
     assert judged.result.tokens == alone.result.tokens
     assert judged.result.loss == pytest.approx(alone.result.loss)
     with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
-        judge(translator, ParallelText("mine", ["Hund " * 15], [["dog"]]))
+        evaluate_text(translator, ParallelText("mine", ["Hund " * 15], [["dog"]]))
 
 
-def test_judge_leaves_pairs_of_blank_lines_out(translator: Translator) -> None:
-    alone = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]])).result
-    with_blanks = judge(translator, ParallelText("mine", ["", SOURCE, " "], [["", REFERENCE, "\t"]])).result
+def test_evaluate_text_leaves_pairs_of_blank_lines_out(translator: Translator) -> None:
+    alone = evaluate_text(translator, ParallelText("mine", [SOURCE], [[REFERENCE]])).result
+    with_blanks = evaluate_text(translator, ParallelText("mine", ["", SOURCE, " "], [["", REFERENCE, "\t"]])).result
     assert replace(with_blanks, seconds=alone.seconds) == alone
     with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
-        judge(translator, ParallelText("mine", ["", " "], [["", ""]]))
+        evaluate_text(translator, ParallelText("mine", ["", " "], [["", ""]]))
 
 
 @pytest.mark.parametrize("as_files", [False, True])
@@ -99,23 +99,23 @@ def test_evaluate_tokenises_each_text_once(
 
     monkeypatch.setattr(Tokenizer, "tokens", count)
     files = (corpus / "test.de", corpus / "test.en") if as_files else None
-    judged = evaluate(translator_of(tiny), texts_of(tiny.config.data, files=files, data_dir=project / "data"))
+    judged = evaluate(translator_of(tiny), select_texts(tiny.config.data, files=files, data_dir=project / "data"))
     assert [(each.result.split, len(each.translations)) for each in judged] == [("test.de" if as_files else "test", 30)]
     lines = [line for side in ("de", "en") for line in (corpus / f"test.{side}").read_text("utf-8").split("\n")[:-1]]
     assert seen == Counter(lines)
 
 
-def test_texts_of_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path) -> None:
+def test_select_texts_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path) -> None:
     config = load_config(corpus / "tiny.yaml")
     files = {name: pair for name, pair in (config.data.files or {}).items() if name != "test"}
     data = config.data.model_copy(update={"files": files, "fingerprint": None})
     make_dataset(config.model_copy(update={"data": data}), AlignedFiles(data), data_dir=tmp_path / "data")
     with pytest.raises(DataError, match=r"has no test set; name another split, such as valid$"):
-        texts_of(data, data_dir=tmp_path / "data")
-    assert [text.name for text in texts_of(data, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
+        select_texts(data, data_dir=tmp_path / "data")
+    assert [text.name for text in select_texts(data, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
 
 
-def test_texts_of_files_that_cannot_be_judged_is_one_line(tiny: Run, tmp_path: Path) -> None:
+def test_select_texts_files_that_cannot_be_judged_is_one_line(tiny: Run, tmp_path: Path) -> None:
     for sources, references, message in (
         ("", "", "empty; name a file with one sentence per line"),
         ("a\nb\n", "a\n", "has 2 lines, .* has 1; line n must"),
@@ -123,17 +123,17 @@ def test_texts_of_files_that_cannot_be_judged_is_one_line(tiny: Run, tmp_path: P
         (tmp_path / "a.de").write_text(sources)
         (tmp_path / "a.en").write_text(references)
         with pytest.raises(DataError, match=f"^{tmp_path}/a.de.*{message}"):
-            texts_of(tiny.config.data, files=(tmp_path / "a.de", tmp_path / "a.en"))
+            select_texts(tiny.config.data, files=(tmp_path / "a.de", tmp_path / "a.en"))
 
 
-def test_texts_of_says_how_many_lines_of_a_file_stood_in_training(
+def test_select_texts_says_how_many_lines_of_a_file_stood_in_training(
     project: Path, tiny: Run, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for side in ("de", "en"):
         trained, new = (corpus / f"{split}.{side}" for split in ("train", "test"))
         lines = [*trained.read_text(encoding="utf-8").splitlines()[:2], new.read_text(encoding="utf-8").splitlines()[0]]
         (tmp_path / f"own.{side}").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
-    texts_of(tiny.config.data, files=(tmp_path / "own.de", tmp_path / "own.en"), data_dir=project / "data")
+    select_texts(tiny.config.data, files=(tmp_path / "own.de", tmp_path / "own.en"), data_dir=project / "data")
     assert "own.de: 2 of 3 lines stood in the training text" in caplog.text
 
 
@@ -144,8 +144,8 @@ def test_score_files_lines_add_up_to_the_loss_of_the_split(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(module, "CHUNK", 7)
-    (judged,) = evaluate(translator, texts_of(translator.run.config.data, data_dir=project / "data"))
+    monkeypatch.setattr(module, "CHUNK_LINES", 7)
+    (judged,) = evaluate(translator, select_texts(translator.run.config.data, data_dir=project / "data"))
     with caplog.at_level(logging.INFO):
         found = list(score_files(translator, corpus / "test.de", corpus / "test.en"))
     sides = [(corpus / f"test.{side}").read_text("utf-8").splitlines() for side in ("de", "en")]
@@ -175,7 +175,7 @@ def test_score_pairs_of_blank_lines_count_where_the_other_side_has_words(
 def test_score_files_line_too_long_is_named_with_its_file(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(module, "CHUNK_LINES", 2)
     with gzip.open(tmp_path / "a.gz", "wt") as file:
         file.write("Hund\nHund\n" + "Hund " * 15)
     (tmp_path / "b").write_text("dog\ndog\ndog\n")

@@ -48,7 +48,7 @@ def test_score_text_of_languages_without_spaces_has_their_tokeniser(tokeniser: s
 def test_score_text_ter_of_languages_without_spaces_counts_characters(
     language: str, text: str, reference: str, score: float
 ) -> None:
-    found = score_text([text], [reference], language=language, lowercase=False, further=["ter"])["ter"]
+    found = score_text([text], [reference], language=language, lowercase=False, extra_metrics=["ter"])["ter"]
     assert found.score == pytest.approx(score)
     assert ("asian:yes" in found.signature) == (language != "de")
 
@@ -85,7 +85,7 @@ def test_score_text_without_one_right_character_has_an_interval() -> None:
 def test_score_text_of_a_very_large_text_has_no_interval(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(metrics, "MOST_FOR_INTERVALS", 0)
+    monkeypatch.setattr(metrics, "MAX_INTERVAL_SENTENCES", 0)
     bleu, chrf = score_text([REFERENCE], [REFERENCE], language="en", lowercase=True).values()
     assert (bleu.interval, chrf.interval) == (None, None)
     assert "bs:" not in bleu.signature
@@ -121,7 +121,7 @@ def test_several_references_score_as_by_sacrebleus_command_line(tmp_path: Path) 
     other = ["The dog runs to its home.", "two men are sitting there.", "A small cat."]
     for name, lines in (("texts", texts), ("one", one), ("other", other)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    found = score_text(texts, one, other, language="en", lowercase=False, further=["chrf++", "ter"])
+    found = score_text(texts, one, other, language="en", lowercase=False, extra_metrics=["chrf++", "ter"])
     words = [sys.executable, "-m", "sacrebleu", "one", "other", "-i", "texts", "-w", "6", "-m"]
     for names, asked in (
         (("BLEU", "chrF"), ["bleu", "chrf"]),

@@ -25,7 +25,7 @@ def test_validate_by_bleu_finds_that_of_evaluate_and_resumes_exactly(
         score > max(scores[:row], default=-1.0) for row, score in enumerate(scores)
     ]
     greedy = translator_of(whole).with_options(beam_size=1)
-    (judged,) = evaluate(greedy, read_splits(whole.config.data, ["valid"], project / "data"), is_kept=False)
+    (judged,) = evaluate(greedy, read_splits(whole.config.data, ["valid"], project / "data"), save_result=False)
     assert judged.result.bleu == pytest.approx(max(scores))
     assert f"  BLEU {scores[0]:.2f}" in caplog.text
     train_tiny(tmp_path / "parts", *BLEU, "training.epochs=1")

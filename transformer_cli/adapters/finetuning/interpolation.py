@@ -16,7 +16,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_validation_weights
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation, best_of, load_average, validations_so_far
-from transformer_cli.scoring.evaluate import ParallelText, judge
+from transformer_cli.scoring.evaluate import ParallelText, evaluate_text
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import FinalWeights, TrainerView
@@ -97,7 +97,7 @@ def forgetting_table(run: Run, initial: Translator, final: Translator, *, data_d
             ("extra_valid", copied_lines(run, "extra_valid")),
         )
     ]
-    start, end = ([f"{judge(each, text).result.bleu:.2f}" for text in texts] for each in (initial, final))
+    start, end = ([f"{evaluate_text(each, text).result.bleu:.2f}" for text in texts] for each in (initial, final))
     valid, watched = (len(text.sources) for text in texts)
     rows: list[tuple[str, ...]] = [
         ("after", "loss of valid", "of what is watched", f"BLEU of {pluralize(valid, 'line')}", f"of {watched} watched")

@@ -1,6 +1,6 @@
 """compare(systems): which of several translations of the same text is better, and whether that is more than chance.
 
-`compare` judges single runs or files: sets of weights. `compare_recipes` judges several runs of each recipe. All
+`compare` compares single runs or files: sets of weights. `compare_groups` compares several runs of each recipe. All
 systems are judged on the same text.
 """
 
@@ -16,21 +16,21 @@ from typing import Any, Generic, Literal
 from transformer_cli.adapters.study.statistics import (
     ByMetric,
     Difference,
+    GroupDifference,
+    GroupScore,
     PairedScore,
-    RecipeDifference,
-    RecipeScore,
     Score,
+    group_tests,
     paired_tests,
-    recipe_tests,
-    split,
+    split_by_size,
     verdicts,
 )
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
 from transformer_cli.runs.listing import MAX_LISTED_SETTINGS, differing_settings
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import Keeper, ParallelText, keeper, read_splits, read_text
-from transformer_cli.scoring.metrics import METRICS, further_metrics, rows_with_text, sentence_chrf, warn_of_form
+from transformer_cli.scoring.evaluate import ParallelText, ResultSink, read_splits, read_text, result_sink
+from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metrics, sentence_chrf, warn_of_form
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import first_few, pluralize, shorten, show_status
 from transformer_cli.text.lines import read_lines
@@ -38,16 +38,16 @@ from transformer_cli.translate import AnyRun, Translator
 
 log = logging.getLogger(__name__)
 
-Opened = Run | Translator | Path
+OpenSystem = Run | Translator | Path
 """a system: one that translates, or the file of its translations"""
 OpenRun = Callable[[Run, str], Translator]
 """Opens a run on a device, when its turn comes"""
 
-BY_CHANCE = ("training.seed", "training.device", "training.shards")  # in which the runs of a recipe may differ
+MAY_DIFFER = ("training.seed", "training.device", "training.shards")  # in which the runs of a recipe may differ
 
 
 @dataclass(frozen=True)
-class Conditions:
+class CompareOptions:
     """On what text systems are compared, and how it is scored."""
 
     splits: str | Iterable[str] = ()
@@ -78,14 +78,14 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Written:
+class SystemOutput:
     """What a system wrote, and how."""
 
     texts: list[list[str]]
     """for each text its lines"""
     search: str | None = None
     """in words; None for a file, like `keep`"""
-    keep: Keeper | None = None
+    keep: ResultSink | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class System(Generic[Score]):
     """the run, or the file; of a recipe its runs, with commas between them; or what the caller calls it"""
     bleu: Score
     chrf: Score
-    further: dict[str, Score] = field(default_factory=dict)
+    extra_metrics: dict[str, Score] = field(default_factory=dict)
     """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
     verdict: str | None = None
     """None for the first one"""
@@ -122,26 +122,26 @@ class System(Generic[Score]):
     @property
     def scores(self) -> dict[str, Score]:
         """All of its scores, by the names of the metrics."""
-        return dict(zip(METRICS, (self.bleu, self.chrf), strict=True)) | self.further
+        return dict(zip(METRICS, (self.bleu, self.chrf), strict=True)) | self.extra_metrics
 
 
 @dataclass(frozen=True)
 class Comparison(Generic[Score]):
-    """Systems or recipes on the same text. Its fields are the keys of `tfm compare --json`."""
+    """Systems or groups on the same text. Its fields are the keys of `tfm compare --json`."""
 
     split: str
     sentences: int
-    judges: Literal["weights", "recipes"]
-    """weights are one run each of some recipes, which are not judged"""
+    compares: Literal["systems", "groups"]
+    """weights are one run each of some groups, which are not judged"""
     signatures: dict[str, list[str]]
     """sacreBLEU's, by metric; of systems those of the bootstrap and of approximate randomisation"""
     systems: list[System[Score]]
-    """`recipes` in JSON, if these are judged"""
+    """`groups` in JSON, if these are judged"""
 
 
 def compare(
     systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun],
-    conditions: Conditions,
+    options: CompareOptions,
     open_run: OpenRun,
     *,
     examples: int = 3,
@@ -149,58 +149,58 @@ def compare(
     """Compare the first of these runs or files of translations with each other one; see `api.compare`."""
     if examples < 0:
         raise ArgumentError(f"compare: examples: {examples}, where 0 or more is wanted")
-    names, given = _named(systems)
+    names, given = _names_of(systems)
     groups = [([name], [each]) for name, each in zip(names, given, strict=True)]
-    return _comparisons(names, groups, conditions, open_run, paired_tests, examples)
+    return _comparisons(names, groups, options, open_run, paired_tests, examples)
 
 
-def compare_recipes(
-    recipes: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
-    conditions: Conditions,
+def compare_groups(
+    groups: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
+    options: CompareOptions,
     open_run: OpenRun,
-) -> list[Comparison[RecipeScore]]:
-    """Compare the first recipe with each other one, by the runs (or files) of each; see `api.compare_recipes`."""
-    of_recipes = [_named(runs) for runs in (recipes.values() if isinstance(recipes, Mapping) else recipes)]
-    joined = [*recipes] if isinstance(recipes, Mapping) else [",".join(runs) for runs, _ in of_recipes]
-    if few := [runs for runs, _ in of_recipes if len(runs) < 2]:
+) -> list[Comparison[GroupScore]]:
+    """Compare the first recipe with each other one, by the runs (or files) of each; see `api.compare_groups`."""
+    of_groups = [_names_of(runs) for runs in (groups.values() if isinstance(groups, Mapping) else groups)]
+    joined = [*groups] if isinstance(groups, Mapping) else [",".join(runs) for runs, _ in of_groups]
+    if few := [runs for runs, _ in of_groups if len(runs) < 2]:
         what = "one run has no spread; name at least two runs of each recipe, or one of each"
         raise DataError(f"{''.join(few[0]) or 'a recipe without a run'}: {what}")
-    tests = partial(recipe_tests, sizes=[len(runs) for runs, _ in of_recipes])
-    return _comparisons(joined, of_recipes, conditions, open_run, tests)
+    tests = partial(group_tests, sizes=[len(runs) for runs, _ in of_groups])
+    return _comparisons(joined, of_groups, options, open_run, tests)
 
 
 def _comparisons(
     names: Sequence[str],
     groups: Sequence[tuple[Sequence[str], Sequence[AnyRun]]],
-    conditions: Conditions,
+    options: CompareOptions,
     open_run: OpenRun,
     tests: Callable[..., Mapping[str, ByMetric[Score]]],
     examples: int | None = None,
 ) -> list[Comparison[Score]]:
-    """Returns for each text what tests by all metrics say of systems, or of recipes, which have no examples (None).
+    """Returns for each text what tests by all metrics say of systems, or of groups, which have no examples (None).
 
     names: of what is compared. groups: of each its runs or files, and what these are called. tests: `paired_tests` or
-    `recipe_tests`, which are given the lines of all runs.
+    `group_tests`, which are given the lines of all runs.
     """
     members, sizes = [name for called, _ in groups for name in called], [len(called) for called, _ in groups]
     if not groups:
         raise DataError("nothing to compare; name at least two runs or files")
-    further = further_metrics(conditions.metrics)
-    systems = _open_all(members, [each for _, given in groups for each in given], conditions.runs_dir)
+    extra_metrics = parse_metrics(options.metrics)
+    systems = _open_all(members, [each for _, given in groups for each in given], options.runs_dir)
     if examples is None:
-        _check_recipes([called for called, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
-    texts, written, language, lowercase = _translate_all(members, systems, conditions, open_run)
-    searches = [dict.fromkeys(each.search for each in group if each.search) for group in split(written, sizes)]
+        _check_groups([called for called, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
+    texts, written, language, lowercase = _translate_all(members, systems, options, open_run)
+    searches = [dict.fromkeys(each.search for each in group if each.search) for group in split_by_size(written, sizes)]
     comparisons: list[Comparison[Score]] = []
     for text, lines in zip(texts, zip(*(each.texts for each in written), strict=True), strict=True):
         references = text.references
-        rows = rows_with_text(text.sources or references[0], references[0], *lines)
+        rows = nonblank_rows(text.sources or references[0], references[0], *lines)
         if not rows:
             raise DataError(f"{text.name}: every line is blank; name text with sentences")
         n_sentences = len(rows)
         show_status(f"{text.name}: testing whether chance explains the differences")
         of_systems, of_references = ([[one[row] for row in rows] for one in each] for each in (lines, references))
-        found = tests(of_systems, *of_references, language=language, lowercase=lowercase, further=further)
+        found = tests(of_systems, *of_references, language=language, lowercase=lowercase, extra_metrics=extra_metrics)
         for row, of_run in enumerate(written):
             result: dict[str, Any] = {"split": text.name, "sentences": n_sentences}
             for metric in METRICS:
@@ -208,15 +208,15 @@ def _comparisons(
                 result |= {metric.lower(): of_runs[row], f"{metric.lower()}_signature": found[metric].signatures[0]}
             if of_run.keep:
                 of_run.keep(result, text)
-        differences: list[list[Difference | RecipeDifference]] = [
+        differences: list[list[Difference | GroupDifference]] = [
             [each.difference for each in found[metric].scores if each.difference] for metric in METRICS
         ]
         sentences = None if examples is None else pluralize(n_sentences, "sentence")
-        judges: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
+        evidence: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
         # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
         # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
         least_p: float = 2.0 ** (1 - n_sentences) if sentences else 0.0
-        said = [None, *verdicts(names, *differences, judges=judges, least_p=least_p)]
+        said = [None, *verdicts(names, *differences, evidence=evidence, least_p=least_p)]
         single = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
         compared = []
         for row, name in enumerate(names):
@@ -225,7 +225,7 @@ def _comparisons(
             shown = _examples(text, (lines[0], lines[row]), (single[0], single[row]))[:examples] if single else []
             compared.append(System(name, bleu, chrf, scores, said[row], shown, " / ".join(searches[row]) or None))
         signatures = {metric: of.signatures for metric, of in found.items()}
-        judged: Literal["weights", "recipes"] = "recipes" if examples is None else "weights"
+        judged: Literal["systems", "groups"] = "groups" if examples is None else "systems"
         comparisons.append(Comparison(text.name, n_sentences, judged, signatures, compared))
     return comparisons
 
@@ -246,7 +246,7 @@ def _examples(
     return sorted(found, key=lambda each: -abs(each.chrf[1] - each.chrf[0]))
 
 
-def _named(systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun]) -> tuple[list[str], list[AnyRun]]:
+def _names_of(systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun]) -> tuple[list[str], list[AnyRun]]:
     """Returns what systems are called, and the systems."""
     if isinstance(systems, Mapping):
         return [*systems], [*systems.values()]
@@ -255,13 +255,13 @@ def _named(systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun]) -> tuple[l
     return [str(each.folder if isinstance(each, Run) else each) for each in runs], given
 
 
-def _run_of(system: Opened) -> Run | None:
+def _run_of(system: OpenSystem) -> Run | None:
     return system.run if isinstance(system, Translator) else system if isinstance(system, Run) else None
 
 
 def _translate_all(
-    names: Sequence[str], systems: Sequence[Opened], conditions: Conditions, open_run: OpenRun
-) -> tuple[list[ParallelText], list[Written], str, bool]:
+    names: Sequence[str], systems: Sequence[OpenSystem], options: CompareOptions, open_run: OpenRun
+) -> tuple[list[ParallelText], list[SystemOutput], str, bool]:
     """Returns texts, what the systems of these names write for them, its language, and whether case is ignored.
 
     systems: runs, each with its own decoding settings, or files of translations. Raises CheckpointError or DataError.
@@ -271,14 +271,14 @@ def _translate_all(
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
-    about_runs = {"beam_size": conditions.beam_size is not None, "device": conditions.device != "auto"}
+    about_runs = {"beam_size": options.beam_size is not None, "device": options.device != "auto"}
     for name, is_given in about_runs.items():
         if is_given and not runs:
             raise DataError(f"{name} is about runs, and all of these are files; leave it out")
     lowered = [name for name, run in runs if run.config.data.lowercased]
     if lowered and len(lowered) < len(names):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowered)))
-    beam = _beam(conditions)
+    beam = _beam(options)
     searches = {
         name: (each.settings if isinstance(each, Translator) else each.config.decoding).model_copy(update=beam).in_words
         for name, each in zip(names, systems, strict=True)
@@ -287,23 +287,23 @@ def _translate_all(
     if len(set(searches.values())) > 1:
         found = "; ".join(f"{name}: {search}" for name, search in searches.items())
         log.warning("the runs search in different ways, which are compared too (%s); give all one beam size", found)
-    texts = _texts([run for _, run in runs], conditions)
+    texts = _texts([run for _, run in runs], options)
     if len(texts) > 1 and len(runs) < len(names):
         among = ", ".join(text.name for text in texts)
         raise DataError(f"files hold the translations of one text, but there are {among}; name one split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
     of = {}
     for number in files_first:  # what is wrong is told soon
-        of[number] = _write(systems[number], texts, conditions, open_run)
+        of[number] = _output_of(systems[number], texts, options, open_run)
     written = [of[number] for number in range(len(systems))]
-    language = conditions.language or next((run.config.data.into for _, run in runs), "en")
+    language = options.language or next((run.config.data.into for _, run in runs), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system.texts, strict=True):
             warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
-    return texts, written, language, conditions.lowercase or bool(lowered)
+    return texts, written, language, options.lowercase or bool(lowered)
 
 
-def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run | None]) -> None:
+def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | None]) -> None:
     """Say what makes the spread of a recipe's runs mean less. Raises DataError for the same weights under two names.
 
     Runs of a recipe differ by chance, which is another seed. A copy of a run adds none, and another setting adds more.
@@ -314,7 +314,7 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
             other = weights.setdefault(run.weights_sha256, name)
             if other != name:
                 raise DataError(f"{name}: has the weights of {other}, so they are one run; name runs of other seeds")
-    for names in recipes:
+    for names in groups:
         settings = {name: settings_by_key(run.config) for name in names if (run := systems[name])}
         of_seed: dict[int, list[str]] = {}
         for name, values in settings.items():
@@ -323,24 +323,24 @@ def _check_recipes(recipes: Sequence[Sequence[str]], systems: Mapping[str, Run |
             if len(alike) > 1:
                 what = "%s: the same training.seed, %d; their spread says little of what another seed does"
                 log.warning(what, ", ".join(alike), seed)
-        keys = [key for key in differing_settings(list(settings.values())) if key not in BY_CHANCE]
+        keys = [key for key in differing_settings(list(settings.values())) if key not in MAY_DIFFER]
         if keys:
             told = first_few(keys, MAX_LISTED_SETTINGS)
             what = "%s: runs of one recipe that differ in %s; so their spread is not of chance alone"
             log.warning(what, ", ".join(settings), told)
 
 
-def _open_all(names: Sequence[str], systems: Sequence[AnyRun], runs_dir: Path) -> list[Opened]:
+def _open_all(names: Sequence[str], systems: Sequence[AnyRun], runs_dir: Path) -> list[OpenSystem]:
     """Returns runs, and the paths of files. Raises DataError for what is named twice, by one name or by two."""
     named = [each for each in systems if isinstance(each, str | Path)]
-    places = [_place(each, runs_dir) for each in named]
+    places = [_resolve(each, runs_dir) for each in named]
     twice = [str(each) for each, place in zip(named, places, strict=True) if places.count(place) > 1]
     if twice := twice or [name for name in names if names.count(name) > 1]:
         raise DataError(f"{twice[0]}: named twice; name different runs or files")
     return [_open(each, runs_dir) for each in systems]
 
 
-def _place(name: str | Path, runs_dir: Path) -> Path:
+def _resolve(name: str | Path, runs_dir: Path) -> Path:
     """Returns where a run or a file is. Raises DataError for what no file can be called, such as a long sentence."""
     try:
         return (runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve()
@@ -350,7 +350,7 @@ def _place(name: str | Path, runs_dir: Path) -> Path:
         ) from None
 
 
-def _open(system: AnyRun, runs_dir: Path) -> Opened:
+def _open(system: AnyRun, runs_dir: Path) -> OpenSystem:
     if isinstance(system, Translator | Run):
         return system
     path = Path(system)
@@ -364,47 +364,50 @@ def _open(system: AnyRun, runs_dir: Path) -> Opened:
         raise CheckpointError(f"{error}; and there is no file {system}") from None
 
 
-def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
+def _texts(runs: Sequence[Run], options: CompareOptions) -> list[ParallelText]:
     """Returns what is translated.
 
-    A warning names a run whose own dataset has other text under the same name: it may have learned from what judges it.
+    A warning names a run whose own dataset has other text under the same name: it may have learned from what compares
+    it.
     """
-    if conditions.sources or conditions.reference_files:
-        if runs and not conditions.sources:
+    if options.sources or options.reference_files:
+        if runs and not options.sources:
             raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file")
-        return [read_text(Path(conditions.sources) if conditions.sources else None, *conditions.reference_files)]
+        return [read_text(Path(options.sources) if options.sources else None, *options.reference_files)]
     if not runs:
         raise DataError("files of translations need a reference; name its file")
-    texts = read_splits(runs[0].config.data, as_list(conditions.splits), conditions.data_dir)
+    texts = read_splits(runs[0].config.data, as_list(options.splits), options.data_dir)
     for run, text in product(runs[1:], texts):
         with suppress(DataError):  # its dataset is not here, or has no such split
-            (own,) = read_splits(run.config.data, [text.name], conditions.data_dir)
+            (own,) = read_splits(run.config.data, [text.name], options.data_dir)
             if (own.sources, own.references) != (text.sources, text.references):
                 what = "%s: in its own dataset, %s is another text; make sure that it was not trained on this one"
                 log.warning(what, run.folder, text.name)
     return texts
 
 
-def _write(system: Opened, texts: Sequence[ParallelText], conditions: Conditions, open_run: OpenRun) -> Written:
+def _output_of(
+    system: OpenSystem, texts: Sequence[ParallelText], options: CompareOptions, open_run: OpenRun
+) -> SystemOutput:
     """Returns the lines that a system has for each text, and how it wrote them."""
     if isinstance(system, Path):
         lines, n_references = list(read_lines(system)), len(texts[0].references[0])
         if len(lines) != n_references:
-            where = next(iter(conditions.reference_files), texts[0].name)
+            where = next(iter(options.reference_files), texts[0].name)
             found = f"{system} has {pluralize(len(lines), 'line')}, {where} has {n_references}"
             raise DataError(f"{found}; line n must translate line n")
-        return Written([lines])
-    opened = system if isinstance(system, Translator) else open_run(system, conditions.device)
-    translator = opened.with_options(on_too_long="truncate", **_beam(conditions))
+        return SystemOutput([lines])
+    opened = system if isinstance(system, Translator) else open_run(system, options.device)
+    translator = opened.with_options(on_too_long="truncate", **_beam(options))
     written = []
     for text in texts:
         translations = translator.translations(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
             log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, pluralize(n_long, "sentence"))
         written.append([each.text for each in translations])
-    given = [conditions.sources, *conditions.reference_files] if conditions.sources else []
-    return Written(written, translator.settings.in_words, keeper(translator, given))
+    given = [options.sources, *options.reference_files] if options.sources else []
+    return SystemOutput(written, translator.settings.in_words, result_sink(translator, given))
 
 
-def _beam(conditions: Conditions) -> dict[str, Any]:
-    return {} if conditions.beam_size is None else {"beam_size": conditions.beam_size}
+def _beam(options: CompareOptions) -> dict[str, Any]:
+    return {} if options.beam_size is None else {"beam_size": options.beam_size}

@@ -1,7 +1,7 @@
 """Whether a difference between scores is more than chance, and the words for it.
 
-`paired_tests` judges texts: sacreBLEU's two paired tests, with the figures of its own command line and its seed
-(12345, or SACREBLEU_SEED). `welch` judges recipes: the t-test on the scores of several runs of each. Knows texts and
+`paired_tests` evidence texts: sacreBLEU's two paired tests, with the figures of its own command line and its seed
+(12345, or SACREBLEU_SEED). `welch` evidence recipes: the t-test on the scores of several runs of each. Knows texts and
 scores, not where they come from.
 """
 
@@ -16,13 +16,15 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.scoring.metrics import METRICS, MOST_FOR_INTERVALS, RESAMPLES, Interval, text_metrics
+from transformer_cli.scoring.metrics import MAX_INTERVAL_SENTENCES, METRICS, RESAMPLES, Interval, text_metrics
 
 log = logging.getLogger(__name__)
 
-LEVEL = 0.05  # chance that a difference is called one where there is none, for both metrics and all systems together
+SIGNIFICANCE_LEVEL = (
+    0.05  # chance that a difference is called one where there is none, for both metrics and all systems together
+)
 SHUFFLES = 10_000  # of approximate randomisation, as sacreBLEU does it
-STEPS = 100_000  # of the numerical integral
+INTEGRATION_STEPS = 100_000  # of the numerical integral
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class PairedScore:
 
 
 @dataclass(frozen=True)
-class RecipeDifference:
+class GroupDifference:
     """How the mean score of a recipe's runs differs from that of the first recipe's."""
 
     points: float
@@ -71,18 +73,18 @@ class RecipeDifference:
 
 
 @dataclass(frozen=True)
-class RecipeScore:
+class GroupScore:
     """The scores of a recipe's runs by one metric, from 0 to 100."""
 
     scores: list[float]
     mean: float
     standard_deviation: float
-    difference: RecipeDifference | None
+    difference: GroupDifference | None
     """None for the first recipe"""
 
 
 Item = TypeVar("Item")
-Score = TypeVar("Score", PairedScore, RecipeScore)
+Score = TypeVar("Score", PairedScore, GroupScore)
 
 
 @dataclass(frozen=True)
@@ -100,21 +102,21 @@ def paired_tests(
     *references: Sequence[str],
     language: str,
     lowercase: bool,
-    further: Sequence[str] = (),
+    extra_metrics: Sequence[str] = (),
 ) -> dict[str, ByMetric[PairedScore]]:
     """Compare the first system's text with each other's, by both tests. Returns what they find by each metric.
 
-    systems: for each system its lines. references, language, lowercase, further: as in `score_text`.
+    systems: for each system its lines. references, language, lowercase, extra_metrics: as in `score_text`.
     """
     from sacrebleu.significance import PairedTest
 
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells of each step, and calls systems by numbers
 
-    if len(references[0]) > MOST_FOR_INTERVALS:
+    if len(references[0]) > MAX_INTERVAL_SENTENCES:
         n_sentences = len(references[0])
         log.warning("%d sentences: the tests take about %.1f GB of memory", n_sentences, n_sentences * 1e-4)
     named = [(str(index), lines) for index, lines in enumerate(systems)]
-    metrics = text_metrics(language=language, lowercase=lowercase, references=references, further=further)
+    metrics = text_metrics(language=language, lowercase=lowercase, references=references, extra_metrics=extra_metrics)
     signatures, results = zip(
         *(
             PairedTest(named, metrics, None, test_type=kind, n_samples=samples)()
@@ -136,80 +138,80 @@ def paired_tests(
     return found
 
 
-def recipe_tests(
+def group_tests(
     systems: Sequence[Sequence[str]],
     *references: Sequence[str],
     sizes: Sequence[int],
     language: str,
     lowercase: bool,
-    further: Sequence[str] = (),
-) -> dict[str, ByMetric[RecipeScore]]:
+    extra_metrics: Sequence[str] = (),
+) -> dict[str, ByMetric[GroupScore]]:
     """Compare the first recipe's runs with each other's. Returns what is found by each metric.
 
     systems: for each run of each recipe its lines. sizes: how many runs each has, at least two. Other arguments are as
     in `paired_tests`.
     """
     found = {}
-    metrics = text_metrics(language=language, lowercase=lowercase, references=references, further=further)
+    metrics = text_metrics(language=language, lowercase=lowercase, references=references, extra_metrics=extra_metrics)
     for name, metric in metrics.items():
-        scores = split([float(metric.corpus_score(lines, None).score) for lines in systems], sizes)
+        scores = split_by_size([float(metric.corpus_score(lines, None).score) for lines in systems], sizes)
         differences = (None, *(welch(each, scores[0]) for each in scores[1:]))
-        means = [RecipeScore(each, mean(each), stdev(each), of) for each, of in zip(scores, differences, strict=True)]
+        means = [GroupScore(each, mean(each), stdev(each), of) for each, of in zip(scores, differences, strict=True)]
         found[name] = ByMetric([str(metric.get_signature())], means)
     return found
 
 
-def split(values: Sequence[Item], sizes: Sequence[int]) -> list[list[Item]]:
+def split_by_size(values: Sequence[Item], sizes: Sequence[int]) -> list[list[Item]]:
     """Returns the values of each recipe. For example, a, b, c of sizes 2 and 1 are [a, b] and [c]."""
     left = iter(values)
     return [[*islice(left, size)] for size in sizes]
 
 
-def welch(scores: Sequence[float], others: Sequence[float]) -> RecipeDifference:
+def welch(scores: Sequence[float], others: Sequence[float]) -> GroupDifference:
     """Compare the mean of `scores` with that of `others`, without assuming equal variances. At least two of each."""
     points = mean(scores) - mean(others)
     parts = [variance(each) / len(each) for each in (scores, others)]
     error = math.sqrt(sum(parts))
     if not error:
-        return RecipeDifference(points, None, None)
+        return GroupDifference(points, None, None)
     sizes = (len(scores), len(others))
-    freedom = error**4 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
-    angles, share = _student(freedom)
-    scale = error * math.sqrt(freedom)  # points = t · error = scale · tan θ
+    degrees_of_freedom = error**4 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    angles, share = _student(degrees_of_freedom)
+    scale = error * math.sqrt(degrees_of_freedom)  # points = t · error = scale · tan θ
     half_width = scale * math.tan(angles[np.searchsorted(share, 0.95)])
-    return RecipeDifference(points, half_width, float(1.0 - np.interp(math.atan(abs(points) / scale), angles, share)))
+    return GroupDifference(points, half_width, float(1.0 - np.interp(math.atan(abs(points) / scale), angles, share)))
 
 
-def _student(freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns angles θ from 0 to π/2, and the probability that Student's |t| is at most √freedom · tan θ.
+def _student(degrees_of_freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns angles θ from 0 to π/2, and the probability that Student's |t| is at most √degrees_of_freedom · tan θ.
 
-    freedom: degrees of freedom, at least 1.
+    degrees_of_freedom: degrees of degrees_of_freedom, at least 1.
 
-    In θ, the density of t is cos^(freedom-1) θ, up to a factor. For example, freedom = 1 has the same density at all
-    angles: |t| ≤ 1 is half of the way to π/2, so its probability is 0.5.
+    In θ, the density of t is cos^(degrees_of_freedom-1) θ, up to a factor. For example, degrees_of_freedom = 1 has the
+    same density at all angles: |t| ≤ 1 is half of the way to π/2, so its probability is 0.5.
     """
-    angles = np.linspace(0.0, math.pi / 2, STEPS + 1)
-    middles = np.concatenate(([0.0], np.cos((angles[1:] + angles[:-1]) / 2) ** (freedom - 1)))
+    angles = np.linspace(0.0, math.pi / 2, INTEGRATION_STEPS + 1)
+    middles = np.concatenate(([0.0], np.cos((angles[1:] + angles[:-1]) / 2) ** (degrees_of_freedom - 1)))
     share = np.cumsum(middles)
     return angles, share / share[-1]
 
 
 def verdicts(
     names: Sequence[str],
-    *differences: Sequence[Difference | RecipeDifference],
-    judges: Sequence[str],
+    *differences: Sequence[Difference | GroupDifference],
+    evidence: Sequence[str],
     least_p: float = 0.0,
 ) -> list[str]:
     """Returns one sentence about each system but the first, beside the first one.
 
     names: of all systems. differences: by each of METRICS, those of each system but the first; which of them are real
-    is decided for all together (`significant`). judges: what the figures of each come from, such as "1,000 sentences".
-    least_p: the smallest p that these can show, whatever a test says.
+    is decided for all together (`significant`). evidence: what the figures of each come from, such as "1,000
+    sentences". least_p: the smallest p that these can show, whatever a test says.
     """
     of_systems = list(zip(*differences, strict=True))
     p_values = [None if each.p is None else max(each.p, least_p) for found in of_systems for each in found]
     first, facts, said = names[0], iter(zip(p_values, significant(p_values), strict=True)), []
-    for name, found, judge in zip(names[1:], of_systems, judges, strict=True):
+    for name, found, source in zip(names[1:], of_systems, evidence, strict=True):
         won, unsure = list[tuple[str, str]](), list[tuple[float, str]]()
         for metric, each in zip(METRICS, found, strict=True):
             p, is_sure = next(facts)
@@ -219,31 +221,32 @@ def verdicts(
             else:
                 unsure.append((each.points, by))
         if not any(each.points for each in found):
-            said.append(f"{name} and {first} have equal scores: {judge} show no difference at all")
+            said.append(f"{name} and {first} have equal scores: {source} show no difference at all")
         elif not won:
             points = ", ".join(f"{points:+.2f} {by}" for points, by in unsure)
-            said.append(f"{judge} cannot tell {name} and {first} apart: {points}")
+            said.append(f"{source} cannot tell {name} and {first} apart: {points}")
         elif len(dict(won)) > 1:
             (winner, by), *others = won
             said.append(f"the scores disagree: {winner} is better by {by}, {', '.join(map(' by '.join, others))}")
         else:
             (winner,), loser = dict(won), first if won[0][0] == name else name
-            unknown = "".join(f"; {judge} cannot tell them apart by {by}" for _, by in unsure)
+            unknown = "".join(f"; {source} cannot tell them apart by {by}" for _, by in unsure)
             said.append(f"{winner} is better than {loser} by {' and '.join(by for _, by in won)}{unknown}")
     return said
 
 
 def significant(p_values: Sequence[float | None]) -> list[bool]:
-    """Which of several differences are more than chance, so that LEVEL is the risk of even one mistake (Holm 1979).
+    """Which of several differences are more than chance, so that SIGNIFICANCE_LEVEL is the risk of even one mistake
+    (Holm 1979).
 
-    The smallest p is held to LEVEL divided by the number of differences, the next one to LEVEL divided by one less,
-    and so on, until one is too large. For example, [0.03, 0.001, None, 0.02] are four differences: 0.001 is below
-    0.05 / 4, but 0.02 is not below 0.05 / 3, so only the second one is sure.
+    The smallest p is held to SIGNIFICANCE_LEVEL divided by the number of differences, the next one to
+    SIGNIFICANCE_LEVEL divided by one less, and so on, until one is too large. For example, [0.03, 0.001, None, 0.02]
+    are four differences: 0.001 is below 0.05 / 4, but 0.02 is not below 0.05 / 3, so only the second one is sure.
     """
     found = [False] * len(p_values)
     known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     for rank, (p, index) in enumerate(known):
-        if p >= LEVEL / (len(p_values) - rank):
+        if p >= SIGNIFICANCE_LEVEL / (len(p_values) - rank):
             break
         found[index] = True
     return found

@@ -12,7 +12,7 @@ import sacrebleu
 from safetensors.numpy import load, save
 
 from sealed import edit_sealed, reseal, set_config
-from transformer_cli import Conditions, compare, compare_recipes, evaluate
+from transformer_cli import CompareOptions, compare, compare_groups, evaluate
 from transformer_cli.adapters.study.compare import Comparison, Example
 from transformer_cli.adapters.study.statistics import PairedScore, welch
 from transformer_cli.data.dataset import find_dataset
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 @pytest.fixture
-def conditions(project: Path) -> Conditions:
+def options(project: Path) -> CompareOptions:
     """The test set of the project, on the CPU."""
-    return Conditions(device="cpu", data_dir=project / "data", runs_dir=project / "runs")
+    return CompareOptions(device="cpu", data_dir=project / "data", runs_dir=project / "runs")
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def words_of(comparison: Comparison[PairedScore]) -> str:
 
 
 def test_compare_run_beside_a_file_has_the_scores_of_each(
-    conditions: Conditions, tmp_path: Path, references: list[str], tiny: Run
+    options: CompareOptions, tmp_path: Path, references: list[str], tiny: Run
 ) -> None:
     worse = file_of(tmp_path / "worse", ["nothing at all" if row % 2 else line for row, line in enumerate(references)])
-    (comparison,) = compare(["tiny", worse], conditions)
-    (judged,) = evaluate(tiny.folder, data_dir=conditions.data_dir)
+    (comparison,) = compare(["tiny", worse], options)
+    (judged,) = evaluate(tiny.folder, data_dir=options.data_dir)
     first, second = comparison.systems
     assert (comparison.split, comparison.sentences) == ("test", 30)
     assert (first.name, first.bleu.score, first.chrf.score) == ("tiny", judged.result.bleu, judged.result.chrf)
@@ -78,35 +78,35 @@ def test_compare_run_beside_a_file_has_the_scores_of_each(
 
 
 def test_compare_examples_are_the_sentences_that_changed_most(
-    conditions: Conditions, tmp_path: Path, references: list[str]
+    options: CompareOptions, tmp_path: Path, references: list[str]
 ) -> None:
     sources = file_of(tmp_path / "sources", [f"Satz {number}" for number in range(1, 31)])
     reference = file_of(tmp_path / "reference", references)
     wrong = [*references]
     wrong[3], wrong[8] = "nothing at all", references[8].replace("The", "A")
-    conditions = Conditions(sources=Path(sources), references=[Path(reference)])
+    options = CompareOptions(sources=Path(sources), references=[Path(reference)])
     names = [file_of(tmp_path / "wrong", wrong), reference]
-    (comparison,) = compare(names, conditions)
+    (comparison,) = compare(names, options)
     first, second = examples_of(comparison)
     assert (first.line, first.source, first.reference) == (4, "Satz 4", references[3])
     assert first.translations == ("nothing at all", references[3])
     assert first.chrf[0] < 30 < 99 < first.chrf[1]
     assert second.line == 9
-    assert compare(names, conditions, examples=1)[0].systems[1].examples == [first]
-    assert compare(names, conditions, examples=0)[0].systems[1].examples == []
+    assert compare(names, options, examples=1)[0].systems[1].examples == [first]
+    assert compare(names, options, examples=0)[0].systems[1].examples == []
     assert comparison.split == "sources"
 
 
 def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references: list[str]) -> None:
     reference = Path(file_of(tmp_path / "reference", references))
     names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
-    (comparison,) = compare(names, Conditions(references=[reference]))
+    (comparison,) = compare(names, CompareOptions(references=[reference]))
     assert "case:mixed" in comparison.signatures["BLEU"][0]
     assert "case:mixed" in comparison.signatures["chrF"][0]
     assert "tok:13a" in comparison.signatures["BLEU"][0]
     assert examples_of(comparison)[0].source is None
     assert words_of(comparison).startswith(f"{names[0]} is better")
-    (comparison,) = compare(names, Conditions(references=[reference], lowercase=True, language="zh"))
+    (comparison,) = compare(names, CompareOptions(references=[reference], lowercase=True, language="zh"))
     assert "tok:zh" in comparison.signatures["BLEU"][0]
     assert (
         words_of(comparison) == f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
@@ -114,26 +114,26 @@ def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references:
 
 
 def test_compare_with_a_lower_cased_run_scores_all_without_case(
-    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    options: CompareOptions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cased = altered(tiny, tmp_path / "cased", lowercase=False)
     with caplog.at_level(logging.INFO, "transformer_cli"):
         (comparison,) = compare(
             ["tiny", cased],
-            Conditions(("valid",), device="cpu", data_dir=conditions.data_dir, runs_dir=conditions.runs_dir),
+            CompareOptions(("valid",), device="cpu", data_dir=options.data_dir, runs_dir=options.runs_dir),
         )
     assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
     assert "case:lc" in comparison.signatures["chrF"][1]
     caplog.clear()
     with caplog.at_level(logging.INFO, "transformer_cli"):
-        compare(["tiny", altered(tiny, tmp_path / "copy")], conditions)
+        compare(["tiny", altered(tiny, tmp_path / "copy")], options)
     assert caplog.messages == []
 
 
 def test_compare_run_whose_own_split_is_another_text_is_named(
-    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    options: CompareOptions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dataset = find_dataset(tiny.config.data, conditions.data_dir)
+    dataset = find_dataset(tiny.config.data, options.data_dir)
     data_dir = tmp_path / "data"
     shutil.copytree(dataset, data_dir / dataset.name)
     other = shutil.copytree(dataset, data_dir / "files.de-en-00000000")
@@ -143,19 +143,21 @@ def test_compare_run_whose_own_split_is_another_text_is_named(
     reseal(other)
     name = altered(tiny, tmp_path / "other", fingerprint="00000000")
     gone = altered(tiny, tmp_path / "gone", fingerprint="11111111")
-    compare(["tiny", name, gone], Conditions(device="cpu", data_dir=data_dir, runs_dir=conditions.runs_dir), examples=0)
+    compare(
+        ["tiny", name, gone], CompareOptions(device="cpu", data_dir=data_dir, runs_dir=options.runs_dir), examples=0
+    )
     said = "in its own dataset, test is another text; make sure that it was not trained on this one"
     assert caplog.messages == [f"{name}: {said}"]
 
 
 def test_compare_sentences_too_long_are_cut_and_counted(
-    conditions: Conditions, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    options: CompareOptions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = file_of(tmp_path / "a", ["Hund " * 15, "Hund"])
     other = file_of(tmp_path / "b", ["the dog sings here", "dog"])
-    named = Conditions((), Path(source), [Path(other)], device="cpu", runs_dir=conditions.runs_dir)
+    named = CompareOptions((), Path(source), [Path(other)], device="cpu", runs_dir=options.runs_dir)
     compare(["tiny", other], named)
-    assert caplog.messages == [f"{conditions.runs_dir / 'tiny'}: a: 1 sentence too long: cut"]
+    assert caplog.messages == [f"{options.runs_dir / 'tiny'}: a: 1 sentence too long: cut"]
 
 
 def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[str]) -> None:
@@ -163,19 +165,19 @@ def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[s
     os.write(writing, "".join(f"{line}\n" for line in references).encode())
     os.close(writing)
     reference = file_of(tmp_path / "reference", references)
-    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Conditions(references=[Path(reference)]))
+    (comparison,) = compare([reference, f"/dev/fd/{reading}"], CompareOptions(references=[Path(reference)]))
     os.close(reading)
     assert comparison.systems[1].bleu.score == pytest.approx(100)
 
 
-def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references: list[str]) -> None:
+def test_compare_groups_by_the_spread_of_their_runs(tmp_path: Path, references: list[str]) -> None:
     names, scores = [], []
     for number, step in enumerate((2, 3, 10, 15)):
         lines = ["nothing" if row % step == 0 else line for row, line in enumerate(references)]
         names.append(file_of(tmp_path / str(number), lines))
         scores.append(sacrebleu.corpus_bleu(lines, [references], lowercase=False).score)
     reference = Path(file_of(tmp_path / "reference", references))
-    (found,) = compare_recipes([names[:2], names[2:]], Conditions(references=[reference]))
+    (found,) = compare_groups([names[:2], names[2:]], CompareOptions(references=[reference]))
     one, other = found.systems
     assert (found.sentences, one.name, other.name) == (30, ",".join(names[:2]), ",".join(names[2:]))
     assert (one.bleu.scores, other.bleu.scores) == (scores[:2], scores[2:])
@@ -194,7 +196,7 @@ def test_compare_three_sentences_cannot_tell(tmp_path: Path, caplog: pytest.LogC
     )
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y", *blank])
     with caplog.at_level(logging.INFO):
-        (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
+        (comparison,) = compare([reference, worse], CompareOptions(references=[Path(reference)]))
     assert {record.name.partition(".")[0] for record in caplog.records} <= {"transformer_cli"}  # sacreBLEU is quiet
     said = words_of(comparison)
     assert said.startswith(f"3 sentences cannot tell {worse} and {reference} apart: ")
@@ -202,45 +204,45 @@ def test_compare_three_sentences_cannot_tell(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_compare_names_and_texts_that_do_not_fit_are_one_line(
-    conditions: Conditions, tiny: Run, tmp_path: Path, references: list[str]
+    options: CompareOptions, tiny: Run, tmp_path: Path, references: list[str]
 ) -> None:
     reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
     empty = file_of(tmp_path / "empty", [])
     reversed_run = altered(tiny, tmp_path / "reversed", source="en", target="de")
     lengths = f"^{short} has 1 line, .* has 30; line n must translate line n"
     for names, wrong_terms, message in (
-        ([short, "nothing"], Conditions(), r"no such run; runs/ has none; and there is no file nothing$"),
-        ([short, str(tmp_path)], Conditions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
-        ([short, empty], Conditions(), r"^files of translations need a reference; name its file"),
-        (["tiny", short], replace(conditions, sources=Path(short)), "sentences to translate need their references; "),
-        ([reference, short], Conditions(references=[Path(reference)]), lengths),
-        (["tiny", short], conditions, lengths),
-        (["tiny", short], replace(conditions, splits=("valid", "test")), "one text, but there are valid, test; name"),
-        (["tiny", short], replace(conditions, references=[Path(short)]), "a run needs sentences to translate; name "),
-        (["tiny", "a" * 300], conditions, "^'a{39}…': not a run or a file: File name too long; name what is there"),
-        ([], conditions, "^nothing to compare; name at least two runs or files"),
-        ([tiny, tiny], conditions, "^.*tiny: named twice; name different runs or files"),
-        ([empty, short], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
-        (["tiny", str(tiny.folder)], conditions, "^tiny: named twice; name different runs or files"),
-        ([empty, short], replace(conditions, beam_size=3), "beam_size is about runs, and all of these are files"),
-        (["tiny", reversed_run], conditions, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
+        ([short, "nothing"], CompareOptions(), r"no such run; runs/ has none; and there is no file nothing$"),
+        ([short, str(tmp_path)], CompareOptions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
+        ([short, empty], CompareOptions(), r"^files of translations need a reference; name its file"),
+        (["tiny", short], replace(options, sources=Path(short)), "sentences to translate need their references; "),
+        ([reference, short], CompareOptions(references=[Path(reference)]), lengths),
+        (["tiny", short], options, lengths),
+        (["tiny", short], replace(options, splits=("valid", "test")), "one text, but there are valid, test; name"),
+        (["tiny", short], replace(options, references=[Path(short)]), "a run needs sentences to translate; name "),
+        (["tiny", "a" * 300], options, "^'a{39}…': not a run or a file: File name too long; name what is there"),
+        ([], options, "^nothing to compare; name at least two runs or files"),
+        ([tiny, tiny], options, "^.*tiny: named twice; name different runs or files"),
+        ([empty, short], CompareOptions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
+        (["tiny", str(tiny.folder)], options, "^tiny: named twice; name different runs or files"),
+        ([empty, short], replace(options, beam_size=3), "beam_size is about runs, and all of these are files"),
+        (["tiny", reversed_run], options, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
         with pytest.raises((CheckpointError, DataError), match=message):
             compare(names, wrong_terms)
-    wrong_recipes: list[tuple[list[list[AnyRun]], str]] = [
+    wrong_groups: list[tuple[list[list[AnyRun]], str]] = [
         ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
         ([["a", "b"], []], "^a recipe without a run: one run has no spread; name at least two runs of each recipe"),
         ([[tiny, tiny], ["a", "b"]], "^.*tiny: named twice; name different runs or files"),
         ([["a", "b"], ["c", "a"]], "^a: named twice; name different runs or files"),
         ([["a", "b"], ["c", "./a"]], "^a: named twice; name different runs or files"),
     ]
-    for recipes, message in wrong_recipes:
+    for recipes, message in wrong_groups:
         with pytest.raises(DataError, match=message):
-            compare_recipes(recipes)
+            compare_groups(recipes)
 
 
-def test_compare_recipes_refuses_the_same_weights_under_two_names(
-    conditions: Conditions, tiny: Run, tmp_path: Path
+def test_compare_groups_refuses_the_same_weights_under_two_names(
+    options: CompareOptions, tiny: Run, tmp_path: Path
 ) -> None:
     copy = str(shutil.copytree(tiny.folder, tmp_path / "copy"))
     for recipes in ([["tiny", copy]], [["tiny", "a"], [copy, "b"]]):
@@ -248,11 +250,11 @@ def test_compare_recipes_refuses_the_same_weights_under_two_names(
             file_of(tmp_path / name, ["one"])
         named = [[str(tmp_path / name) if len(name) == 1 else name for name in runs] for runs in recipes]
         with pytest.raises(DataError, match=f"^{copy}: has the weights of tiny, so they are one run; name"):
-            compare_recipes(named, conditions)
+            compare_groups(named, options)
 
 
-def test_compare_recipes_says_equal_seeds_and_differing_settings(
-    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_compare_groups_says_equal_seeds_and_differing_settings(
+    options: CompareOptions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = ["tiny"]
     for number, (seed, data) in enumerate(((0, {}), (5, {"corpus": "multi30k", "files": None})), start=1):
@@ -264,7 +266,7 @@ def test_compare_recipes_says_equal_seeds_and_differing_settings(
         changed = {"training": training, "data": tiny.config.data.model_copy(update=data)}
         set_config(folder, tiny.config.model_copy(update=changed))
         names.append(str(folder))
-    compare_recipes([names], conditions)
+    compare_groups([names], options)
     first, one, other = names
     assert caplog.messages == [
         f"{first}, {one}: the same training.seed, 0; their spread says little of what another seed does",
@@ -275,20 +277,20 @@ def test_compare_recipes_says_equal_seeds_and_differing_settings(
 
 @pytest.mark.parametrize("name", ["comet", "terr", "chrf+"])
 def test_compare_and_evaluate_refuse_an_unknown_metric_before_work(
-    conditions: Conditions, tiny: Run, name: str
+    options: CompareOptions, tiny: Run, name: str
 ) -> None:
-    unknown = replace(conditions, metrics=[name])
+    unknown = replace(options, metrics=[name])
     for call in (
         lambda: compare(["tiny", "tiny"], unknown),
-        lambda: compare_recipes([["a", "b"]], unknown),
-        lambda: list(evaluate(tiny.folder, metrics=name, data_dir=conditions.data_dir)),
+        lambda: compare_groups([["a", "b"]], unknown),
+        lambda: list(evaluate(tiny.folder, metrics=name, data_dir=options.data_dir)),
     ):
         with pytest.raises(ConfigError, match=re.escape(f"no metric '{name}'; there are bleu, chrf, chrf++, ter")):
             call()
 
 
-def test_evaluate_takes_one_metric_as_text_in_any_case(conditions: Conditions, tiny: Run) -> None:
+def test_evaluate_takes_one_metric_as_text_in_any_case(options: CompareOptions, tiny: Run) -> None:
     for named in ("ter", "TER", ["TER", "bleu"]):
-        (judged,) = evaluate(tiny.folder, metrics=named, data_dir=conditions.data_dir)
-        assert [*judged.result.further] == ["ter"]
-        assert "|case:lc|tok:tercom" in judged.result.further["ter"].signature
+        (judged,) = evaluate(tiny.folder, metrics=named, data_dir=options.data_dir)
+        assert [*judged.result.extra_metrics] == ["ter"]
+        assert "|case:lc|tok:tercom" in judged.result.extra_metrics["ter"].signature

@@ -13,8 +13,8 @@ from transformer_cli.adapters.study import statistics
 from transformer_cli.adapters.study.statistics import (
     ByMetric,
     Difference,
+    GroupDifference,
     PairedScore,
-    RecipeDifference,
     paired_tests,
     significant,
     verdicts,
@@ -94,13 +94,13 @@ def test_paired_tests_of_a_system_beside_itself_have_no_p(
         assert [other.difference for other in others] == [Difference(0.0, None, None)] * 2
     assert Difference(0.0, None, None).p is None
     assert Difference(1.0, 0.01, 0.02).p == Difference(1.0, 0.02, 0.01).p == 0.02
-    assert welch([3.0, 3.0], [1.0, 1.0]) == RecipeDifference(2.0, None, None)
+    assert welch([3.0, 3.0], [1.0, 1.0]) == GroupDifference(2.0, None, None)
 
 
 def test_paired_tests_signatures_say_what_was_drawn(
     texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(statistics, "MOST_FOR_INTERVALS", 59)
+    monkeypatch.setattr(statistics, "MAX_INTERVAL_SENTENCES", 59)
     found = paired_tests([texts["a"], texts["b"]], texts["reference"], language="zh", lowercase=False)
     bleu, chrf = found.values()
     assert [signature.split("|")[1] for signature in bleu.signatures] == ["bs:1000", "ar:10000"]
@@ -129,7 +129,7 @@ def test_welch_agrees_with_scipy(scores: list[float], others: list[float], p: fl
 def said(bleu: tuple[float, float | None], chrf: tuple[float, float | None]) -> str:
     """The verdict on B beside A, for points and p of each metric."""
     found = ([Difference(points, p, p)] for points, p in (bleu, chrf))
-    (sentence,) = verdicts(["A", "B"], *found, judges=["runs"])
+    (sentence,) = verdicts(["A", "B"], *found, evidence=["runs"])
     return sentence
 
 
@@ -180,8 +180,8 @@ def test_significance_level_is_shared_among_metrics_and_systems(p_values: list[f
 
 def test_verdicts_are_more_careful_with_a_further_system() -> None:
     close, far = Difference(1.0, 0.02, 0.02), Difference(0.1, 0.5, 0.5)
-    (alone,) = verdicts(["A", "B"], [close], [close], judges=["runs"])
-    first, second = verdicts(["A", "B", "C"], [close, far], [close, far], judges=["runs", "runs"])
+    (alone,) = verdicts(["A", "B"], [close], [close], evidence=["runs"])
+    first, second = verdicts(["A", "B", "C"], [close, far], [close, far], evidence=["runs", "runs"])
     assert alone.startswith("B is better than A by 1.00 BLEU")
     assert first.startswith("runs cannot tell B and A apart")
     assert second.startswith("runs cannot tell C and A apart")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from transformer_cli import Translator
 from transformer_cli.adapters.terminology.placeholders import Holder
 from transformer_cli.errors import ConfigError
-from transformer_cli.scoring.evaluate import ParallelText, judge, score_pairs
+from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_pairs
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_score_and_evaluate_read_lines_with_placeholders_as_translate_does(trans
     own, alone = score_pairs(translator, [(source, found.text), ("{name}", "%s")])
     assert own.log_prob == pytest.approx(found.log_prob, abs=1e-4)
     assert (own.tokens, alone.tokens) == (len(found.tokens) + 1, 0)
-    judged = judge(translator, ParallelText("mine", [source, "{name}"], [[found.text, "{name}"]])).result
+    judged = evaluate_text(translator, ParallelText("mine", [source, "{name}"], [[found.text, "{name}"]])).result
     assert judged.loss == pytest.approx(-own.log_prob / own.tokens, abs=1e-4)
     assert judged.sentences == 2
     assert judged.bleu == pytest.approx(100)
