@@ -244,7 +244,7 @@ def lasting(path: Path) -> bytes:
         lines = content.decode().splitlines()
         content = "\n".join(line for line in lines if not line.endswith(("  run.json", "  state.json"))).encode()
     elif path.name == "state.json":
-        value = _without(json.loads(content), lambda key: key == "history")
+        value = _without(json.loads(content), lambda key: key == "history_sha256")
         content = json.dumps({**value, "running": _without(value["running"], lambda key: key == "seconds")}).encode()
     return content
 
