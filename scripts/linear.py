@@ -31,7 +31,7 @@ from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.serve.languages import MAX_DETECT_CHARS, _probabilities
 from transformer_cli.adapters.terminology import glossary
 from transformer_cli.adapters.terminology.annotations import missing_numbers
-from transformer_cli.adapters.terminology.placeholders import Holder
+from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
@@ -47,7 +47,7 @@ LENGTH, TIMES = 100_000, 8  # characters of the longer text, and of how many sho
 MOST_S, MOST_TIMES = 2.0, 12.0  # that the longer one may take, and how often as long as the shorter one
 FAST_S = 0.1  # what takes less is not compared: in n² time, it would take seconds
 ROUNDS = 5
-HOLDER = Holder()
+FINDER = PlaceholderFinder()
 FEW = 5
 
 
@@ -154,7 +154,7 @@ def rendered(document: Document) -> object:
 
 def put_back(text: str) -> object:
     spans = [normalization.Placeholder(start, "X", " ", " ") for start, _ in spots(text)]
-    return alignment.put_back(text, text, spans, links_of(text))
+    return alignment.insert_placeholders(text, text, spans, links_of(text))
 
 
 def word_links(text: str) -> object:
@@ -172,7 +172,7 @@ def wholly(text: str) -> object:
 
 def split(text: str) -> object:
     """For a model with few positions."""
-    cutting = line_encoder.LineEncoder(subwords(), 50, "truncate", HOLDER.spans)
+    cutting = line_encoder.LineEncoder(subwords(), 50, "truncate", FINDER.spans)
     return [cutting.split_sentences(line, "de") for line in lines_of(text)]
 
 
@@ -283,20 +283,23 @@ READERS: dict[str, tuple[Reader, str]] = {
     "annotations.missing_numbers": (lambda text: missing_numbers(text, text[::-1]), "1|1.|1 |1 000 |12/|1.234,5 |٣"),
     "po.parse_po": (lambda text: parse_po(message(text), CODES[:2]), PO),
     "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
-    "glossary.replaced": (
-        lambda text: glossary.replaced(text, TERMS.find(text), links_of(text), [(0, 5)]),
+    "glossary.replace_linked_words": (
+        lambda text: glossary.replace_linked_words(text, TERMS.find(text), links_of(text), [(0, 5)]),
         "a |a b |Hund |a",
     ),
     "glossary.term_spans": (lambda text: glossary.term_spans(TERMS.find(text), text), "a |a b |a a |w1 w2 w3 |c"),
-    "placeholders.Holder.spans": (HOLDER.spans, PLACEHOLDERS),
-    "alignment.places_in": (lambda text: alignment.places_in(text, text, spots(text), []), "a |e\u0301|\xad|ß|ﬂ|…"),
-    "alignment.put_back": (put_back, "a |a|a.|.|犬|. "),
+    "placeholders.PlaceholderFinder.spans": (FINDER.spans, PLACEHOLDERS),
+    "alignment.original_spans": (
+        lambda text: alignment.original_spans(text, text, spots(text), []),
+        "a |e\u0301|\xad|ß|ﬂ|…",
+    ),
+    "alignment.insert_placeholders": (put_back, "a |a|a.|.|犬|. "),
     "alignment.token_spans": (lambda text: alignment.token_spans(text, tokens(text)), "a |a|é|e\u0301|\xad|."),
-    "alignment.word_edges": (alignment.word_edges, "a|a |犬|\u0301|-"),
+    "alignment.word_boundaries": (alignment.word_boundaries, "a|a |犬|\u0301|-"),
     "alignment.word_links": (word_links, "a |ab|é |\u0301"),
     "line_encoder.LineEncoder.split_sentences": (split, SENTENCES),
     "line_encoder.bounded_sentence_spans": (
-        lambda text: line_encoder.bounded_sentence_spans(text, "de", HOLDER.spans),
+        lambda text: line_encoder.bounded_sentence_spans(text, "de", FINDER.spans),
         SENTENCES,
     ),
     "markup.parse_html": (parse_html, HTML),

@@ -150,9 +150,9 @@ def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:
     DataError.
     """
     from transformer_cli.adapters.corpora.termbases import read_terms
-    from transformer_cli.adapters.terminology.glossary import entries_of
+    from transformer_cli.adapters.terminology.glossary import merge_entries
 
-    return entries_of(read_terms(path, data)) if path else {}
+    return merge_entries(read_terms(path, data)) if path else {}
 
 
 class Translator(translate.Translator):

@@ -15,7 +15,7 @@ from typing import Protocol
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, max_target_tokens
-from transformer_cli.text.alignment import Link, Span, moved, put_back, word_links
+from transformer_cli.text.alignment import Link, Span, insert_placeholders, shift_span, word_links
 from transformer_cli.text.codec import Codec, Codecs, EncodedText
 from transformer_cli.text.line_encoder import NO_TOKENS, TOO_LONG_REMEDY, InputLine, LineEncoder
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_lone_surrogates
@@ -53,7 +53,7 @@ class Translation:
     """the other ones of the n best, the best first; empty unless `TranslationSettings.n_best` asks for several"""
     was_too_long: bool = False
     """whether the line was too long, so that `TranslationSettings.on_too_long` says what the text is"""
-    held: list[Link] = field(default_factory=list)
+    placeholders: list[Link] = field(default_factory=list)
     """where what passed untouched stands in the sentence and in the text, in the latter's order"""
     terms: list[tuple[Span, Span | None]] = field(default_factory=list)
     """where each term of the glossary stands in the sentence, and its translation in the text (None: it does not)"""
@@ -79,7 +79,7 @@ class Draft:
     tokens: Sequence[str]
     alignment: Sequence[int]
     """for each token, the index of the source token that it belongs to"""
-    held: Sequence[Placeholder]
+    placeholders: Sequence[Placeholder]
     """what is put back, in the order of the source"""
 
     @property
@@ -105,10 +105,10 @@ class Requirements(Protocol):
         n_forced: the characters of the prefix, with which it begins.
         """
 
-    def finish(self, text: str, sentence: str, held: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
+    def finish(self, text: str, sentence: str, protected: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
         """Returns a text in which all is put back, perhaps with other capitals, and `Translation.terms`.
 
-        sentence: as it was given. held: where what was held out of it stands in it.
+        sentence: as it was given. protected: the spans of its placeholders.
         """
 
 
@@ -266,8 +266,8 @@ class TextPipeline:
         if line.is_copied:
             codec = self.codecs.target
             tokens = line.sentence.split() if line.was_too_long else codec.encode_raw(line.sentence).tokens
-            held = [(span, span) for span in self.protected(line.sentence)]
-            best = replace(best, text=line.sentence, tokens=tokens, held=held)
+            placeholders = [(span, span) for span in self.protected(line.sentence)]
+            best = replace(best, text=line.sentence, tokens=tokens, placeholders=placeholders)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
     def _text(self, read: EncodedText, found: Hypothesis) -> str:
@@ -281,14 +281,16 @@ class TextPipeline:
         target, line, needs = self.codecs.target, sentence.line, sentence.requirements
         read, normalized = line.encoded, line.encoded.normalized
         tokens = target.tokens(found.tokens)
-        draft = Draft(read, self._text(read, found), tokens, found.alignment, normalized.held)
+        draft = Draft(read, self._text(read, found), tokens, found.alignment, normalized.placeholders)
         if needs:
             draft = needs.edit(draft, len(target.decode(self.prefix)))
         cased = partial(upper, language=target.language) if normalized.all_caps else str
-        text, held = put_back(draft.text, normalized.text, draft.held, draft.links if draft.held else (), cased)
+        text, placeholders = insert_placeholders(
+            draft.text, normalized.text, draft.placeholders, draft.links if draft.placeholders else (), cased
+        )
         terms: list[tuple[Span, Span | None]] = []
         if needs:
-            text, terms = needs.finish(text, line.sentence, [one for one, _ in held])
+            text, terms = needs.finish(text, line.sentence, [one for one, _ in placeholders])
         before, after = surrounding_space(line.sentence) if read else ("", "")
         return Translation(
             source=line.sentence,
@@ -300,8 +302,8 @@ class TextPipeline:
             source_ids=read.ids,
             ids=found.tokens,
             alignment=found.alignment,
-            held=[(one, moved(other, len(before))) for one, other in held],
-            terms=[(one, other and moved(other, len(before))) for one, other in terms],
+            placeholders=[(one, shift_span(other, len(before))) for one, other in placeholders],
+            terms=[(one, other and shift_span(other, len(before))) for one, other in terms],
             start=line.start,
         )
 
@@ -311,7 +313,7 @@ def joined(line: InputLine, parts: list[Translation]) -> Translation:
     read = [part for part in parts if part.source_tokens]
     firsts = accumulate((len(part.source_tokens) for part in read), initial=0)
     text = join_translations(
-        line.sentence, [moved((0, len(part.source)), part.start) for part in parts], [p.text for p in parts]
+        line.sentence, [shift_span((0, len(part.source)), part.start) for part in parts], [p.text for p in parts]
     )
     placed = [*zip(parts, starts(text, parts), strict=True)]
     return Translation(
@@ -324,9 +326,13 @@ def joined(line: InputLine, parts: list[Translation]) -> Translation:
         source_ids=[id_ for part in read for id_ in part.source_ids],
         ids=[id_ for part in read for id_ in part.ids],
         alignment=[first + place for first, part in zip(firsts, read, strict=False) for place in part.alignment],
-        held=[(moved(one, part.start), moved(other, first)) for part, first in placed for one, other in part.held],
+        placeholders=[
+            (shift_span(one, part.start), shift_span(other, first))
+            for part, first in placed
+            for one, other in part.placeholders
+        ],
         terms=[
-            (moved(one, part.start), other and moved(other, first))
+            (shift_span(one, part.start), other and shift_span(other, first))
             for part, first in placed
             for one, other in part.terms
         ],

@@ -238,7 +238,7 @@ class Translator:
         """
         settings = self.settings
         if any(
-            each.line.encoded.normalized.held or each.requirements for each in sentences
+            each.line.encoded.normalized.placeholders or each.requirements for each in sentences
         ):  # it says where to put them
             settings = settings.model_copy(update={"attention": True})
         if any(each.constrained for each in sentences):  # whose likelihood is asked

@@ -46,7 +46,7 @@ def test_translate_and_evaluate_read_a_pipe(tfm: Tfm, project: Path, tmp_path: P
         writer.join()
 
 
-HELD = ("held", "terms", "missing_numbers")
+SPAN_FIELDS = ("placeholders", "terms", "missing_numbers")
 
 
 def test_translate_json_has_the_promised_keys(tfm: Tfm, project: Path) -> None:
@@ -54,7 +54,17 @@ def test_translate_json_has_the_promised_keys(tfm: Tfm, project: Path) -> None:
     objects = [json.loads(line) for line in out.split("\n")[:-1]]
     assert [value["source"] for value in objects] == list(SENTENCES)
     assert {tuple(value) for value in objects} == {
-        ("source", "translation", "tokens", "log_prob", "score", "alignment", *HELD, "source_tokens", "alternatives")
+        (
+            "source",
+            "translation",
+            "tokens",
+            "log_prob",
+            "score",
+            "alignment",
+            *SPAN_FIELDS,
+            "source_tokens",
+            "alternatives",
+        )
     }
     assert objects[0]["translation"] == "the old dog sings in the park."
     assert objects[0]["tokens"] == ["the", "old", "dog", "sings", "in", "the", "park", "."]
@@ -64,7 +74,13 @@ def test_translate_json_has_the_promised_keys(tfm: Tfm, project: Path) -> None:
     assert [target for _, target in pairs] == list(range(8))
     assert (pairs[1], pairs[2]) == ([1, 1], [2, 2])
     nothing = {"translation": "", "tokens": [], "log_prob": 0.0, "score": 0.0, "alignment": ""}
-    assert objects[1] == {"source": "", **nothing, "source_tokens": [], "alternatives": [], **{key: [] for key in HELD}}
+    assert objects[1] == {
+        "source": "",
+        **nothing,
+        "source_tokens": [],
+        "alternatives": [],
+        **{key: [] for key in SPAN_FIELDS},
+    }
 
 
 @pytest.mark.parametrize(

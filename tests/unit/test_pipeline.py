@@ -39,7 +39,7 @@ class Polite:
     def edit(self, draft: Draft, n_forced: int) -> Draft:
         return replace(draft, text=f"please {draft.text}")
 
-    def finish(self, text: str, sentence: str, held: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
+    def finish(self, text: str, sentence: str, protected: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
         return text.upper(), [((0, 3), (0, 6))]
 
 
@@ -51,7 +51,7 @@ class Asking(LineHook):
 def test_plain_way_puts_symbols_back_beside_their_words_and_keeps_white_space(translator: Translator) -> None:
     plain, held = with_hook(translator, LineHook()).translations([LINE, f"  {LINE[:-1]} 😀."])
     assert held.text == f"  {plain.text[:-1]} 😀."
-    assert plain.terms == plain.held == []
+    assert plain.terms == plain.placeholders == []
 
 
 def test_plain_way_refuses_settings_of_hooks(translator: Translator) -> None:
@@ -64,7 +64,7 @@ def test_plain_way_refuses_settings_of_hooks(translator: Translator) -> None:
 def test_hook_protects_spans(translator: Translator) -> None:
     (found,) = with_hook(translator, Tags()).translations([f"{LINE[:-1]} #tag."])
     assert found.text == f"{translator.translate([LINE])[0][:-1]} #tag."
-    assert [found.text[start:end] for _, (start, end) in found.held] == ["#tag"]
+    assert [found.text[start:end] for _, (start, end) in found.placeholders] == ["#tag"]
 
 
 def test_hook_edits_a_translation_before_and_after_what_was_held_is_put_back(translator: Translator) -> None:

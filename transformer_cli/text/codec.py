@@ -101,9 +101,9 @@ class WordCodec:
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
         return Normalizer(self.characters.__contains__, self.language, False, self._cost if knows_case else None)
 
-    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> EncodedText:
-        """The tokens of a line and their ids; no tokens for a blank line. held: see `Normalizer.normalize`."""
-        normalized = self.normalizer.normalize(line, held)
+    def encode(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> EncodedText:
+        """The tokens of a line and their ids; no tokens for a blank line. protected: see `Normalizer.normalize`."""
+        normalized = self.normalizer.normalize(line, protected)
         words = self.tokenizer.tokens(normalized.text)
         return EncodedText(words, self.vocabulary.to_ids(words), normalized)
 
@@ -195,8 +195,8 @@ class SubwordCodec(SubwordModel):
             self.characters.__contains__, self.language, self.lowercase, self._cost if knows_case else None
         )
 
-    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> EncodedText:
-        normalized = self._read(line, held)
+    def encode(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> EncodedText:
+        normalized = self._read(line, protected)
         return self._encoded(self.prepend_target_token(normalized.text), normalized)
 
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
@@ -209,8 +209,8 @@ class SubwordCodec(SubwordModel):
     def dedup_key(self, line: str) -> str:
         return "".join(self._read(line).text.split())
 
-    def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> NormalizedText:
-        return self.normalizer.normalize(line, held)
+    def _read(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> NormalizedText:
+        return self.normalizer.normalize(line, protected)
 
     def _encoded(self, text: str, normalized: NormalizedText) -> EncodedText:
         ids = self.ids(text)
@@ -289,9 +289,9 @@ class ImportedCodec(SubwordCodec):
     def ids_of_lines(self, lines: Iterable[str]) -> list[list[int]]:
         return list(map(self.vocabulary.to_ids, self._cut(list(lines))))
 
-    def _read(self, line: str, held: Sequence[tuple[int, int]] = ()) -> NormalizedText:
-        is_ordinary = not held and all(map(self.normalizer.is_known, set(line))) and not is_all_caps(line)
-        return NormalizedText(line.strip()) if is_ordinary else self.normalizer.normalize(line, held)
+    def _read(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> NormalizedText:
+        is_ordinary = not protected and all(map(self.normalizer.is_known, set(line))) and not is_all_caps(line)
+        return NormalizedText(line.strip()) if is_ordinary else self.normalizer.normalize(line, protected)
 
     def _encoded(self, text: str, normalized: NormalizedText) -> EncodedText:
         (pieces,) = self._cut([text])

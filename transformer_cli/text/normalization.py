@@ -61,7 +61,7 @@ SORT_MARKS_FROM = 500  # characters of which a text may be all marks without any
 class Placeholder:
     """What passes a translation untouched, and comes back once, where the words beside it went."""
 
-    place: int
+    offset: int
     """where it stood in the text that is translated, in characters"""
     text: str
     before: str = ""
@@ -78,7 +78,7 @@ class NormalizedText:
 
     text: str = ""
     """what is cut into tokens"""
-    held: tuple[Placeholder, ...] = ()
+    placeholders: tuple[Placeholder, ...] = ()
     """the symbols of the line and what else was to be held, in their order"""
     all_caps: bool = False
     """whether the line was in capitals, as its translation is to be"""
@@ -102,20 +102,20 @@ class Normalizer:
         spans: where parts of the line begin and end, in their order, that are held out as symbols are. For example,
         "  Am\u00a0Strand 😀." is read as "Am Strand.", with 😀 held at 9, if the codec knows neither.
         """
-        text, held = nfc_stripped(with_sentinels(line, spans)), list[Placeholder]()
+        text, placeholders = nfc_stripped(with_sentinels(line, spans)), list[Placeholder]()
         if self.lowercase:
             text = lower(text, self.language)
         unknown = "".join(filterfalse(self.is_known, set(text)))
         if spans or not (unknown.isascii() and unknown.isprintable()):
-            text, held = self._replace_unknown(text)
-            held = _fill_sentinels(held, line, spans)
+            text, placeholders = self._replace_unknown(text)
+            placeholders = _fill_sentinels(placeholders, line, spans)
         if self.word_cost and is_all_caps(text):
-            return NormalizedText(self._truecase(text, self.word_cost), tuple(held), all_caps=True)
-        return NormalizedText(text, tuple(held))
+            return NormalizedText(self._truecase(text, self.word_cost), tuple(placeholders), all_caps=True)
+        return NormalizedText(text, tuple(placeholders))
 
     def _replace_unknown(self, text: str) -> tuple[str, list[Placeholder]]:
         """Hold out what is a symbol, and put what is no text otherwise into the form that the codec knows."""
-        parts, length, held, last = list[str](), 0, list[Placeholder](), 0
+        parts, length, placeholders, last = list[str](), 0, list[Placeholder](), 0
 
         def add(part: str) -> None:
             nonlocal length
@@ -135,14 +135,14 @@ class Normalizer:
                 space = space if read and each.before and each.after else ""
             if each.before or not is_word(read):  # else it leans on the word before it
                 each = Placeholder(length + len(space), each.text, each.before, each.after)
-            held.append(each)
+            placeholders.append(each)
             add(space)
         add(self._with_equivalents(text[last:]))
         whole = "".join(parts).rstrip()
         start = len(whole) - len(whole.lstrip())  # invisible characters may have stood around it
         return whole[start:], [
-            Placeholder(min(max(each.place - start, 0), len(whole) - start), each.text, each.before, each.after)
-            for each in held
+            Placeholder(min(max(each.offset - start, 0), len(whole) - start), each.text, each.before, each.after)
+            for each in placeholders
         ]
 
     def _with_equivalents(self, text: str) -> str:
@@ -190,7 +190,9 @@ def with_sentinels(line: str, spans: Sequence[tuple[int, int]]) -> str:
     )
 
 
-def _fill_sentinels(held: Sequence[Placeholder], line: str, spans: Sequence[tuple[int, int]]) -> list[Placeholder]:
+def _fill_sentinels(
+    placeholders: Sequence[Placeholder], line: str, spans: Sequence[tuple[int, int]]
+) -> list[Placeholder]:
     """Returns what is held, with the spans of the line again for which others stood; all of them are there."""
     left = iter(spans)
 
@@ -206,7 +208,7 @@ def _fill_sentinels(held: Sequence[Placeholder], line: str, spans: Sequence[tupl
             text += part
         return replace(each, text=text, spans=tuple(places))
 
-    return [filled(each) for each in held]
+    return [filled(each) for each in placeholders]
 
 
 def nfc_stripped(line: str) -> str:
@@ -235,14 +237,14 @@ def surrounding_space(line: str) -> tuple[str, str]:
     return line[:start], line[max(start, len(line.rstrip())) :]
 
 
-def joining_space(text: str, held: Placeholder, following: str) -> str:
+def joining_space(text: str, placeholder: Placeholder, following: str) -> str:
     """Returns the space that is left between two parts of a text when what stood between them is held out.
 
     text: what stands before it; following: what stands behind it. "am Strand 😀." leaves none, "ein 😀 Hund" one.
     """
-    if not (text and following and (held.before or held.after)):
+    if not (text and following and (placeholder.before or placeholder.after)):
         return ""
-    return " " if held.after or is_word(following[0]) else ""
+    return " " if placeholder.after or is_word(following[0]) else ""
 
 
 def is_word(char: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.text.alignment import Link, places_in, put_back
+from transformer_cli.text.alignment import Link, insert_placeholders, original_spans
 from transformer_cli.text.normalization import Placeholder
 
 
@@ -29,19 +29,21 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
 )
 def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Placeholder, expected: str) -> None:
     source, text = "ein Hund rot ist", "a dog red."
-    held = Placeholder({8: 12}.get(held.place, held.place), held.text, held.before, held.after)
-    assert put_back(text, source, [held], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
+    held = Placeholder({8: 12}.get(held.offset, held.offset), held.text, held.before, held.after)
+    assert insert_placeholders(text, source, [held], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
 
 
 def test_put_back_never_within_a_word() -> None:
     links: list[Link] = [((0, 4), (0, 2)), ((5, 9), (2, 5))]  # pieces of one word of the translation
-    assert put_back("tools here", "Werk zeug da", [Placeholder(5, "X", " ", " ")], links)[0] == "X tools here"
+    assert (
+        insert_placeholders("tools here", "Werk zeug da", [Placeholder(5, "X", " ", " ")], links)[0] == "X tools here"
+    )
 
 
 def test_put_back_never_behind_the_last_mark_and_one_mark_stands_for_both() -> None:
     links: list[Link] = [((0, 3), (5, 6))]  # the article belongs to the full stop
-    assert put_back("a dog.", "ein Hund.", [Placeholder(4, "X", " ", " ")], links)[0] == "a dog X."
-    assert put_back("a dog.", "Hund ein.", [Placeholder(5, "Inc.", " ", " ")], [])[0] == "a dog Inc."
+    assert insert_placeholders("a dog.", "ein Hund.", [Placeholder(4, "X", " ", " ")], links)[0] == "a dog X."
+    assert insert_placeholders("a dog.", "Hund ein.", [Placeholder(5, "Inc.", " ", " ")], [])[0] == "a dog Inc."
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_put_back_never_behind_the_last_mark_and_one_mark_stands_for_both() -> N
 )
 def test_places_in_a_line_are_those_of_what_was_read_of_it(line: str, read: str, expected: list[str]) -> None:
     spans = [match.span() for match in re.finditer(r"\S+", read)]
-    found = places_in(line, read, spans, [match.span() for match in re.finditer(r"\{\w+\}", line)])
+    found = original_spans(line, read, spans, [match.span() for match in re.finditer(r"\{\w+\}", line)])
     assert [line[start:end] for start, end in found] == expected
 
 
@@ -71,11 +73,11 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
     source, text = " ".join(words), " ".join(reversed(words))
     marks = "①②③④⑤"
     held = [Placeholder(min(place, len(source)), marks[n], one, other) for n, (place, one, other) in enumerate(spans)]
-    held.sort(key=lambda each: each.place)
+    held.sort(key=lambda each: each.offset)
     number = st.integers(0, len(words) - 1)
     chosen = data.draw(st.lists(st.tuples(number, number), max_size=8))
     spots = [[match.span() for match in re.finditer(r"\S+", each)] for each in (source, text)]
-    found, _ = put_back(text, source, held, [(spots[0][one], spots[1][other]) for one, other in chosen])
+    found, _ = insert_placeholders(text, source, held, [(spots[0][one], spots[1][other]) for one, other in chosen])
     assert sorted(char for char in found if char in marks) == sorted(each.text for each in held)
     assert "".join(char for char in found if char not in marks and char != " ") == text.replace(" ", "")
     assert not re.search(r"  |[a-zä][①-⑤][a-zä]", found)

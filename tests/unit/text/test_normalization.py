@@ -68,14 +68,14 @@ def test_read_every_character_that_is_neither_ignorable_nor_control_is_not_dropp
     for code in {*range(0xA1, 0x3000, 7), 0x600, 0x6DD, 0x70F, 0x110BD, 0xFFF9, 0x13430} - dropped:
         if not (char := chr(code)).isspace():
             normalized = codec.encode(f"Hund {char} Hund").normalized
-            assert normalized.held or len(normalized.text.split()) == 3, hex(code)
+            assert normalized.placeholders or len(normalized.text.split()) == 3, hex(code)
 
 
 @given(st.text(), st.sampled_from(sorted(CODECS)))
 def test_read_is_stable_and_normalised_for_any_text(text: str, name: str) -> None:
     normalized = known(name).encode(text).normalized
     assert normalized.text == unicodedata.normalize("NFC", normalized.text.strip())
-    assert all(0 <= each.place <= len(normalized.text) for each in normalized.held)
+    assert all(0 <= each.offset <= len(normalized.text) for each in normalized.placeholders)
     if not normalized.all_caps:
         assert known(name).encode(normalized.text).ids == known(name).encode(text).ids
 
@@ -211,18 +211,18 @@ SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎",
 def test_read_unknown_symbol_is_held_out_with_its_place(symbol: str, line: str, text: str, place: int) -> None:
     normalized = known("subwords").encode(line.format(symbol)).normalized
     assert normalized.text == text
-    assert [(each.text, each.place) for each in normalized.held] == [(symbol, place)]
+    assert [(each.text, each.offset) for each in normalized.placeholders] == [(symbol, place)]
 
 
 def test_read_symbol_that_the_codec_knows_stays_in_the_text() -> None:
     codec = subwords([*TEXT, *["Hund 😀 → Park"] * 30])
-    assert codec.encode("Hund 😀 → Park").normalized.held == ()
-    assert codec.encode("Hund 👍 Park").normalized.held == (Placeholder(5, "👍", " ", " "),)
+    assert codec.encode("Hund 😀 → Park").normalized.placeholders == ()
+    assert codec.encode("Hund 👍 Park").normalized.placeholders == (Placeholder(5, "👍", " ", " "),)
 
 
 def test_read_signs_that_are_written_like_letters_are_no_symbols() -> None:
-    assert known("words").encode("20 °C © 2020 €5 ™").normalized.held == ()
-    assert len(known("words").encode("a\U0001fae8b").normalized.held) == 1
-    assert len(known("words").encode("ⓐ Hund").normalized.held) == 1
+    assert known("words").encode("20 °C © 2020 €5 ™").normalized.placeholders == ()
+    assert len(known("words").encode("a\U0001fae8b").normalized.placeholders) == 1
+    assert len(known("words").encode("ⓐ Hund").normalized.placeholders) == 1
     assert known("words").encode("col·lecció").normalized.text == "col·lecció"
     assert known("words").encode("· Ein Hund").normalized == NormalizedText("Ein Hund", (Placeholder(0, "·", "", " "),))

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Literal, NamedTuple
 
-from transformer_cli.text.alignment import CLOSING, Link, Placing, Span, edge_after, edge_before, spaces, word_edges
+from transformer_cli.text.alignment import (
+    CLOSING_MARKS,
+    Link,
+    Placement,
+    Span,
+    boundary_after,
+    boundary_before,
+    spaces_around,
+    word_boundaries,
+)
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import Placeholder, is_spaceless, is_word
 
@@ -160,7 +169,12 @@ class Builder:
         is_behind_proportional = (
             is_behind_text and self._elements[-2].is_proportional and self._elements[-2].end == self._length
         )
-        if is_behind_text and not (point.is_proportional or is_behind_proportional) and text and text[0] in CLOSING:
+        if (
+            is_behind_text
+            and not (point.is_proportional or is_behind_proportional)
+            and text
+            and text[0] in CLOSING_MARKS
+        ):
             words = self._texts[-1].rstrip()
             point.opening.insert(0, Unescaped(self._texts[-1][len(words) :]))
             self._length -= len(self._texts[-1]) - len(words)
@@ -344,8 +358,8 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
     of_source, of_text = ([match.span() for match in _WHITESPACE.finditer(each)] for each in (block.source, text))
     begin, finish = len(block.source) - len(block.source.lstrip()), len(block.source.rstrip())  # but for white space
     longer = len(text) - len(block.source)
-    runs, edges = _longest_linked_spans(block, links), word_edges(text)
-    placing = Placing(block.source[:finish], text[: finish + longer], links)
+    runs, edges = _longest_linked_spans(block, links), word_boundaries(text)
+    placement = Placement(block.source[:finish], text[: finish + longer], links)
     words = [(start, end) for start, end in pairwise(edges) if is_word(text[start])]
     starts = [start for start, _ in words]
     cuts = sorted({*of_text, *((place, place) for place in edges[1:] if _is_spaceless_at(text, place))})
@@ -371,15 +385,18 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
         elif each.start > around[1] or each.start == parent.end:
             beside = last - around[1] + each.start
         else:
-            beside = min(max(placing.place(each.placeholder), first), last)
+            beside = min(max(placement.offset_of(each.placeholder), first), last)
         if each.is_standalone or not _has_word(block, each):
-            leans_right = each.before and block.source[each.start : each.start + 1] not in CLOSING
+            leans_right = each.before and block.source[each.start : each.start + 1] not in CLOSING_MARKS
             number = bisect_left(starts, beside) - 1
-            if leans_right and text[beside : beside + 1] in CLOSING and number >= 0:
+            if leans_right and text[beside : beside + 1] in CLOSING_MARKS and number >= 0:
                 beside = max(first, starts[number])  # a mark has no space before it
             places.append((beside, beside))
             continue
-        start, end = max(first, edge_before(edges, runs[index][0])), min(last, edge_after(edges, runs[index][1]))
+        start, end = (
+            max(first, boundary_before(edges, runs[index][0])),
+            min(last, boundary_after(edges, runs[index][1])),
+        )
         if each.start <= around[0] and each.end >= around[1]:
             start, end = first, last  # around all that its parent is around
         found = {*range(bisect_left(starts, start), bisect_left(starts, end))}
@@ -479,7 +496,7 @@ def _insert_elements(block: Block, text: str, places: Sequence[Span], others: Ma
             if not is_own[index] and (is_standalone or is_own[child]):
                 beside = text[start - 1 : start] if start else "", text[start : start + 1]
                 placeholder = element.placeholder if element.is_standalone else Placeholder(element.start, "", " ", " ")
-                left, right = spaces(placeholder, block.source, *beside)
+                left, right = spaces_around(placeholder, block.source, *beside)
                 left = "" if (is_behind_standalone and place == start) or (is_copy and not placeholder.before) else left
                 right = "" if is_copy and not placeholder.after else right
             inside += [Unescaped(here[place:start] + left), *written[child], Unescaped(right)]

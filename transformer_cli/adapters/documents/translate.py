@@ -11,7 +11,7 @@ from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, starts
-from transformer_cli.text.alignment import Link, Span, moved, word_links
+from transformer_cli.text.alignment import Link, Span, shift_span, word_links
 from transformer_cli.text.line_encoder import bounded_sentence_spans
 from transformer_cli.text.lines import is_too_long
 from transformer_cli.text.sentences import join_translations
@@ -84,7 +84,7 @@ def join_with_links(text: str, spans: Sequence[Span], translations: Sequence[Tra
     ]
     links: list[Link] = []
     for (place, each), first in zip(units, starts(translated, [each for _, each in units]), strict=True):
-        put_in = [*each.held, *((one, other) for one, other in each.terms if other)]
+        put_in = [*each.placeholders, *((one, other) for one, other in each.terms if other)]
         found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, put_in)
-        links += ((moved(one, place), moved(other, first)) for one, other in found)
+        links += ((shift_span(one, place), shift_span(other, first)) for one, other in found)
     return translated, links

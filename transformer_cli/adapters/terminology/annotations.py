@@ -18,16 +18,16 @@ def missing(translation: Translation) -> list[str]:
     found = {
         "a number": missing_numbers(source, translation.text),
         "a term": any(place is None for _, place in translation.terms),
-        "what a message chooses among": any(has_branches(source[slice(*one)]) for one, _ in translation.held),
+        "what a message chooses among": any(has_branches(source[slice(*one)]) for one, _ in translation.placeholders),
     }
     return [what for what, is_missing in found.items() if is_missing]
 
 
 def annotations(translation: Translation) -> dict[str, list[Any]]:
     """Returns as JSON what was held, the terms, and the numbers of the source that the text lacks; spans are lists."""
-    held, terms = translation.held, translation.terms
+    placeholders, terms = translation.placeholders, translation.terms
     return {
-        "held": [{"source": list(source), "translation": list(place)} for source, place in held],
+        "placeholders": [{"source": list(source), "translation": list(place)} for source, place in placeholders],
         "terms": [{"source": list(source), "translation": place and list(place)} for source, place in terms],
         "missing_numbers": list(map(list, missing_numbers(translation.source, translation.text))),
     }

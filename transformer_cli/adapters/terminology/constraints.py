@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_cli.search.beam import ActiveBeams, Candidates, gather_candidates, is_ending, rank_scores
 from transformer_cli.search.interface import NEG_INF, Ids, SearchRules, Step
 
-BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
+WORD_START, WORD_INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
 
 
 @dataclass(frozen=True)
@@ -46,24 +46,24 @@ class ConstrainedRanking:
 
     def __init__(self, terms: Sequence[TermConstraints]) -> None:
         """terms: those of each sentence."""
-        self._of_rows = [_States(each) for each in terms]
-        self._now = [0] * len(terms)  # the state of each row
+        self._tables = [_StateTable(each) for each in terms]
+        self._row_states = [0] * len(terms)  # the state of each row
 
     def __call__(self, step: Step, active: ActiveBeams, finished_scores: Tensor, rules: SearchRules) -> Candidates:
         """Give the candidates of a step: a `beam.RankFn`."""
         if active.tokens.shape[1]:
             rows = active.backpointers[:, -1].tolist()
-            self._of_rows = [self._of_rows[row] for row in rows]
-            states = zip(self._of_rows, rows, active.newest.tolist(), strict=True)
-            self._now = [of.after(self._now[row], token) for of, row, token in states]
+            self._tables = [self._tables[row] for row in rows]
+            states = zip(self._tables, rows, active.newest.tolist(), strict=True)
+            self._row_states = [of.next_state(self._row_states[row], token) for of, row, token in states]
         log_probs, tokens = self._continuations(step, active, rules, finished_scores.shape[1])
         left = [
-            [of.left[of.after(state, token)] for token in row]
-            for of, state, row in zip(self._of_rows, self._now, tokens.tolist(), strict=True)
+            [of.n_missing[of.next_state(state, token)] for token in row]
+            for of, state, row in zip(self._tables, self._row_states, tokens.tolist(), strict=True)
         ]
         missing = torch.tensor(left, device=tokens.device)
         log_probs, scores = rank_scores(log_probs, active, finished_scores, rules)
-        order, missing = _dealt_out(scores, active.pad_by_sentence(missing, 0), finished_scores.shape[1])
+        order, missing = allocate_banks(scores, active.pad_by_sentence(missing, 0), finished_scores.shape[1])
         candidates = gather_candidates(order, scores, log_probs, tokens, active)
         # at the limit, what lacks terms counts only if nothing lacks fewer
         is_end = is_ending(candidates, active, rules)
@@ -79,22 +79,24 @@ class ConstrainedRanking:
         device = log_probs.device
         rules.mask_logits(log_probs, active.tokens)
         is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
-        lacks = [of.left[state] > 0 for of, state in zip(self._of_rows, self._now, strict=True)]
+        lacks = [of.n_missing[state] > 0 for of, state in zip(self._tables, self._row_states, strict=True)]
         log_probs[torch.tensor(lacks, device=device), rules.eos] = NEG_INF
         best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
-        wanted = [
-            of.wanted_at(state, None if ends else position)
-            for of, state, position, ends in zip(self._of_rows, self._now, step.alignment.tolist(), is_end, strict=True)
+        advancing = [
+            of.advancing_ids(state, None if ends else position)
+            for of, state, position, ends in zip(
+                self._tables, self._row_states, step.alignment.tolist(), is_end, strict=True
+            )
         ]
-        width = max(map(len, wanted))
-        padded = [[*each, *[rules.eos] * (width - len(each))] for each in wanted]
-        further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(wanted), width)
+        width = max(map(len, advancing))
+        padded = [[*each, *[rules.eos] * (width - len(each))] for each in advancing]
+        further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(advancing), width)
         values = log_probs.gather(1, further).masked_fill(further == rules.eos, NEG_INF)
         values = values.masked_fill((further[:, :, None] == ids[:, None]).any(dim=2), NEG_INF)
         return torch.cat((best, values), dim=1) + active.log_probs[:, None], torch.cat((ids, further), dim=1)
 
 
-def _dealt_out(scores: Tensor, missing: Tensor, beam_size: int) -> tuple[Tensor, Tensor]:
+def allocate_banks(scores: Tensor, missing: Tensor, beam_size: int) -> tuple[Tensor, Tensor]:
     """Returns which of all that is ranked get the candidates of each sentence, and how many tokens are missing to each.
 
     scores (sentences, beam_size + continuations): of what is finished, and of the continuations. missing int64
@@ -126,7 +128,7 @@ class _State(NamedTuple):
     """the term that `path` is a phrase of; it is taken back if the word, or a longer phrase, goes on"""
 
 
-class _States:
+class _StateTable:
     """The states of the hypotheses of one sentence, by numbers; they are found as they are needed."""
 
     def __init__(self, terms: TermConstraints) -> None:
@@ -135,24 +137,24 @@ class _States:
         self._numbers: dict[_State, int] = {}
         self._states: list[_State] = []
         self._after: dict[tuple[int, int], int] = {}
-        self.left: list[int] = []
+        self.n_missing: list[int] = []
         """how many tokens are missing in each state"""
-        self._going: list[list[int]] = []  # the ids that go on with a phrase that has begun
-        self._number(_State())
+        self._advancing: list[list[int]] = []  # the ids that go on with a phrase that has begun
+        self._index_of(_State())
 
-    def after(self, number: int, token: int) -> int:
+    def next_state(self, number: int, token: int) -> int:
         """Returns the number of the state after a further token."""
         if token not in self._ids:
-            token = INSIDE if token in self._terms.continuation_ids else BOUNDARY
+            token = WORD_INSIDE if token in self._terms.continuation_ids else WORD_START
         found = self._after.get((number, token))
         if found is None:
-            found = self._after[number, token] = self._number(self._moved(self._states[number], token))
+            found = self._after[number, token] = self._index_of(self._advanced(self._states[number], token))
         return found
 
-    def wanted_at(self, number: int, position: int | None) -> list[int]:
+    def advancing_ids(self, number: int, position: int | None) -> list[int]:
         """Returns the ids that lead towards a term where a position is attended to (None: where all would end)."""
-        if self._going[number]:
-            return self._going[number]
+        if self._advancing[number]:
+            return self._advancing[number]
         positions = self._terms.positions
         return sorted(
             {
@@ -167,10 +169,10 @@ class _States:
         terms = enumerate(self._terms.phrases)
         return [(phrase, term) for term, phrases in terms if not written >> term & 1 for phrase in phrases]
 
-    def _moved(self, state: _State, token: int) -> _State:
+    def _advanced(self, state: _State, token: int) -> _State:
         written, path, newest = state
         own = self._terms.phrases[newest] if newest >= 0 else ()
-        if path in own and (token == INSIDE or token in self._terms.continuation_ids):
+        if path in own and (token == WORD_INSIDE or token in self._terms.continuation_ids):
             written, newest, own = written & ~(1 << newest), -1, ()  # dog was the beginning of dogs
         phrases = self._open(written)
         shortest = max((len(phrase) for phrase in own if path[: len(phrase)] == phrase), default=1)
@@ -187,14 +189,16 @@ class _States:
             written, newest = written | 1 << complete, complete
         return _State(written, path, newest)
 
-    def _number(self, state: _State) -> int:
+    def _index_of(self, state: _State) -> int:
         if state not in self._numbers:
             self._numbers[state] = len(self._states)
             self._states.append(state)
             phrases, n = self._open(state.written), len(state.path)
             fewest = {term: min(map(len, self._terms.phrases[term])) for _, term in phrases}
-            going = [(phrase, term) for phrase, term in phrases if n and len(phrase) > n and phrase[:n] == state.path]
-            gained = max((fewest[term] - (len(phrase) - n) for phrase, term in going), default=0)
-            self.left.append(sum(fewest.values()) - max(gained, 0))
-            self._going.append(sorted({phrase[n] for phrase, _ in going}))
+            advancing = [
+                (phrase, term) for phrase, term in phrases if n and len(phrase) > n and phrase[:n] == state.path
+            ]
+            gained = max((fewest[term] - (len(phrase) - n) for phrase, term in advancing), default=0)
+            self.n_missing.append(sum(fewest.values()) - max(gained, 0))
+            self._advancing.append(sorted({phrase[n] for phrase, _ in advancing}))
         return self._numbers[state]

@@ -9,15 +9,24 @@ from functools import cached_property
 from itertools import pairwise
 
 from transformer_cli.errors import DataError
-from transformer_cli.text.alignment import OPENING, Link, Span, Taken, edge_after, edge_before, ends_in_mark, word_edges
+from transformer_cli.text.alignment import (
+    OPENING_MARKS,
+    Link,
+    Span,
+    TakenSpans,
+    boundary_after,
+    boundary_before,
+    final_mark,
+    word_boundaries,
+)
 from transformer_cli.text.lines import LocatedPair
 from transformer_cli.text.normalization import is_word, nfc
 
 log = logging.getLogger(__name__)
 
-ENDINGS = 3  # letters at most that an inflected form has more than what stands before the *
-_BEGINNING = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING)}\"']{{0,3}}\Z")
-MOST_WORDS = 50  # of an entry, signs included: as many are compared at each word of a text, at most
+MAX_ENDING_CHARS = 3  # letters at most that an inflected form has more than what stands before the *
+_SENTENCE_START = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING_MARKS)}\"']{{0,3}}\Z")
+MAX_ENTRY_WORDS = 50  # of an entry, signs included: as many are compared at each word of a text, at most
 
 
 @dataclass(frozen=True)
@@ -33,11 +42,11 @@ class Term:
 
 
 @dataclass(slots=True)
-class _Words:
+class _TrieNode:
     """Where some words lead, as the beginning of entries."""
 
-    further: "dict[str, _Words]" = field(default_factory=dict)
-    ends: dict[str, list[str]] = field(default_factory=dict)
+    children: "dict[str, _TrieNode]" = field(default_factory=dict)
+    leaves: dict[str, list[str]] = field(default_factory=dict)
     """the translations of the entries that end with one word more; of inflected ones, with a * behind it"""
 
 
@@ -55,19 +64,21 @@ class Glossary:
             is_inflected, text = source.endswith("*"), nfc(source.removesuffix("*"))
             if control := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", source + target):
                 raise DataError(f"glossary: {source!r} with {target!r}: {control[0]!r} cannot stand in an entry")
-            words = [text[start:end] for start, end in _words(text)]
+            words = [text[start:end] for start, end in _word_spans(text)]
             targets = [each.strip() for each in target.split("|")] if target.strip() else []
             if not words or not all(targets):
                 raise DataError(
                     f"glossary: {source!r} with {target!r}: an entry has a source, and | between translations"
                 )
-            if len(words) > MOST_WORDS:
-                raise DataError(f"glossary: {source[:50]!r} has more than {MOST_WORDS} words and signs; shorten it")
+            if len(words) > MAX_ENTRY_WORDS:
+                raise DataError(
+                    f"glossary: {source[:50]!r} has more than {MAX_ENTRY_WORDS} words and signs; shorten it"
+                )
             self._entries.append((words, is_inflected, targets))
 
     @cached_property
-    def _as_written(self) -> "_Words":  # not before it is needed: it takes 50 times the memory of the entries
-        found = _Words()
+    def _cased_trie(self) -> "_TrieNode":  # not before it is needed: it takes 50 times the memory of the entries
+        found = _TrieNode()
         for words, is_inflected, targets in self._entries:
             capital = [words[0][:1].upper() + words[0][1:], *words[1:]]
             for form in (words, capital, [each.upper() for each in words]):
@@ -75,10 +86,10 @@ class Glossary:
         return found
 
     @cached_property
-    def _in_any_case(self) -> "_Words":
-        found = _Words()
+    def _uncased_trie(self) -> "_TrieNode":
+        found = _TrieNode()
         for words, is_inflected, targets in self._entries:
-            _add(found, list(map(_key, words)), is_inflected, targets)
+            _add(found, list(map(_fold, words)), is_inflected, targets)
         return found
 
     def find(self, text: str, *, any_case: bool = False) -> list[Term]:
@@ -86,14 +97,14 @@ class Glossary:
 
         any_case: whether the text has lost its capitals, so that those of an entry are not needed.
         """
-        tries = [each for each in self._tries(any_case=any_case) if each.further or each.ends]
+        tries = [each for each in self._tries(any_case=any_case) if each.children or each.leaves]
         if not tries:
             return []
-        spans, found, first = _words(text), list[Term](), 0
-        read = [(_key if any_case else nfc)(text[start:end]) for start, end in spans]
-        endings = [_forms(word) for word in read]
+        spans, found, first = _word_spans(text), list[Term](), 0
+        read = [(_fold if any_case else nfc)(text[start:end]) for start, end in spans]
+        endings = [_leaf_keys(word) for word in read]
         while first < len(spans):
-            of_each = [_longest(each, first, read, endings) for each in tries]
+            of_each = [_longest_match(each, first, read, endings) for each in tries]
             longest, targets = max(of_each, key=lambda each: each[0])  # of equal ones the first
             if longest > first:
                 span = spans[first][0], spans[longest - 1][1]
@@ -101,37 +112,39 @@ class Glossary:
             first = max(longest, first + 1)
         return found
 
-    def _tries(self, *, any_case: bool) -> list["_Words"]:
-        own = self._in_any_case if any_case else self._as_written
+    def _tries(self, *, any_case: bool) -> list["_TrieNode"]:
+        own = self._uncased_trie if any_case else self._cased_trie
         return [own, *(self._base._tries(any_case=any_case) if self._base else ())]
 
 
-def _longest(after: _Words, first: int, read: Sequence[str], endings: Sequence[list[str]]) -> tuple[int, list[str]]:
+def _longest_match(
+    after: _TrieNode, first: int, read: Sequence[str], endings: Sequence[list[str]]
+) -> tuple[int, list[str]]:
     """Returns behind which word the longest entry ends that begins at a word, and its translations; `first`: none."""
     longest, targets = first, list[str]()
     for last in range(first, len(read)):
-        if not after.ends.keys().isdisjoint(endings[last]):
-            form = next(form for form in endings[last] if form in after.ends)
-            longest, targets = last + 1, after.ends[form]
-        if not (further := after.further.get(read[last])):
+        if not after.leaves.keys().isdisjoint(endings[last]):
+            form = next(form for form in endings[last] if form in after.leaves)
+            longest, targets = last + 1, after.leaves[form]
+        if not (further := after.children.get(read[last])):
             break
         after = further
     return longest, targets
 
 
-def _add(entries: _Words, words: Sequence[str], is_inflected: bool, targets: list[str]) -> None:
+def _add(entries: _TrieNode, words: Sequence[str], is_inflected: bool, targets: list[str]) -> None:
     """Add an entry, unless there is one of the same words."""
     for word in words[:-1]:
-        entries = entries.further.setdefault(word, _Words())
-    entries.ends.setdefault(words[-1] + "*" * is_inflected, targets)
+        entries = entries.children.setdefault(word, _TrieNode())
+    entries.leaves.setdefault(words[-1] + "*" * is_inflected, targets)
 
 
-def _forms(word: str) -> list[str]:
+def _leaf_keys(word: str) -> list[str]:
     """Returns how an entry may end that a word fulfils: with the word, or with an uninflected form of it and a *."""
-    return [word, *(f"{word[: len(word) - n]}*" for n in range(min(ENDINGS + 1, len(word))))]
+    return [word, *(f"{word[: len(word) - n]}*" for n in range(min(MAX_ENDING_CHARS + 1, len(word))))]
 
 
-def entries_of(terms: Iterable[LocatedPair]) -> dict[str, str]:
+def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
     """Returns the entries of a glossary: sources and translations, an empty one for what is left as it is.
 
     terms: sources, each with one translation. Where a source has several, any will do. Raises DataError.
@@ -148,7 +161,7 @@ def entries_of(terms: Iterable[LocatedPair]) -> dict[str, str]:
     return {source: "|".join(targets) for source, targets in entries.items()}
 
 
-def forms(translation: str) -> list[str]:
+def spellings(translation: str) -> list[str]:
     """Returns a translation as it may be written: in small letters also with the capital that begins a sentence."""
     capital = translation[:1].upper() + translation[1:]
     return [translation, capital] if translation.islower() else [translation]
@@ -160,7 +173,7 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
         return []
     low = text.lower()
     within, folded = (low, str.lower) if len(low) == len(text) else (text, str)
-    edges = frozenset(word_edges(text))
+    edges = frozenset(word_boundaries(text))
 
     def occurrences(word: str) -> Iterator[Span]:
         start = within.find(word)
@@ -169,7 +182,7 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
                 yield start, start + len(word)
             start = within.find(word, start + 1)
 
-    taken = Taken(text)
+    taken = TakenSpans(text)
     left: dict[str, Iterator[Span]] = {}  # what is taken once stays so: each word is looked for once
     found: list[Span | None] = []
     for term in terms:
@@ -179,20 +192,20 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
     return found
 
 
-def respelled(text: str, terms: Sequence[Term], places: Sequence[Span | None]) -> str:
+def respell_terms(text: str, terms: Sequence[Term], places: Sequence[Span | None]) -> str:
     """Returns a text in which each term is written as the glossary has it. places: where they stand, from `term_spans`.
 
     In another case it may be another word: Park is a name, and park is none.
     """
     for term, place in zip(terms, places, strict=True):
         written = text[slice(*place)] if place else ""
-        if place and not any(written in forms(each) for each in term.translations):
+        if place and not any(written in spellings(each) for each in term.translations):
             own = next(each for each in term.translations if each.lower() == written.lower())
             text = text[: place[0]] + own + text[place[1] :]
     return text
 
 
-def replaced(
+def replace_linked_words(
     text: str, terms: Sequence[Term], links: Sequence[Link], kept: Sequence[Span] = ()
 ) -> tuple[str, list[Term]]:
     """Returns a translation with the words that are linked to each term replaced; and the terms without such words.
@@ -200,12 +213,12 @@ def replaced(
     terms: from left to right. Of several words the last are replaced, as many as the term has: an article may be linked
     to its noun, too. kept: what is not replaced.
     """
-    edges, taken = word_edges(text), Taken(text, kept)
+    edges, taken = word_boundaries(text), TakenSpans(text, kept)
     new: dict[Span, str] = {}
     left = []
-    for term, own in zip(terms, linked(terms, links), strict=True):
-        around = {(edge_before(edges, start), edge_after(edges, end)) for start, end in own}
-        words = {word for start, end in around for word in _words_between(text, edges, start, end)}
+    for term, own in zip(terms, linked_spans(terms, links), strict=True):
+        around = {(boundary_before(edges, start), boundary_after(edges, end)) for start, end in own}
+        words = {word for start, end in around for word in _word_spans_between(text, edges, start, end)}
         free = sorted(filter(taken.is_free, words))
         run = free[-1:]
         while len(run) < term.n_words and len(run) < len(free) and run[0][0] - free[-len(run) - 1][1] <= 1:
@@ -217,24 +230,24 @@ def replaced(
     parts, last = list[str](), 0
     for (start, end), translation in sorted(new.items()):
         parts += [text[last:start], translation]
-        last = end + (text[end : end + 1] != "" and text[end : end + 1] == ends_in_mark(translation))
+        last = end + (text[end : end + 1] != "" and text[end : end + 1] == final_mark(translation))
     return "".join([*parts, text[last:]]), left
 
 
-def capitalised(text: str, terms: Sequence[Term]) -> str:
+def capitalise_sentence_starts(text: str, terms: Sequence[Term]) -> str:
     """Returns a text with a capital where a term in small letters stands at the beginning of a sentence."""
     characters = list(text)
     for term, place in zip(terms, term_spans(terms, text), strict=True):
         if (
             place
             and any(map(str.islower, term.translations))
-            and _BEGINNING.search(text, max(0, place[0] - 9), place[0])
+            and _SENTENCE_START.search(text, max(0, place[0] - 9), place[0])
         ):
             characters[place[0]] = text[place[0]].upper()
     return "".join(characters)
 
 
-def linked(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span]]:
+def linked_spans(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span]]:
     """Returns what is linked to each term, of terms from left to right."""
     starts, ends = [each.span[0] for each in terms], [each.span[1] for each in terms]
     found: list[list[Span]] = [[] for _ in terms]
@@ -244,16 +257,16 @@ def linked(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span]]:
     return found
 
 
-def _words_between(text: str, edges: Sequence[int], start: int, end: int) -> Iterator[Span]:
+def _word_spans_between(text: str, edges: Sequence[int], start: int, end: int) -> Iterator[Span]:
     """Yield where the words between two edges stand; a sign is none."""
     between = edges[bisect_left(edges, start) : bisect_right(edges, end)]
     return (span for span in pairwise(between) if is_word(text[span[0]]))
 
 
-def _words(text: str) -> list[Span]:
+def _word_spans(text: str) -> list[Span]:
     """Returns where words and signs stand."""
-    return [span for span in pairwise(word_edges(text)) if not text[span[0]].isspace()]
+    return [span for span in pairwise(word_boundaries(text)) if not text[span[0]].isspace()]
 
 
-def _key(word: str) -> str:
+def _fold(word: str) -> str:
     return nfc(word).lower()

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.text.alignment import Span, Taken
+from transformer_cli.text.alignment import Span, TakenSpans
 from transformer_cli.text.normalization import SENTINEL, is_word
 
-NEAR = 40  # characters before a {…} in which the word that names its branch stands
-PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
+BRANCH_NAME_WINDOW = 40  # characters before a {…} in which the word that names its branch stands
+BRACKET_PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
 
 # No two neighbouring parts match the same character without a bound: the digits after flags do not begin with 0.
-_NUMBERS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
-_ITEM = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # before that of a list, a heading, a quote
+_FLAGS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
+_BULLET = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # before that of a list, a heading, a quote
 _ESC = r"(?:\x1b|\\(?:0?33|e|x1[bB]|u001[bB]))"  # as it is, or as source code has it
 TERMINAL_CODE = (  # colours and titles: \033[1;31m, \033]0;title\a
     rf"(?:{_ESC}\[|\x9b)[0-?]{{0,50}}[ -/]{{0,9}}[@-~]"
@@ -25,10 +25,10 @@ PLACEHOLDERS = re.compile(
     rf"{TERMINAL_CODE}|"
     r"\{\{\{[^{}]{0,100}\}\}\}|\{\{[^{}]{0,100}\}\}|\{%[^{}]{0,100}%\}|<%[^<>]{0,100}%>"  # {{ x }}, {% x %}, <%= x %>
     r"|[$%#]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # ${x}, %{x}, {name}, { $n }, {0:.2f}, $t(key)
-    rf"|%\(\w+\){_NUMBERS}[a-zA-Z]|%\d+\${_NUMBERS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
-    rf"|(?<![\d%])(?:%{_NUMBERS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
+    rf"|%\(\w+\){_FLAGS}[a-zA-Z]|%\d+\${_FLAGS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
+    rf"|(?<![\d%])(?:%{_FLAGS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
     r"|(?<![\d%])%L?[1-9]\d?(?![\w$%]|[.,]\d)|(?<![\w%])%\w{1,50}%(?!\w)|(?<!%)%%(?!%)"  # %1, %L1, %name%, %%
-    rf"|(?<!\S)(?<!\S\s){_ITEM}(?:\s{{1,9}}{_ITEM})*(?=\s+\S)"
+    rf"|(?<!\S)(?<!\S\s){_BULLET}(?:\s{{1,9}}{_BULLET})*(?=\s+\S)"
     r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
     r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
@@ -49,10 +49,10 @@ _BRANCH = re.compile(  # of a message of which there is no more, before its {…
 
 
 @dataclass(frozen=True)
-class Holder:
+class PlaceholderFinder:
     """Finds what is held out of a text."""
 
-    placeholders: bool = True
+    builtin: bool = True
     """whether to hold PLACEHOLDERS and messages: those of programs, and addresses of the web and of mail"""
     pattern: str = ""
     """a regular expression for what else is held"""
@@ -71,21 +71,21 @@ class Holder:
 
         Brackets and quotes that enclose a placeholder go with it.
         """
-        found = [_stripped(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
+        found = [_strip_span(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
         found = [each for each in found if each[0] < each[1]]
-        taken = Taken(text, found)
+        taken = TakenSpans(text, found)
         matches = (
-            [each.span() for each in PLACEHOLDERS.finditer(text) if _is_held(each[0])] if self.placeholders else []
+            [each.span() for each in PLACEHOLDERS.finditer(text) if _is_placeholder(each[0])] if self.builtin else []
         )
-        candidates = [[span] for span in sorted(messages(text))] if self.placeholders else []
-        candidates += [[_bracketed(text, *span), span] for span in matches]
+        candidates = [[span] for span in sorted(message_spans(text))] if self.builtin else []
+        candidates += [[_with_brackets(text, *span), span] for span in matches]
         for spans in (*candidates, *([each.span()] for each in re.finditer(SENTINEL, text))):
             if free := next(filter(taken.is_free, spans), None):
                 found.append(taken.take(free))
         return sorted(found)
 
 
-def messages(text: str) -> Iterator[Span]:
+def message_spans(text: str) -> Iterator[Span]:
     """Yield where the messages of ICU and of Fluent stand that choose among texts, or say how a value is written.
 
     One that is in another one comes before it.
@@ -96,29 +96,31 @@ def messages(text: str) -> Iterator[Span]:
             opened.append(found.start())
         elif opened:
             start, end = opened.pop(), found.end()
-            branch = _BRANCH.search(text, max(0, start - NEAR), start)
+            branch = _BRANCH.search(text, max(0, start - BRANCH_NAME_WINDOW), start)
             if branch and not PLACEHOLDERS.fullmatch(text, start, end):
                 yield branch.start(), end
             elif _MESSAGE.match(text, start):
                 yield start, end
 
 
-def has_branches(held: str) -> bool:
+def has_branches(message: str) -> bool:
     """Whether what is held is a message that chooses among texts, which stay as they are."""
-    return next(messages(held), None) is not None and (held.count("{") > 1 or held[0] != "{" or "->" in held)
+    return next(message_spans(message), None) is not None and (
+        message.count("{") > 1 or message[0] != "{" or "->" in message
+    )
 
 
-def _is_held(found: str) -> bool:
+def _is_placeholder(found: str) -> bool:
     """Whether a match of PLACEHOLDERS is one: &amp; is, and neither is &x; nor a letter such as &uuml;."""
     return found[0] != "&" or not (is_word(html.unescape(found)[:1]) or html.unescape(found) == found)
 
 
-def _bracketed(text: str, start: int, end: int) -> Span:
+def _with_brackets(text: str, start: int, end: int) -> Span:
     """Returns a span with the brackets or quotes around it, if there are any: a model may write none of its own."""
-    inside = PAIRS.get(text[start - 1 : start], "") == text[end : end + 1] != ""
+    inside = BRACKET_PAIRS.get(text[start - 1 : start], "") == text[end : end + 1] != ""
     return (start - 1, end + 1) if inside else (start, end)
 
 
-def _stripped(text: str, start: int, end: int) -> Span:
+def _strip_span(text: str, start: int, end: int) -> Span:
     found = text[start:end]
     return start + len(found) - len(found.lstrip()), start + len(found.rstrip())

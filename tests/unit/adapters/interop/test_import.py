@@ -55,7 +55,7 @@ def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder:
     assert codec.encode_lines(["the ж dog", " "]) == [read.ids, []]
     assert "park" in codec.decode(codec.encode("the park").ids)
     held = codec.encode("the {name} dog", [(4, 10)])
-    assert (codec.decode(held.ids), held.normalized.held[0].text) == ("the dog", "{name}")
+    assert (codec.decode(held.ids), held.normalized.placeholders[0].text) == ("the dog", "{name}")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
     codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
     assert isinstance(codec, ImportedCodec)
     read = codec.encode(line)
-    assert (read.normalized.text, [each.text for each in read.normalized.held]) == (text, held)
+    assert (read.normalized.text, [each.text for each in read.normalized.placeholders]) == (text, held)
     assert codec.encode_lines([line]) == [read.ids]
 
 

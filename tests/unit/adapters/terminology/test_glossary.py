@@ -8,9 +8,9 @@ from transformer_cli import Translator
 from transformer_cli.adapters.terminology.glossary import (
     Glossary,
     Term,
-    capitalised,
-    replaced,
-    respelled,
+    capitalise_sentence_starts,
+    replace_linked_words,
+    respell_terms,
     term_spans,
 )
 from transformer_cli.api import read_glossary
@@ -114,9 +114,15 @@ def test_read_glossary_warns_of_a_sign_that_may_mean_something_else(
 
 def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> None:
     terms = [Term((4, 8), ("Rex",)), Term((9, 14), ("runs",))]
-    assert replaced("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
-    assert replaced("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == ("in NY.", [])
-    assert replaced("of Ltd.", [Term((4, 8), ("Inc.",))], [((4, 8), (3, 6))]) == ("of Inc.", [])  # and no second mark
+    assert replace_linked_words("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
+    assert replace_linked_words("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == (
+        "in NY.",
+        [],
+    )
+    assert replace_linked_words("of Ltd.", [Term((4, 8), ("Inc.",))], [((4, 8), (3, 6))]) == (
+        "of Inc.",
+        [],
+    )  # and no second mark
     assert term_spans([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
 
 
@@ -129,7 +135,7 @@ def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> 
     ],
 )
 def test_capitalised_terms_are_those_that_begin_a_sentence(text: str, expected: str) -> None:
-    assert capitalised(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
+    assert capitalise_sentence_starts(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
 
 
 def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Translator) -> None:
@@ -200,4 +206,4 @@ def test_terms_are_in_the_translation_by_words_subwords_and_samples(
 )
 def test_respelled_writes_a_term_as_the_glossary_has_it(translation: str, text: str, written: str) -> None:
     terms = [Term((0, 1), (translation,), 1)]
-    assert respelled(text, terms, term_spans(terms, text)) == written
+    assert respell_terms(text, terms, term_spans(terms, text)) == written

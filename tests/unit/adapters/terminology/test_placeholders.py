@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_cli import Translator
-from transformer_cli.adapters.terminology.placeholders import Holder
+from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.errors import ConfigError
 from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_pairs
 
@@ -40,15 +40,15 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
     ],
 )
 def test_holder_finds_placeholders_and_addresses_of_a_text(text: str, expected: list[str]) -> None:
-    assert [text[start:end] for start, end in Holder().spans(text)] == expected
-    assert Holder(placeholders=False).spans(text) == []
+    assert [text[start:end] for start, end in PlaceholderFinder().spans(text)] == expected
+    assert PlaceholderFinder(builtin=False).spans(text) == []
 
 
 def test_holder_pattern_goes_first_and_one_that_is_none_is_an_error() -> None:
-    assert Holder(pattern=r"\s*#\w+|{a").spans("{a} #b") == [(0, 2), (4, 6)]
-    assert Holder(pattern="[[a]--b").spans("a") == []  # of which Python warns
+    assert PlaceholderFinder(pattern=r"\s*#\w+|{a").spans("{a} #b") == [(0, 2), (4, 6)]
+    assert PlaceholderFinder(pattern="[[a]--b").spans("a") == []  # of which Python warns
     with pytest.raises(ConfigError, match="is not a regular expression"):
-        Holder(pattern="(")
+        PlaceholderFinder(pattern="(")
 
 
 SPANS = ["{a}", "{ $a }", "&amp;", "{n, plural, other {# a}}", "{0}", "{{ b }}", "%s", "%(n)s", "%1$s", "${c}"]
@@ -66,8 +66,8 @@ def test_translations_held_spans_come_back_exactly_once(
         holding = each.with_options(split_sentences=split, protect_pattern=r"#\w\. \w+", on_too_long="truncate")
         for line, found in zip(lines, holding.translations(lines), strict=True):
             spans = [line[start:end] for start, end in holding.pipeline.protected(line)]
-            assert sorted(found.source[start:end] for (start, end), _ in found.held) == sorted(spans)
-            assert sorted(found.text[start:end] for _, (start, end) in found.held) == sorted(spans)
+            assert sorted(found.source[start:end] for (start, end), _ in found.placeholders) == sorted(spans)
+            assert sorted(found.text[start:end] for _, (start, end) in found.placeholders) == sorted(spans)
             assert sum(map(found.text.count, set(spans))) >= len(spans)
         page = "<p>" + "<p>".join(f"{line} <b>{{z}}</b> Hund" for line in lines)
         assert holding.translate_html(page).count("<b>{z}</b>") == len(lines)
