@@ -52,8 +52,8 @@ def import_run(
 ) -> None:  # fmt: skip
     """Make a run of a translator of Marian's, such as OPUS-MT's.
 
-    Every command takes the run: translate, evaluate, compare, inspect, serve, export; `--finetune` and `--finetune`
-    teach it your own text.
+    Every command takes the run: translate, evaluate, compare, inspect, serve, export. `prepare --like`
+    and `train --from` fine-tune it on your own text.
     """
     from transformer_cli.adapters.interop.importing import import_run
 

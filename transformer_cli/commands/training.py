@@ -33,8 +33,8 @@ def prepare(
     to: options.ToLanguage = None,
     columns: Annotated[str | None, options.Input(
         "--columns", metavar="A,B", help="The columns of source and target: names, or numbers from 1.")] = None,
-    finetune: Annotated[str | None, typer.Option(
-        "--finetune", metavar="RUN", autocompletion=spelling.runs, help="Prepare text for fine-tuning this run: "
+    like: Annotated[str | None, typer.Option(
+        "--like", metavar="RUN", autocompletion=spelling.runs, help="Prepare text for fine-tuning this run: "
         "use its languages, tokenizers and model shape.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be left out, and write nothing.")] = False,
     multi30k_dir: Annotated[Path | None, typer.Option(
@@ -44,7 +44,7 @@ def prepare(
 ) -> None:  # fmt: skip
     """Fetch, tokenise, count and encode parallel text into data/. With FILEs, also clean it and write NAME.yaml."""
     for file in files or ():
-        if not file.exists() and (meant := spelling.as_option(str(file), ["--config", "--set", "--finetune"])):
+        if not file.exists() and (meant := spelling.as_option(str(file), ["--config", "--set", "--like"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
     of_files: dict[str, tuple[Any, str]] = {
         "data.source": (source, f"--source {source}"),
@@ -69,9 +69,9 @@ def prepare(
     from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    below, place = finetuning_settings(finetune) if finetune else None, None
+    below, place = finetuning_settings(like) if like else None, None
     if files:
-        held_out = Run.load(finetune).config.data.held_out if finetune else HeldOutConfig()
+        held_out = Run.load(like).config.data.held_out if like else HeldOutConfig()
         settings, place = config_for_files(
             files, options=settings_given, base=config, overrides=overrides or (), inherited=below, held_out=held_out
         )
@@ -134,14 +134,14 @@ def prepared_as_table(prepared: "PreparedDataset") -> str:
 def train(
     config: options.ConfigName = None,
     overrides: options.Overrides = None,
-    finetune: Annotated[str | None, typer.Option(
-        "--finetune", metavar="RUN", autocompletion=spelling.runs, help="Fine-tune this run: start from its best "
+    initial_run: Annotated[str | None, typer.Option(
+        "--from", metavar="RUN", autocompletion=spelling.runs, help="Fine-tune this run: start from its best "
         "weights, and copy the settings that must not differ, such as the model's shape.")] = None,
     extra_valid: Annotated[list[str] | None, typer.Option(
-        "--extra-valid", metavar="FILE", help="With --finetune: validate on these pairs, too, e.g. of the old domain, "
+        "--extra-valid", metavar="FILE", help="With --from: validate on these pairs, too, e.g. of the old domain, "
         "and keep a share of the initial weights. A file, or a split of the dataset. Repeatable.")] = None,
     replay: Annotated[list[str] | None, typer.Option(
-        "--replay", metavar="FILE", help="With --finetune: mix this text in as half of each epoch. Pairs, or sentences "
+        "--replay", metavar="FILE", help="With --from: mix this text in as half of each epoch. Pairs, or sentences "
         "that the initial model translates first. Repeatable.")] = None,
     fresh: Annotated[bool, typer.Option(
         "--fresh", help="Move an existing run of this name aside and begin a new one.")] = False,
@@ -150,7 +150,7 @@ def train(
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.config.load import load_config
 
-    below = None if finetune is None else finetuning_settings(finetune)
+    below = None if initial_run is None else finetuning_settings(initial_run)
     given = {"extra_valid": extra_valid, "replay": replay}
     settings_given = {
         f"training.{key}": (names, f"--{key.replace('_', '-')} {names[0]}") for key, names in given.items() if names

@@ -188,15 +188,11 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         except DataError as error:
             damaged.append(str(error))
     if data.corpus == "imported":
-        remedy = (
-            "give a file of sentences and one of references, or train on the text of `tfm prepare FILE --finetune RUN`"
-        )
+        remedy = "give a file of sentences and one of references, or train on the text of `tfm prepare FILE --like RUN`"
         raise DataError(f"an imported run has no dataset: {remedy}")
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"
-        remedy = (
-            f"the same --config and --set{f', and --finetune {data.tokenizer_from}' if data.tokenizer_from else ''}"
-        )
+        remedy = f"the same --config and --set{f', and --like {data.tokenizer_from}' if data.tokenizer_from else ''}"
         if data.fingerprint:
             which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
         left_out = f" (left out: {'; '.join(damaged)})" if damaged else ""

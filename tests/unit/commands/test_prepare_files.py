@@ -166,7 +166,7 @@ def test_prepare_like_a_run_that_knows_few_of_the_words_warns(
     text = [f"Он читает {'а' * n} книг\tHe reads {'a' * n} books" for n in range(1, 60)]
     (files / "ru.tsv").write_text("\n".join(text), encoding="utf-8")
     for run in (tiny.folder, by_subwords.run.folder):
-        like = ("--finetune", run, "--name", run.parents[1].name, *sets("data.clean=[]", "data.held_out.valid=0.1"))
+        like = ("--like", run, "--name", run.parents[1].name, *sets("data.clean=[]", "data.held_out.valid=0.1"))
         code, _, err = tfm("prepare", "ru.tsv", *like, cwd=files)
         said = [line for line in err.split("\n") if "train, source: " in line]
         assert code == 0, err
@@ -176,7 +176,7 @@ def test_prepare_like_a_run_that_knows_few_of_the_words_warns(
 def test_prepare_like_and_train_from_take_what_must_be_equal(tfm: Tfm, files: Path, project: Path, tiny: Run) -> None:
     shutil.copytree(project / "runs", files / "runs")
     share = sets("data.held_out.valid=0.1")
-    code, out, err = tfm("prepare", "memory.tsv", "--finetune", "tiny", *share, cwd=files)
+    code, out, err = tfm("prepare", "memory.tsv", "--like", "tiny", *share, cwd=files)
     assert code == 0, err
     config = load_config(files / "memory.yaml")
     assert (config.data.tokenizer_from, config.training.initialize_from) == ("tiny", "tiny")
@@ -187,16 +187,16 @@ def test_prepare_like_and_train_from_take_what_must_be_equal(tfm: Tfm, files: Pa
         "prepare", "memory.tsv", *LANGUAGES, "--config", "runs/tiny/config.yaml", "--name", "x", cwd=files
     )
     assert (code, load_config(files / "x.yaml").data.fingerprint) == (0, None), err  # not that of the run's text
-    code, _, err = tfm("train", "--config", "x.yaml", "--finetune", "tiny", cwd=files)
-    assert (code, "run `tfm prepare` with the same --config and --set, and --finetune tiny" in err) == (1, True)
+    code, _, err = tfm("train", "--config", "x.yaml", "--from", "tiny", cwd=files)
+    assert (code, "run `tfm prepare` with the same --config and --set, and --like tiny" in err) == (1, True)
     quick = sets("training.epochs=1", "training.precision=float32")
     code, _, err = tfm("train", "--config", "memory.yaml", *quick, cwd=files)
     assert code == 0, err
     own: dict[str, Any] = {"corpus": "files", "files": {"train": ["memory.tsv"]}, "held_out": {"valid": 0.1}}
     (files / "own.yaml").write_text(json.dumps({"name": "own", "data": own}), encoding="utf-8")
-    assert tfm("prepare", "--config", "own.yaml", "--finetune", "tiny", cwd=files)[0] == 0
-    code, _, err = tfm("train", "--config", "own.yaml", "--finetune", "tiny", *quick, cwd=files)
+    assert tfm("prepare", "--config", "own.yaml", "--like", "tiny", cwd=files)[0] == 0
+    code, _, err = tfm("train", "--config", "own.yaml", "--from", "tiny", *quick, cwd=files)
     assert code == 0, err
     assert Run.open(files / "runs/own").codecs == tiny.codecs
-    code, _, err = tfm("train", "--config", "own.yaml", "--finetune", "nobody", cwd=files)
+    code, _, err = tfm("train", "--config", "own.yaml", "--from", "nobody", cwd=files)
     assert (code, "nobody" in err) == (1, True)

@@ -73,9 +73,7 @@ def open_corpus(data: DataConfig, *, multi30k_dir: Path | None = None) -> Opened
     it cannot be read.
     """
     if data.corpus == "imported":
-        raise DataError(
-            "data.corpus: imported has no text here; prepare your own, as in `tfm prepare FILE --finetune RUN`"
-        )
+        raise DataError("data.corpus: imported has no text here; prepare your own, as in `tfm prepare FILE --like RUN`")
     if data.corpus == "pairs":
         raise DataError("data.corpus: pairs are given in Python, as in prepare(config, pairs={…}); name another corpus")
     if multi30k_dir is not None and data.corpus != "multi30k":
