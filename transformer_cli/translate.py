@@ -62,7 +62,9 @@ class Translator:
     def __repr__(self) -> str:
         data, settings = self.run.config.data, self.settings
         names = " + ".join(f"{run.folder}/{name}" for run, name in zip(self.runs, self.checkpoints, strict=True))
-        return f"Translator({names}: {data.source} → {data.into}, {settings.in_words}, on {self.engine.device})"
+        return (
+            f"Translator({names}: {data.source} → {data.output_language}, {settings.describe}, on {self.engine.device})"
+        )
 
     def into(self: Same, language: str | None) -> Same:
         """Returns a translator with the same models into one of several languages; see `Run.into`."""

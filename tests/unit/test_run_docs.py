@@ -62,7 +62,7 @@ def test_run_notebook_keeps_what_it_prints(tmp_path: Path) -> None:
     assert shown_lines(nbformat.read(tmp_path / "a.ipynb", as_version=4)) == ["42"]
 
 
-MOST_BYTES = 400_000
+MAX_CONFIG_BYTES = 400_000
 
 
 def cells(kind: str) -> list[dict[str, Any]]:
@@ -86,4 +86,4 @@ def test_notebook_keeps_few_small_outputs_and_no_error() -> None:
     assert max(map(len, shown)) < 5
     assert not any("error" in each for each in shown)
     assert not any(output.get("name") == "stderr" for cell in cells("code") for output in cell["outputs"])
-    assert NOTEBOOK.stat().st_size < MOST_BYTES
+    assert NOTEBOOK.stat().st_size < MAX_CONFIG_BYTES

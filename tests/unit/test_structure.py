@@ -69,7 +69,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "tqdm": "system.progress",
     "typer": "commands",
     "uvicorn": "adapters.serve.server",
-    "yaml": "config.yamltext",
+    "yaml": "config.yaml_text",
 }
 
 

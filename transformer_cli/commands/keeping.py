@@ -18,7 +18,7 @@ import typer
 from transformer_cli.commands import options, spelling
 from transformer_cli.commands.tables import Column, Form, write_table
 from transformer_cli.compute import devices
-from transformer_cli.config.yamltext import as_line
+from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.system.terminal import escape_controls
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text") -> str:
         columns.append(Column("bytes", [run.bytes for run in runs]))
     columns.append(Column("seed", [each.get("training.seed") for each in settings]))
     if is_csv:
-        columns += [Column(key, [as_line(each[key]) if key in each else None for each in settings]) for key in keys]
+        columns += [Column(key, [inline_yaml(each[key]) if key in each else None for each in settings]) for key in keys]
     else:
         columns += [Column(head, [cells.get(head) for cells in told]) for head in heads]
     total = f"on disk: {devices.format_bytes(sum(run.bytes for run in runs))}"
@@ -230,15 +230,15 @@ def config(
         shipped = load.shipped_configs()
         width = max(map(len, shipped))
         for each, path in shipped.items():
-            first, *_ = load.heading(load.read_config_text(path)).split("\n")
+            first, *_ = load.header_comment(load.read_config_text(path)).split("\n")
             print(f"{each:{width}}  {first.removeprefix('# ')}")
         return
     chosen = load.load_config(base, overrides or ())
-    path = load.SHIPPED / load.PATTERN if base is None else load.find_config(base)
+    path = load.SHIPPED / load.DEFAULTS_FILE if base is None else load.find_config(base)
     text = load.read_config_text(path) if path.parent == load.SHIPPED else ""
-    if path == load.SHIPPED / load.PATTERN:  # its comments are the schema's
-        text = load.heading(text)
-    print(load.as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
+    if path == load.SHIPPED / load.DEFAULTS_FILE:  # its comments are the schema's
+        text = load.header_comment(text)
+    print(load.commented_settings(chosen, text=text, title=f"The settings of {path}"), end="")
 
 
 def doctor() -> None:

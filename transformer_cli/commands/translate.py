@@ -254,7 +254,7 @@ def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
 def _converse(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
     """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
     data = translator.run.config.data
-    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.into)
+    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.output_language)
     what = "One sentence or paragraph" if translator.settings.split_sentences else "One sentence"
     log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
 

@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from transformer_cli.config.mistakes import first_mistake
+from transformer_cli.config.error_messages import first_error_message
 from transformer_cli.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -33,8 +33,8 @@ Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Width = Annotated[int, Field(ge=1, le=1_048_576)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-MOST_OF_A_NAME = 100  # characters: file names are made of it, and may have 255 bytes
-NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MOST_OF_A_NAME - 1}}}")
+MAX_NAME_CHARS = 100  # characters: file names are made of it, and may have 255 bytes
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARS - 1}}}")
 
 
 def _text(pattern: str, otherwise: str) -> Any:
@@ -65,17 +65,20 @@ Symbol = Annotated[str, _text(r"[^\s▁]{1,100}", "is not a symbol: up to 100 ch
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
 Device = Annotated[str, _text(r"auto|cpu|cuda(:\d{1,9})?", "is not a device; choose auto, cpu, cuda or cuda:N")]
 NameOrPath = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
-Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
+ModelPart = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 OnTooLong = Literal["stop", "blank", "copy", "truncate"]
 """What becomes of a line that is too long: an error, an empty line, the line itself, or its beginning's translation"""
-LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en")}  # of corpora that are not the user's
+CORPUS_LANGUAGES = {
+    "multi30k": ("de", "en", "fr", "cs"),
+    "captions": ("de", "en"),
+}  # of corpora that are not the user's
 
 
-FACTS = {"data.fingerprint", "model.start_token", "imported", "marian"}
+INTERNAL_KEYS = {"data.fingerprint", "model.start_token", "imported", "marian"}
 """keys and values that a run's own config.yaml records, and no user has to know: `tfm config` does not offer them"""
 
 
-class Decides(Enum):
+class Affects(Enum):
     """What a setting decides, and with that where it may be another one.
 
     A section says it for its fields; a field that differs has its own in its annotation.
@@ -85,25 +88,25 @@ class Decides(Enum):
     CODEC = "a dataset, and the codecs that it is encoded with"
     MODEL = "the weights: their number and shapes, and what is computed with them"
     TRAINING = "the course of training: a run keeps it"
-    PLACE = "nothing: it says where something is. A resumed run knows files and vectors again that were moved"
-    FREE = "nothing that must stay: a resumed run takes the new value"
+    LOCATION = "nothing: it says where something is. A resumed run knows files and vectors again that were moved"
+    NOTHING = "nothing that must stay: a resumed run takes the new value"
 
 
 class Section(BaseModel):
     """Strict and frozen: unknown keys and values of another type are errors, and nothing changes after loading."""
 
-    decides: ClassVar[Decides]
+    affects: ClassVar[Affects]
     """what its fields decide, except for those that say otherwise"""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
 
-    def __init_subclass__(cls, *, decides: Decides) -> None:
-        cls.decides = decides
+    def __init_subclass__(cls, *, affects: Affects) -> None:
+        cls.affects = affects
 
 
-class FilePair(Section, decides=Decides.PLACE):
+class FilePair(Section, affects=Affects.LOCATION):
     """The two sides of a text of your own: plain UTF-8, .gz, .bz2 or .xz, one sentence per line."""
 
     source: Annotated[Path, Field(strict=False)]
@@ -129,7 +132,7 @@ Column = Annotated[
 ]
 
 
-class HeldOutConfig(Section, decides=Decides.DATASET):
+class HeldOutConfig(Section, affects=Affects.DATASET):
     """Held-out splits that are made from the training text: which pairs, a hash of their source sentences decides."""
 
     valid: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
@@ -138,14 +141,14 @@ class HeldOutConfig(Section, decides=Decides.DATASET):
     """likewise for test"""
 
 
-class CaptionsConfig(Section, decides=Decides.DATASET):
+class CaptionsConfig(Section, affects=Affects.DATASET):
     """Size of the embedded corpus."""
 
     sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
     """how many training pairs are used, counted from the first"""
 
 
-class SubwordsConfig(Section, decides=Decides.CODEC):
+class SubwordsConfig(Section, affects=Affects.CODEC):
     """How subwords are learned from the training split."""
 
     vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
@@ -156,35 +159,35 @@ class SubwordsConfig(Section, decides=Decides.CODEC):
     """what is one token wherever it stands, such as [">>fra<<", ">>spa<<"], with which a source says its target"""
 
 
-class DataConfig(Section, decides=Decides.DATASET):
+class DataConfig(Section, affects=Affects.DATASET):
     """Everything that decides a dataset. Different settings make different datasets, side by side."""
 
     corpus: Literal["multi30k", "files", "captions", "pairs", "imported"] = "multi30k"
     """downloaded, or read from a folder; your own; embedded, which needs no network; or given in Python
     (`prepare`'s pairs)"""
-    source: Annotated[Language, Decides.CODEC] = "de"
+    source: Annotated[Language, Affects.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
-    target: Annotated[Language, Decides.CODEC] = "en"
+    target: Annotated[Language, Affects.CODEC] = "en"
     """the language to translate into, as a spaCy code"""
     to: Language | None = None
     """of a model of several targets, the one that each line asks for which has no token of its own (null: none)"""
-    tokens: Annotated[Literal["words", "subwords"], Decides.CODEC] = "words"
+    tokens: Annotated[Literal["words", "subwords"], Affects.CODEC] = "words"
     """spaCy's words, or pieces of words learned by SentencePiece, with which any text can be written"""
     subwords: SubwordsConfig = SubwordsConfig()
     """with tokens: subwords, how they are learned"""
-    lowercase: Annotated[bool | None, Decides.CODEC] = None
+    lowercase: Annotated[bool | None, Affects.CODEC] = None
     """lower-case the text; translations come out so, and are scored so (null: words true, subwords false)"""
-    min_freq: Annotated[Positive, Decides.CODEC] = 2
+    min_freq: Annotated[Positive, Affects.CODEC] = 2
     """with tokens: words, a word seen less often in the training split becomes <unk>"""
-    max_words: Annotated[Positive | None, Decides.CODEC] = None
+    max_words: Annotated[Positive | None, Affects.CODEC] = None
     """with tokens: words, keep only this many of the most frequent words; the others become <unk> (null: all)"""
-    joint_vocabulary: Annotated[bool, Decides.CODEC] = False
+    joint_vocabulary: Annotated[bool, Affects.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
-    tokenizer_from: Annotated[NameOrPath | None, Decides.PLACE] = None
+    tokenizer_from: Annotated[NameOrPath | None, Affects.LOCATION] = None
     """use the tokenizers and vocabularies of this run (a name under runs/, or a folder) instead of learning new ones"""
     skip_empty: bool = False
     """leave out pairs with an empty side, and count them, instead of stopping at the first"""
-    files: Annotated[dict[SplitName, Texts] | None, Decides.PLACE] = None
+    files: Annotated[dict[SplitName, Texts] | None, Affects.LOCATION] = None
     """with corpus: files, the text for train, for valid and for each test set, under its name: the two files of its
     sides, a TMX, XLIFF, .po, TSV, CSV or JSON lines file, or a list of these: {train: [{source: a.en, target: a.fr},
     b.tmx, c.tsv], valid: {…}, any_test_name: {…}}"""
@@ -199,11 +202,11 @@ class DataConfig(Section, decides=Decides.DATASET):
     """splits that have no files of their own"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, how much of it"""
-    fingerprint: Annotated[Fingerprint | None, Decides.TRAINING] = None
+    fingerprint: Annotated[Fingerprint | None, Affects.TRAINING] = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
 
     @property
-    def into(self) -> str:
+    def output_language(self) -> str:
         """The language that is written."""
         return self.to or self.target
 
@@ -224,15 +227,15 @@ class DataConfig(Section, decides=Decides.DATASET):
         return self.tokens == "words" if self.lowercase is None else self.lowercase
 
     @property
-    def of_codecs(self) -> dict[str, Any]:
+    def codec_settings(self) -> dict[str, Any]:
         """The settings that codecs are made and loaded with, by their dotted keys; only those that are in use."""
-        values = self.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
+        values = self.model_dump(mode="json", include=fields_affecting(DataConfig, Affects.CODEC))
         unused = ("data.subwords.",) if self.tokens == "words" else ("data.min_freq", "data.max_words")
-        used = {key: value for key, value in leaves(values, "data.") if not key.startswith(unused)}
+        used = {key: value for key, value in flatten(values, "data.") if not key.startswith(unused)}
         return {**used, "data.lowercase": self.lowercased}
 
     @model_validator(mode="after")
-    def _values_fit(self) -> "DataConfig":
+    def _check_values(self) -> "DataConfig":
         if self.tokens == "subwords":
             for key, value in (("min_freq", self.min_freq), ("max_words", self.max_words)):
                 if value != DataConfig.model_fields[key].default:
@@ -263,7 +266,7 @@ class DataConfig(Section, decides=Decides.DATASET):
             raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
         if self.corpus in ("pairs", "imported"):
             return self
-        known = LANGUAGES[self.corpus]
+        known = CORPUS_LANGUAGES[self.corpus]
         for key, language in (("source", self.source), ("target", self.target)):
             if language not in known:
                 raise ValueError(f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}")
@@ -272,24 +275,24 @@ class DataConfig(Section, decides=Decides.DATASET):
         return self
 
 
-class VectorsConfig(Section, decides=Decides.TRAINING):
+class VectorsConfig(Section, affects=Affects.TRAINING):
     """Pretrained word vectors for the embeddings, in text files."""
 
-    source: Annotated[NameOrPath | None, Decides.PLACE] = None
+    source: Annotated[NameOrPath | None, Affects.LOCATION] = None
     """vectors for the source embedding: a file, as seen from the config's own folder"""
-    target: Annotated[NameOrPath | None, Decides.PLACE] = None
+    target: Annotated[NameOrPath | None, Affects.LOCATION] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
     """keep the vectors as they are; words without a vector still learn"""
 
     @model_validator(mode="after")
-    def _there_is_something_to_freeze(self) -> "VectorsConfig":
+    def _check_freeze(self) -> "VectorsConfig":
         if self.freeze and self.source is None and self.target is None:
             raise ValueError("freeze: true needs vectors; name them as source or target, or set freeze: false")
         return self
 
 
-class ModelConfig(Section, decides=Decides.MODEL):
+class ModelConfig(Section, affects=Affects.MODEL):
     """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
 
     d_model: Width = 256
@@ -323,13 +326,13 @@ class ModelConfig(Section, decides=Decides.MODEL):
     """which of the source embedding, the target embedding and the output projection share one matrix"""
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
-    dropout: Annotated[Fraction, Decides.TRAINING] = 0.1
+    dropout: Annotated[Fraction, Affects.TRAINING] = 0.1
     """dropout on embeddings and on each sublayer's output"""
-    attention_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
+    attention_dropout: Annotated[Fraction | None, Affects.TRAINING] = None
     """dropout on attention weights (null: the same as dropout)"""
-    activation_dropout: Annotated[Fraction | None, Decides.TRAINING] = None
+    activation_dropout: Annotated[Fraction | None, Affects.TRAINING] = None
     """dropout inside the feed-forward network, after its activation (null: the same as dropout)"""
-    embedding_init: Annotated[Literal["xavier", "normal"], Decides.TRAINING] = "xavier"
+    embedding_init: Annotated[Literal["xavier", "normal"], Affects.TRAINING] = "xavier"
     """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
     vectors: VectorsConfig = VectorsConfig()
     """pretrained vectors with which the embeddings begin, instead of random ones; usual with scale_embeddings: false,
@@ -350,7 +353,7 @@ class ModelConfig(Section, decides=Decides.MODEL):
         return self.positions == "learned"
 
     @model_validator(mode="after")
-    def _shapes_fit(self) -> "ModelConfig":
+    def _check_shapes(self) -> "ModelConfig":
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"num_heads: {self.num_heads} does not divide d_model {self.d_model}; choose a divisor, or set head_dim"
@@ -369,14 +372,14 @@ class ModelConfig(Section, decides=Decides.MODEL):
         return self
 
 
-class TrainingConfig(Section, decides=Decides.TRAINING):
+class TrainingConfig(Section, affects=Affects.TRAINING):
     """How a run is trained (section 5)."""
 
-    epochs: Annotated[Positive, Decides.FREE] = 10
+    epochs: Annotated[Positive, Affects.NOTHING] = 10
     """passes over the training split"""
-    max_steps: Annotated[Positive | None, Decides.FREE] = None
+    max_steps: Annotated[Positive | None, Affects.NOTHING] = None
     """optimiser steps after which training ends, whatever `epochs` says (null: after the epochs)"""
-    validate_every: Annotated[Positive | None, Decides.FREE] = None
+    validate_every: Annotated[Positive | None, Affects.NOTHING] = None
     """steps from one validation to the next (null: one at the end of each epoch); the last step is always followed by
     one"""
     batch_size: Positive = 128
@@ -408,42 +411,42 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
     """largest norm that the whole gradient may have (null: no clipping)"""
     best_checkpoint_metric: Literal["loss", "bleu", "chrf"] = "loss"
     """what says which validation is the best: its loss, or BLEU or chrF of greedy translations, which take longer"""
-    patience: Annotated[Positive | None, Decides.FREE] = None
+    patience: Annotated[Positive | None, Affects.NOTHING] = None
     """stop after this many validations without a new best one (null: never)"""
     average_checkpoints: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
-    initialize_from: Annotated[NameOrPath | None, Decides.PLACE] = None
+    initialize_from: Annotated[NameOrPath | None, Affects.LOCATION] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
-    extra_valid: Annotated[tuple[NameOrPath, ...], Field(strict=False), Decides.PLACE] = ()
+    extra_valid: Annotated[tuple[NameOrPath, ...], Field(strict=False), Affects.LOCATION] = ()
     """with initialize_from, further validation text, e.g. of the old domain, which shows how much of it is forgotten:
     files of pairs, or the name of a split of the dataset"""
-    replay: Annotated[tuple[NameOrPath, ...], Field(strict=False), Decides.PLACE] = ()
+    replay: Annotated[tuple[NameOrPath, ...], Field(strict=False), Affects.LOCATION] = ()
     """with initialize_from, text mixed in as half of each epoch, likewise; a file of source sentences is first
     translated by the initial model"""
     interpolation: Fraction | None = None
     """with extra_valid, the share a of the initial weights in the final ones, (1 - a)·finetuned + a·initial (null:
     chosen so that the sum of the two validation losses is lowest)"""
-    freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
+    freeze: Annotated[tuple[ModelPart, ...], Field(strict=False)] = ()
     """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
     a matrix that another part shares with one of them"""
-    save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Decides.FREE] = 10
+    save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Affects.NOTHING] = 10
     """minutes between saves: the most that a kill can lose"""
-    tensorboard: Annotated[bool, Decides.FREE] = False
+    tensorboard: Annotated[bool, Affects.NOTHING] = False
     """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
     seed: Seed = 0
     """seed of initialisation, batches and dropout"""
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Decides.FREE] = "auto"
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Affects.NOTHING] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
-    device: Annotated[Device, Decides.FREE] = "auto"
+    device: Annotated[Device, Affects.NOTHING] = "auto"
     """auto, cpu, cuda or cuda:N"""
     shards: Annotated[int, Field(ge=1, le=64)] | None = None
     """on the CPU: into how many shards a process splits each batch, each computed by one thread; changes the last
     digits of the weights (null: one per core, at most 8, chosen when the run begins)"""
-    num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Decides.FREE] = None
+    num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Affects.NOTHING] = None
     """CPU threads (null: torch's choice); training uses at most one per shard"""
 
     @property
-    def is_planned_to_the_end(self) -> bool:
+    def needs_horizon(self) -> bool:
         """Whether learning rates depend on how long training will take, so that `end` is fixed."""
         return self.schedule == "cosine"
 
@@ -457,12 +460,12 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
         """The setting that limits training."""
         return "epochs" if self.max_steps is None else "max_steps"
 
-    def steps_of(self, n_batches: int) -> int:
+    def num_steps(self, n_batches: int) -> int:
         """Returns how many steps so many batches of an epoch make."""
         return -(-n_batches // self.gradient_accumulation_steps)
 
     @model_validator(mode="after")
-    def _schedule_fits(self) -> "TrainingConfig":
+    def _check_schedule(self) -> "TrainingConfig":
         if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
         for key in ("extra_valid", "replay"):
@@ -486,7 +489,7 @@ class TrainingConfig(Section, decides=Decides.TRAINING):
         return self
 
 
-class DecodingConfig(Section, decides=Decides.FREE):
+class DecodingConfig(Section, affects=Affects.NOTHING):
     """How a translation is searched for; the defaults are greedy search. A run keeps it, and --set overrides it."""
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -510,7 +513,7 @@ class DecodingConfig(Section, decides=Decides.FREE):
     exported model computes as it was exported"""
 
     @model_validator(mode="after")
-    def _one_way_to_search(self) -> "DecodingConfig":
+    def _check_search(self) -> "DecodingConfig":
         if self.sample and self.beam_size > 1:
             raise ValueError(
                 f"sample: true draws tokens at random, but a beam of {self.beam_size} searches for the likeliest; "
@@ -519,7 +522,7 @@ class DecodingConfig(Section, decides=Decides.FREE):
         return self
 
     @property
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """How is searched: "greedy", "beam 6, length penalty 1" or "samples", with what else is not usual."""
         words = "samples" if self.sample else "greedy"
         if self.beam_size > 1:
@@ -527,7 +530,7 @@ class DecodingConfig(Section, decides=Decides.FREE):
         return words + (f", no {self.no_repeat_ngram_size} tokens twice" if self.no_repeat_ngram_size else "")
 
 
-class TranslationSettings(DecodingConfig, decides=Decides.FREE):
+class TranslationSettings(DecodingConfig, affects=Affects.NOTHING):
     """How text is translated: how is searched, as a run's config says, and what text goes in and comes out.
 
     The command line, the server and `Translator.with_options` name these fields.
@@ -563,14 +566,14 @@ class TranslationSettings(DecodingConfig, decides=Decides.FREE):
 
     @field_validator("n_best")
     @classmethod
-    def _beam_holds_them(cls, n_best: int, others: ValidationInfo) -> int:
+    def _check_n_best(cls, n_best: int, others: ValidationInfo) -> int:
         beam_size = others.data.get("beam_size", 1)
         if not others.data.get("sample") and n_best > beam_size:
             raise ValueError(f"a beam of {beam_size} does not hold so many; raise beam_size to {n_best}")
         return n_best
 
 
-class Config(Section, decides=Decides.FREE):
+class Config(Section, affects=Affects.NOTHING):
     """Everything that decides a run."""
 
     name: RunName | None = None
@@ -595,10 +598,10 @@ class Config(Section, decides=Decides.FREE):
         data, default = self.data, DataConfig()
         if (data.corpus, data.source, data.target) == (default.corpus, default.source, default.target):
             return data.corpus
-        return f"{data.corpus}.{data.source}-{data.target}"[:MOST_OF_A_NAME]
+        return f"{data.corpus}.{data.source}-{data.target}"[:MAX_NAME_CHARS]
 
     @model_validator(mode="after")
-    def _sections_fit(self) -> "Config":
+    def _check_sections(self) -> "Config":
         model, training = self.model, self.training
         if model.pretrained and self.data.tokens == "subwords":
             raise ValueError(
@@ -614,21 +617,22 @@ class Config(Section, decides=Decides.FREE):
         if "output" in frozen and not model.has_position_table:  # then tied embeddings have no weights of their own
             frozen |= {"target_embedding"} if model.tie_embeddings != "none" else set()
             frozen |= {"source_embedding"} if model.tie_embeddings == "all" else set()
-        if frozen == set(get_args(Part)):
+        if frozen == set(get_args(ModelPart)):
             raise ValueError("training.freeze: every part is frozen, so nothing can be learned; leave one out")
         return self
 
     @model_validator(mode="wrap")
     @classmethod
-    def _mistakes_in_words(cls, given: Any, validate: Any, about: ValidationInfo) -> Any:
-        """A mistake is a ConfigError. The context says where the settings come from, as `first_mistake` takes it."""
+    def _raise_config_error(cls, given: Any, validate: Any, about: ValidationInfo) -> Any:
+        """A mistake is a ConfigError. The context says where the settings come from, as `first_error_message` takes
+        it."""
         try:
             return validate(given)
         except ValidationError as error:
-            raise ConfigError(first_mistake(error, cls().model_dump(), **(about.context or {}))) from None
+            raise ConfigError(first_error_message(error, cls().model_dump(), **(about.context or {}))) from None
 
 
-def fields_that_decide(section: type[Section], *kinds: Decides) -> dict[str, Any]:
+def fields_affecting(section: type[Section], *kinds: Affects) -> dict[str, Any]:
     """Returns the fields of a section that decide one of `kinds`, as model_dump's `include` takes them.
 
     A field that is a section itself is a mapping of such fields, and is absent if there are none.
@@ -637,21 +641,21 @@ def fields_that_decide(section: type[Section], *kinds: Decides) -> dict[str, Any
     for name, field in section.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
-            found |= {name: below} if (below := fields_that_decide(inner, *kinds)) else {}
-        elif next((mark for mark in field.metadata if isinstance(mark, Decides)), section.decides) in kinds:
+            found |= {name: below} if (below := fields_affecting(inner, *kinds)) else {}
+        elif next((mark for mark in field.metadata if isinstance(mark, Affects)), section.affects) in kinds:
             found[name] = True
     return found
 
 
-def keys_that_decide(*kinds: Decides) -> set[str]:
+def keys_affecting(*kinds: Affects) -> set[str]:
     """Returns the dotted keys of the settings that decide one of `kinds`."""
-    return {key for key, _ in leaves(fields_that_decide(Config, *kinds))}
+    return {key for key, _ in flatten(fields_affecting(Config, *kinds))}
 
 
-def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the dotted key and the value of all that is not a mapping."""
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from leaves(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -24,7 +24,7 @@ from typing import IO, Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.schema import DataConfig, Decides, fields_that_decide
+from transformer_cli.config.schema import Affects, DataConfig, fields_affecting
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
 from transformer_cli.system.files import decode_utf8, read_verified_json, sha256_of_file, verify_file
@@ -208,7 +208,7 @@ def dataset_settings(data: DataConfig) -> dict[str, Any]:
 
     So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
     """
-    shaping = fields_that_decide(DataConfig, Decides.DATASET, Decides.CODEC)
+    shaping = fields_affecting(DataConfig, Affects.DATASET, Affects.CODEC)
     values = data.model_dump(mode="json", include={**shaping, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}

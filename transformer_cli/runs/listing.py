@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer_cli.config.load import settings_by_key
-from transformer_cli.config.schema import Decides, keys_that_decide
-from transformer_cli.config.yamltext import as_line
+from transformer_cli.config.schema import Affects, keys_affecting
+from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.runs.provenance import SavedResult, last_result
 from transformer_cli.runs.run import (
@@ -44,7 +44,7 @@ from transformer_cli.system.terminal import shorten
 log = logging.getLogger(__name__)
 
 # settings that say nothing of how good a run is
-HIDDEN_SETTINGS = {"name", "data.fingerprint", *keys_that_decide(Decides.PLACE)} | {
+HIDDEN_SETTINGS = {"name", "data.fingerprint", *keys_affecting(Affects.LOCATION)} | {
     f"training.{each}" for each in ("num_threads", "save_minutes", "tensorboard")
 }
 SECTION_ORDER = ("training", "model", "data", "decoding")  # in which differences tell most
@@ -118,7 +118,7 @@ def differing_settings(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     A run without any, which cannot be read, differs in none.
     """
     keys = dict.fromkeys(key for settings in runs for key in settings if key not in HIDDEN_SETTINGS)
-    differing = [key for key in keys if len({as_line(settings.get(key)) for settings in runs if settings}) > 1]
+    differing = [key for key in keys if len({inline_yaml(settings.get(key)) for settings in runs if settings}) > 1]
     return sorted(differing, key=lambda key: SECTION_ORDER.index(key.partition(".")[0]))
 
 
@@ -131,7 +131,11 @@ def summarize_settings(runs: Sequence[Mapping[str, Any]], *, without: Collection
     ends = [key.rpartition(".")[2] for key in keys]
     names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
     return [
-        {name: shorten(as_line(run[key]), MAX_VALUE_LENGTH) for key, name in names.items() if run.get(key) is not None}
+        {
+            name: shorten(inline_yaml(run[key]), MAX_VALUE_LENGTH)
+            for key, name in names.items()
+            if run.get(key) is not None
+        }
         for run in runs
     ]
 

@@ -41,9 +41,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from transformer_cli.config.load import MOST_BYTES, dump_config, from_json, parse_config, settings_by_key
-from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Decides, keys_that_decide
-from transformer_cli.config.yamltext import as_line
+from transformer_cli.config.load import MAX_CONFIG_BYTES, dump_config, from_json, parse_config, settings_by_key
+from transformer_cli.config.schema import MAX_NAME_CHARS, NAME, Affects, Config, DataConfig, keys_affecting
+from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, FileError, MissingFile
 from transformer_cli.model.size import check_model_memory
@@ -83,7 +83,7 @@ IS_EXPORTED = (
     "made from"
 )
 EDITABLE_FILES = ("config.yaml", "README.md")  # in an exported run
-FIXED_KEYS = keys_that_decide(Decides.DATASET, Decides.CODEC, Decides.MODEL, Decides.TRAINING)
+FIXED_KEYS = keys_affecting(Affects.DATASET, Affects.CODEC, Affects.MODEL, Affects.TRAINING)
 
 log = logging.getLogger(__name__)
 
@@ -383,15 +383,15 @@ def _bytes_or_none(path: Path) -> bytes | None:
 
 def free_name(folder: Path) -> str:
     """Returns a name that no run beside `folder` has: multi30k-2 for multi30k, or multi30k-3 if that is taken."""
-    names = (f"{folder.name[: MOST_OF_A_NAME - len(str(number)) - 1]}-{number}" for number in count(2))
+    names = (f"{folder.name[: MAX_NAME_CHARS - len(str(number)) - 1]}-{number}" for number in count(2))
     return next(name for name in names if not folder.with_name(name).exists())
 
 
 def differing_codecs(one: DataConfig, other: DataConfig) -> str:
     """Returns the settings in which the codecs of two configs differ, for an error; "" if there are none."""
-    ours, theirs = one.of_codecs, other.of_codecs
+    ours, theirs = one.codec_settings, other.codec_settings
     differing = [key for key in ours if key in theirs and ours[key] != theirs[key]]  # each kind of tokens has own keys
-    return "; ".join(f"{key}: {as_line(ours[key])} and {as_line(theirs[key])}" for key in differing)
+    return "; ".join(f"{key}: {inline_yaml(ours[key])} and {inline_yaml(theirs[key])}" for key in differing)
 
 
 def find_tokenizer_run(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
@@ -500,11 +500,11 @@ def read_config(folder: Path, metadata: RunMetadata) -> Config:
     Raises ConfigError if it is not a config, FileError if it is missing or has other lasting settings than the run.
     """
     path = folder / "config.yaml"
-    config = parse_config(read_text(path, max_bytes=MOST_BYTES), path)
+    config = parse_config(read_text(path, max_bytes=MAX_CONFIG_BYTES), path)
     now = fixed_settings(config)
     begun = metadata.settings
     if changed := [key for key in now if key in begun and begun[key] != now[key]]:  # an older run lacks some
-        lines = "; ".join(f"{key}: {as_line(begun.get(key))} → {as_line(now[key])}" for key in changed)
+        lines = "; ".join(f"{key}: {inline_yaml(begun.get(key))} → {inline_yaml(now[key])}" for key in changed)
         raise FileError(f"{path}: not the settings that the run was begun with ({lines}); put the old ones back")
     return config
 
@@ -519,4 +519,4 @@ def fixed_settings(config: Config) -> dict[str, Any]:
         "training.epochs": training.epochs if training.max_steps is None else None,
         "training.max_steps": training.max_steps,
     }
-    return {key: found[key] for key in found if key in FIXED_KEYS} | (end if training.is_planned_to_the_end else {})
+    return {key: found[key] for key in found if key in FIXED_KEYS} | (end if training.needs_horizon else {})

@@ -266,10 +266,12 @@ def evaluate_text(
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
         tokens += [[pipeline.encode(line, codecs.target).tokens for line in lines] for lines in wanted[1:]]
     else:
-        tokenizer = tokenizer_or_fallback(data.into, lowercase=data.lowercased)
+        tokenizer = tokenizer_or_fallback(data.output_language, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
-    warn_of_form(texts, wanted[0], text.name, data.into)
-    extra_metrics = score_text(texts, *wanted, language=data.into, lowercase=data.lowercased, extra_metrics=metrics)
+    warn_of_form(texts, wanted[0], text.name, data.output_language)
+    extra_metrics = score_text(
+        texts, *wanted, language=data.output_language, lowercase=data.lowercased, extra_metrics=metrics
+    )
     bleu, chrf = (extra_metrics.pop(name) for name in METRICS)
     assert isinstance(bleu, BleuScore)
     result = Result(

@@ -25,7 +25,7 @@ def greedy_score(
     truncated.
     """
     texts = greedy_translations(model, codecs, sources)
-    metrics = text_metrics(language=data.into, lowercase=data.lowercased)
+    metrics = text_metrics(language=data.output_language, lowercase=data.lowercased)
     metric = metrics[next(name for name in METRICS if name.lower() == by)]
     return float(metric.corpus_score(texts, [references]).score)
 

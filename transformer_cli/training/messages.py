@@ -43,7 +43,7 @@ def log_start(trainer: TrainerView) -> None:
             log.warning(what, name, pluralize(len(sentences.rows), "pair"))
     if state.has_ended(training) and not state.patience_is_spent(training):
         done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
-        more = "" if training.is_planned_to_the_end else f"; raise training.{training.end_key} to go on"
+        more = "" if training.needs_horizon else f"; raise training.{training.end_key} to go on"
         log.info("%s trained%s", done, more)
     elif state.step:
         where = f"epoch {state.epoch}, {pluralize(state.batch, 'batch', 'batches')} into it"
@@ -53,7 +53,7 @@ def log_start(trainer: TrainerView) -> None:
         if training.optimizer != "muon" and rate != TrainingConfig.model_fields["muon_learning_rate"].default:
             log.warning("training.muon_learning_rate: %g changes nothing without training.optimizer: muon", rate)
         n_batches = len(trainer.plan())
-        n_steps = number * training.steps_of(n_batches) if unit == "epochs" else number
+        n_steps = number * training.num_steps(n_batches) if unit == "epochs" else number
         if n_steps <= training.warmup_steps:
             what = "training.warmup_steps %s: training has about %s, so its rate never reaches training.learning_rate"
             log.warning(what, f"{training.warmup_steps:,}", pluralize(n_steps, "step"))
@@ -66,7 +66,7 @@ def time_estimate(trainer: TrainerView, found: Validation) -> str:
     """Returns how long training will take, in words, judged by how long a validation before the first step took."""
     texts, training, plan = trainer.texts, trainer.run.config.training, trainer.plan()
     unit, number = training.end
-    steps = training.steps_of(len(plan))
+    steps = training.num_steps(len(plan))
     epochs = number if unit == "epochs" else number / steps
     validated = sum(each.count_target_tokens([each.rows]) for each in texts.validated)
     trained = epochs * texts.train.count_target_tokens(plan)

@@ -51,7 +51,7 @@ def learning_rate(training: TrainingConfig, step: int, progress: float) -> float
     """Returns the learning rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
 
     progress: the share of training that is done before the step, 0 ≤ progress < 1; only the schedules use it that are
-    planned to the end (`TrainingConfig.is_planned_to_the_end`).
+    planned to the end (`TrainingConfig.needs_horizon`).
     inverse_sqrt is the paper's eq. 3 with d_model^-0.5 · warmup^-0.5 written as the peak: lr·min(step/w, √(w/step)).
     cosine falls from the peak to 0 along half a wave (Loshchilov and Hutter 2017, without restarts).
     """

@@ -12,7 +12,7 @@ import torch
 from transformer_cli.compute.devices import bfloat16_unit, choose_precision, choose_shards, device_name
 from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.config.load import differences, settings_by_key
-from transformer_cli.config.schema import Config, DataConfig, Decides, TrainingConfig, keys_that_decide
+from transformer_cli.config.schema import Affects, Config, DataConfig, TrainingConfig, keys_affecting
 from transformer_cli.data.dataset import Dataset, find_dataset, is_made_from
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import check_model_memory
@@ -218,7 +218,7 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
 
     Whether files have another text is seen later, by their content.
     """
-    ignore = [*keys_that_decide(Decides.FREE), *_moved_vectors(run.config, config)]
+    ignore = [*keys_affecting(Affects.NOTHING), *_moved_vectors(run.config, config)]
     if run.config.data.files and config.data.files:
         ignore += [
             key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")
@@ -236,7 +236,7 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
             f"--set name={free_name(run.folder)} to train another run, or --fresh to move this one aside and begin anew"
         )
     begun, (unit, number) = run.config.training, config.training.end
-    if begun.is_planned_to_the_end and (unit, number) != begun.end:
+    if begun.needs_horizon and (unit, number) != begun.end:
         over = f"{begun.end[1]} {begun.end[0]}"
         raise ConfigError(
             f"training.{config.training.end_key}: {number}, but the {begun.schedule} schedule of {run.folder} is "

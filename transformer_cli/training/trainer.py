@@ -228,7 +228,7 @@ class Trainer:
         if unit == "steps":
             return learning_rate(self.training, step, (step - 1) / number)
         done = (
-            batch / self.training.gradient_accumulation_steps / self.training.steps_of(len(self.plan()))
+            batch / self.training.gradient_accumulation_steps / self.training.num_steps(len(self.plan()))
         )  # of the epoch
         return learning_rate(self.training, step, (self.state.epoch - 1 + done) / number)
 
@@ -242,7 +242,7 @@ class Trainer:
         """Validate, record, end the epoch if it has come to its end, save, and show the result."""
         if self.state.step:  # the history names its rate; a run that was resumed here has not taken it itself
             first_of_last_step = (
-                self.training.steps_of(self.state.batch) - 1
+                self.training.num_steps(self.state.batch) - 1
             ) * self.training.gradient_accumulation_steps
             self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
         self._bar.close()

@@ -181,7 +181,7 @@ def test_prepare_like_and_train_from_take_what_must_be_equal(tfm: Tfm, files: Pa
     config = load_config(files / "memory.yaml")
     assert (config.data.tokenizer_from, config.training.initialize_from) == ("tiny", "tiny")
     assert config.model == tiny.config.model
-    assert config.data.of_codecs == tiny.config.data.of_codecs
+    assert config.data.codec_settings == tiny.config.data.codec_settings
     assert dataset(files, out).codecs == tiny.codecs
     code, _, err = tfm(
         "prepare", "memory.tsv", *LANGUAGES, "--config", "runs/tiny/config.yaml", "--name", "x", cwd=files

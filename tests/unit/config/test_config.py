@@ -8,7 +8,7 @@ import pytest
 
 from tables import read_table
 from transformer_cli.config.load import (
-    as_commented_yaml,
+    commented_settings,
     differences,
     dump_config,
     load_config,
@@ -16,8 +16,8 @@ from transformer_cli.config.load import (
     shipped_configs,
     translation_settings,
 )
-from transformer_cli.config.schema import Config, Decides, DecodingConfig, TranslationSettings, keys_that_decide
-from transformer_cli.config.yamltext import as_line, as_text, parse
+from transformer_cli.config.schema import Affects, Config, DecodingConfig, TranslationSettings, keys_affecting
+from transformer_cli.config.yaml_text import dump_yaml, inline_yaml, parse_yaml
 from transformer_cli.errors import ConfigError
 
 WRONG = read_table(Path(__file__).with_name("wrong_configs.txt"))
@@ -99,7 +99,7 @@ def test_load_config_empty_file_is_the_defaults(path: Path) -> None:
     ],
 )
 def test_parse_reads_numbers_as_yaml_1_2(text: str, value: object) -> None:
-    found = parse(text)
+    found = parse_yaml(text)
     assert (found, type(found)) == (value, type(value))
 
 
@@ -113,9 +113,9 @@ def test_parse_reads_numbers_as_yaml_1_2(text: str, value: object) -> None:
     ],
 )
 def test_as_line_is_one_line_that_is_read_back(value: object, line: str) -> None:
-    assert as_line(value) == line
-    assert parse(f"[{line}]") == [value]
-    assert parse(as_text({"a": value})) == {"a": value}
+    assert inline_yaml(value) == line
+    assert parse_yaml(f"[{line}]") == [value]
+    assert parse_yaml(dump_yaml({"a": value})) == {"a": value}
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_load_config_lists_of_texts_are_named_in_order_and_come_back(path: Path,
     assert dict(config.data.texts) == {name: tmp_path / file for name, file in names.items()}
     assert config.data.columns == ("2", "t")
     assert load(path, dump_config(config)) == config
-    assert load(path, as_commented_yaml(config)) == config
+    assert load(path, commented_settings(config)) == config
 
 
 def test_load_config_home_that_nobody_has_is_an_error(path: Path) -> None:
@@ -226,9 +226,9 @@ def test_set_wins_over_the_file_and_the_last_over_the_first(path: Path) -> None:
 
 
 def test_settings_say_once_what_they_shape() -> None:
-    marked = {kind: keys_that_decide(kind) for kind in Decides}
+    marked = {kind: keys_affecting(kind) for kind in Affects}
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
-    assert marked[Decides.PLACE] == {
+    assert marked[Affects.LOCATION] == {
         *("data.files", "data.tokenizer_from", "model.vectors.source", "model.vectors.target"),
         *("training.initialize_from", "training.extra_valid", "training.replay"),
     }
@@ -236,10 +236,10 @@ def test_settings_say_once_what_they_shape() -> None:
         *("epochs", "max_steps", "validate_every", "patience", "save_minutes", "tensorboard"),
         *("device", "num_threads", "precision"),
     }
-    free = {key for key in marked[Decides.FREE] if not key.startswith("decoding.")}
+    free = {key for key in marked[Affects.NOTHING] if not key.startswith("decoding.")}
     assert free == {"name", *(f"training.{key}" for key in resumed)}
-    assert not any(key.startswith("decoding.") for kind in Decides if kind != Decides.FREE for key in marked[kind])
-    assert {key.partition(".")[0] for key in marked[Decides.DATASET] | marked[Decides.CODEC]} == {"data"}
+    assert not any(key.startswith("decoding.") for kind in Affects if kind != Affects.NOTHING for key in marked[kind])
+    assert {key.partition(".")[0] for key in marked[Affects.DATASET] | marked[Affects.CODEC]} == {"data"}
 
 
 # What does not

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.load import WIDTH, as_commented_yaml, differences, heading, load_config, shipped_configs
+from transformer_cli.config.load import (
+    LINE_WIDTH,
+    commented_settings,
+    differences,
+    header_comment,
+    load_config,
+    shipped_configs,
+)
 from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
 
@@ -16,10 +23,10 @@ SHIPPED = {name: path.read_text(encoding="utf-8") for name, path in shipped_conf
 @pytest.mark.parametrize("name", SHIPPED)
 def test_as_commented_yaml_has_every_setting_with_a_comment_and_loads_back(name: str, tmp_path: Path) -> None:
     config = load_config(name)
-    written = as_commented_yaml(config, text=SHIPPED[name])
+    written = commented_settings(config, text=SHIPPED[name])
     (tmp_path / "own.yaml").write_text(written, encoding="utf-8")
     assert load_config(tmp_path / "own.yaml") == config
-    assert max(map(len, written.split("\n"))) <= WIDTH
+    assert max(map(len, written.split("\n"))) <= LINE_WIDTH
     lines = written.split("\n")
     uncommented = [(line, below) for line, below in pairwise(lines) if line.strip() and "#" not in line]
     assert [line for line, below in uncommented if not below.strip().startswith("#")] == []
@@ -30,7 +37,7 @@ def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
         None,
         ["training.eps=1e-12", "data.captions.sentences=300", "model.num_heads=4", "training.average_checkpoints=2"],
     )
-    written = as_commented_yaml(changed, title="Mine")
+    written = commented_settings(changed, title="Mine")
     assert written.startswith("# Mine\n\nname: null ")
     assert "  num_heads: 4              # attention heads [default: 8]\n" in written
     assert "  eps: 1e-12                # Adam's epsilon [default: 1e-8]\n" in written
@@ -39,20 +46,20 @@ def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
 
 
 def test_as_commented_yaml_has_facts_of_a_run_only_where_they_are_its_own() -> None:
-    written = as_commented_yaml(Config())
+    written = commented_settings(Config())
     assert [each for each in ("fingerprint", "start_token", "imported", "marian") if each in written] == []
     own = load_config(None, ["data.fingerprint=0123abcd", "model.start_token=false", "model.positions=marian"])
-    written = as_commented_yaml(own)
+    written = commented_settings(own)
     assert [each for each in ("fingerprint: 0123abcd ", "start_token: false ", "positions: marian ") if each in written]
 
 
 def test_as_commented_yaml_keeps_the_comments_of_the_file() -> None:
-    written = as_commented_yaml(load_config("paper-base"), text=SHIPPED["paper-base"])
+    written = commented_settings(load_config("paper-base"), text=SHIPPED["paper-base"])
     assert written.startswith(SHIPPED["paper-base"].split("\n")[0])
     assert "  d_model: 512              # table 3 [default: 256]\n" in written
     assert "  num_heads: 8              # table 3; a head is 64 wide\n" in written
     assert "  patience: null            # stop after this many " in written
-    changed = as_commented_yaml(load_config("paper-base", ["model.num_heads=4"]), text=SHIPPED["paper-base"])
+    changed = commented_settings(load_config("paper-base", ["model.num_heads=4"]), text=SHIPPED["paper-base"])
     assert "  num_heads: 4              # attention heads [default: 8]\n" in changed  # what was said of 8 is not
 
 
@@ -62,17 +69,17 @@ def test_as_commented_yaml_writes_files_below_each_other(tmp_path: Path) -> None
         f"data:\n  corpus: files\n  files: {{train: {sides}, valid: {sides}, test-2: {sides}}}", encoding="utf-8"
     )
     config = load_config(tmp_path / "own.yaml")
-    written = as_commented_yaml(config)
+    written = commented_settings(config)
     assert f"\n    test-2: {{source: '{tmp_path}/a: b, c #.en', target: {tmp_path}/a.de}}\n" in written
     (tmp_path / "again.yaml").write_text(written, encoding="utf-8")
     assert load_config(tmp_path / "again.yaml") == config
 
 
 def test_shipped_configs_each_say_what_they_are_for() -> None:
-    said = {name: heading(text).split("\n")[0] for name, text in SHIPPED.items()}
+    said = {name: header_comment(text).split("\n")[0] for name, text in SHIPPED.items()}
     assert len({*said.values()}) == len(SHIPPED)
     assert all(line.startswith("# ") and line.endswith(".") for line in said.values())
-    assert max(map(len, SHIPPED)) + max(map(len, said.values())) <= WIDTH
+    assert max(map(len, SHIPPED)) + max(map(len, said.values())) <= LINE_WIDTH
 
 
 def test_load_config_of_a_shells_pipe_refuses_an_empty_one() -> None:

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from transformer_cli.adapters.corpora.corpora import held_out_shares
 from transformer_cli.adapters.corpora.formats import pair_files, read_texts, require_files
-from transformer_cli.config.load import as_commented_yaml, load_config, with_paths_from
-from transformer_cli.config.schema import MOST_OF_A_NAME, Config, HeldOutConfig, Rule
+from transformer_cli.config.load import commented_settings, load_config, with_relative_paths
+from transformer_cli.config.schema import MAX_NAME_CHARS, Config, HeldOutConfig, Rule
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import decompressed_name
@@ -91,10 +91,10 @@ def commented_yaml(config: Config, place: Path) -> str:
     """Returns the text of a config that is to stand at a place, with a comment on each setting."""
     old = place.read_text(encoding="utf-8") if place.exists() else ""
     title = f"The settings of {config.run_name}, as `tfm prepare` chose them; change what you like"
-    return as_commented_yaml(with_paths_from(config, place.resolve().parent), text=old, title=title)
+    return commented_settings(with_relative_paths(config, place.resolve().parent), text=old, title=title)
 
 
 def _name_of(path: Path) -> str:
     """Returns the name that text from a file has: memory of memory.tmx.gz, europarl of europarl.de."""
     stem = Path(decompressed_name(path).removesuffix(".txt")).stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:MOST_OF_A_NAME].strip("._-")
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:MAX_NAME_CHARS].strip("._-")

@@ -252,7 +252,7 @@ def refuse_heading(cells: Sequence[str], data: DataConfig, place: Location, reme
     """Raises DataError if the first row of a table names languages, but not both sides."""
     languages = [cell for cell in cells if language_code(cell) in LANGUAGE_NAMES]
     if not find_sides(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
-        what = f"looks like a heading ({_shorten_names(cells)}), but not of {data.source} and {data.into}"
+        what = f"looks like a heading ({_shorten_names(cells)}), but not of {data.source} and {data.output_language}"
         raise DataError(f"{place} {what}; {remedy}")
 
 
@@ -325,7 +325,7 @@ def _read_json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
         keys = list(found)
         columns = _find_columns(data.columns, keys, place) if data.columns else find_sides(keys, data)
         if columns is None:
-            wanted = f"{data.source} and {data.into}, or source and target"
+            wanted = f"{data.source} and {data.output_language}, or source and target"
             raise DataError(
                 f"{place}: no keys {wanted}; it has {_shorten_names(keys)}; name two of them as data.columns"
             )
@@ -365,7 +365,7 @@ def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out:
 
     If none is named, the text is taken for English, as messages are as a rule, where that is one of the two.
     """
-    wanted = (data.source, data.into)
+    wanted = (data.source, data.output_language)
     for one, other, languages, why, place in found:
         sides = (_on_one_line(one).strip(), _on_one_line(other).strip())
         ways = [
@@ -487,7 +487,7 @@ def _refuse_one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
     what = detect_format(read_beginning(path)) or "text of one column"
     raise DataError(
         f"{path}: {what}, but both sides of each pair are wanted; name the file of the other side too, as in "
-        f"NAME.{data.source} and NAME.{data.into}, or {{source: …, target: …}} in data.files"
+        f"NAME.{data.source} and NAME.{data.output_language}, or {{source: …, target: …}} in data.files"
     )
 
 
@@ -536,7 +536,7 @@ def read_beginning(path: Path) -> bytes:
 def find_sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
-    for language, roles in zip((data.source, data.into), SIDE_NAMES, strict=True):
+    for language, roles in zip((data.source, data.output_language), SIDE_NAMES, strict=True):
         bare = [_TEXT_SUFFIX.sub("", name.strip().lower()) for name in names]  # of source_text, German text
         ranks = [1.5 if name in roles else _language_match(name, language) for name in bare]
         best = max(ranks, default=0)

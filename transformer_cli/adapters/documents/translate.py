@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def translate_html(translator: Translator, html: str) -> str:
     """Returns a page, or a fragment of one, with its text translated; see `api.Translator.translate_html`."""
     data = translator.run.config.data
-    document = parse_html(html, (data.source, data.into))
+    document = parse_html(html, (data.source, data.output_language))
     found, _ = _translate_blocks(translator, document.blocks)
     return document.render(found)
 
@@ -34,7 +34,7 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
         what = f"where one of {', '.join(FORMATS)} is wanted"
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r}, {what}")
     data = translator.run.config.data
-    parsed = FORMATS[file_format].parse(content, (data.source, data.into))
+    parsed = FORMATS[file_format].parse(content, (data.source, data.output_language))
     found, counts = _translate_blocks(translator, parsed.blocks)
     counts[MISSING_TAG] = sum(
         block.has_unplaced_element(*each) for block, each in zip(parsed.blocks, found, strict=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.config.load import differences
-from transformer_cli.config.schema import Config, Decides, keys_that_decide
+from transformer_cli.config.schema import Affects, Config, keys_affecting
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.checkpoints import Checkpoint, load_best
@@ -88,7 +88,7 @@ class InitialWeights(Callback):
                 f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "
                 f"--set name={free_name(run.folder)}"
             )
-        shape = keys_that_decide(Decides.MODEL)
+        shape = keys_affecting(Affects.MODEL)
         if not config.model.has_position_table:
             shape -= {"model.max_length"}  # there is no table of positions
         if changed := [each for each in differences(run.config, config) if each.partition(":")[0] in shape]:

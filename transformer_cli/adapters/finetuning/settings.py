@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.config.schema import DataConfig, Decides, fields_that_decide
+from transformer_cli.config.schema import Affects, DataConfig, fields_affecting
 from transformer_cli.runs.run import Run
 
 DEFAULT_MAX_CHARS = 1_000  # characters of a side that a model without a last position is taught: some 250 pieces
@@ -16,7 +16,7 @@ def finetuning_settings(run: str, runs_dir: Path = Path("runs")) -> dict[str, An
     run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
     """
     config = Run.load(run, runs_dir).config
-    data = config.data.model_dump(mode="json", include=fields_that_decide(DataConfig, Decides.CODEC))
+    data = config.data.model_dump(mode="json", include=fields_affecting(DataConfig, Affects.CODEC))
     max_chars = {} if config.model.max_length else {"max_chars": DEFAULT_MAX_CHARS}
     return {
         "data": {**data, "tokenizer_from": run, "lowercase": config.data.lowercased, "to": config.data.to, **max_chars},

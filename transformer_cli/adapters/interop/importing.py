@@ -18,7 +18,7 @@ from transformer_cli.adapters.interop.foreign import ForeignModel
 from transformer_cli.adapters.interop.hugging_face import read_hugging_face
 from transformer_cli.adapters.interop.marian import read_marian
 from transformer_cli.config.load import validated
-from transformer_cli.config.schema import MOST_OF_A_NAME, Config, ModelConfig
+from transformer_cli.config.schema import MAX_NAME_CHARS, Config, ModelConfig
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import check_model_memory
@@ -68,7 +68,7 @@ def import_run(
         raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
     if (folder / "run.json").is_file():
         raise DataError(f"{folder}: a run of tfm, or its export, which needs no import; use it as it is")
-    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", foreign.folder_name(folder)).lstrip("._-")[:MOST_OF_A_NAME]
+    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", foreign.folder_name(folder)).lstrip("._-")[:MAX_NAME_CHARS]
     destination = runs_dir / name
     if not is_new(destination):
         raise ConfigError(f"{destination} is there already; give another name, or delete it first")

@@ -21,8 +21,8 @@ from transformer_cli.adapters.interop.foreign import (
     refuse_unsupported,
     unsupported,
 )
-from transformer_cli.config.load import MOST_BYTES
-from transformer_cli.config.yamltext import parse, scalar_pairs
+from transformer_cli.config.load import MAX_CONFIG_BYTES
+from transformer_cli.config.yaml_text import parse_yaml, scalar_pairs
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system.files import read_text
 from transformer_cli.text.languages import short_code
@@ -253,10 +253,10 @@ def _rename_weight(name: str) -> str:
 
 
 def _parse_settings(text: str, where: str) -> dict[str, Any]:
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_CONFIG_BYTES:
         raise DataError(f"{where}: too long")
     try:
-        value = parse(text)
+        value = parse_yaml(text)
     except ConfigError as error:
         raise DataError(f"{where}: {error}") from None
     if not isinstance(value, dict):

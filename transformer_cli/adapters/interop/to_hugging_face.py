@@ -27,7 +27,7 @@ from transformer_cli.adapters.interop.importing import SIDE_OF_WEIGHT, permute_w
 from transformer_cli.compute.devices import format_bytes
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config
-from transformer_cli.config.yamltext import as_line
+from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best
@@ -98,7 +98,7 @@ def export_to_hugging_face(
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": config.data.source,
-        "target_lang": config.data.into,
+        "target_lang": config.data.output_language,
         "separate_vocabs": not is_one,
         "model_max_length": n_positions,
         "added_tokens_decoder": added,
@@ -122,8 +122,8 @@ def _refuse_unsupported(config: Config) -> None:
     found = {**settings_by_key(config), "data.lowercase": config.data.lowercased}
     for key, values in EXPORTABLE.items():
         if found[key] not in values:
-            only = " or ".join(map(as_line, values))
-            raise ConfigError(f"{key}: {as_line(found[key])} cannot be exported to huggingface, only {only}")
+            only = " or ".join(map(inline_yaml, values))
+            raise ConfigError(f"{key}: {inline_yaml(found[key])} cannot be exported to huggingface, only {only}")
     heads = config.model.d_model // config.model.num_heads
     if config.model.head_dim not in (None, heads):
         raise ConfigError(f"model.head_dim: {config.model.head_dim} cannot be exported to huggingface, only {heads}")

@@ -30,11 +30,11 @@ class Directions:
         ]
         for translator in into_each:
             data = translator.run.config.data
-            other = self._by_pair.setdefault((data.source, data.into), translator)
+            other = self._by_pair.setdefault((data.source, data.output_language), translator)
             if other is not translator:
                 raise ConfigError(
                     f"--run: {other.run.folder} and {translator.run.folder} both translate from {data.source} into "
-                    f"{data.into}; a request could not say which one it wants, so give one of them"
+                    f"{data.output_language}; a request could not say which one it wants, so give one of them"
                 )
         self.detect("")  # reads py3langid's model, for which no client shall wait
 

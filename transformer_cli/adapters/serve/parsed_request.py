@@ -100,7 +100,9 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
     else:
         looked_at = texts
     translator, source, confidence = directions.choose(body.source, body.target, " ".join(looked_at))
-    documents = [parse_html(text, (source, translator.run.config.data.into)) for text in texts] if is_html else []
+    documents = (
+        [parse_html(text, (source, translator.run.config.data.output_language)) for text in texts] if is_html else []
+    )
     lines_of = [[block.text for block in each.blocks] for each in documents] or [text.split("\n") for text in texts]
     lines = list(chain.from_iterable(lines_of))
     refuse_over_limit(len(lines), limits.lines, "lines")

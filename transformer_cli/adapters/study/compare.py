@@ -267,7 +267,7 @@ def _translate_all(
     systems: runs, each with its own decoding settings, or files of translations. Raises CheckpointError or DataError.
     """
     runs = [(name, run) for name, run in zip(names, map(_run_of, systems), strict=True) if run]
-    pairs = {name: f"{run.config.data.source}→{run.config.data.into}" for name, run in runs}
+    pairs = {name: f"{run.config.data.source}→{run.config.data.output_language}" for name, run in runs}
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
@@ -280,7 +280,7 @@ def _translate_all(
         log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowered)))
     beam = _beam(options)
     searches = {
-        name: (each.settings if isinstance(each, Translator) else each.config.decoding).model_copy(update=beam).in_words
+        name: (each.settings if isinstance(each, Translator) else each.config.decoding).model_copy(update=beam).describe
         for name, each in zip(names, systems, strict=True)
         if not isinstance(each, Path)
     }
@@ -296,7 +296,7 @@ def _translate_all(
     for number in files_first:  # what is wrong is told soon
         of[number] = _output_of(systems[number], texts, options, open_run)
     written = [of[number] for number in range(len(systems))]
-    language = options.language or next((run.config.data.into for _, run in runs), "en")
+    language = options.language or next((run.config.data.output_language for _, run in runs), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system.texts, strict=True):
             warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
@@ -406,7 +406,7 @@ def _output_of(
             log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, pluralize(n_long, "sentence"))
         written.append([each.text for each in translations])
     given = [options.sources, *options.reference_files] if options.sources else []
-    return SystemOutput(written, translator.settings.in_words, result_sink(translator, given))
+    return SystemOutput(written, translator.settings.describe, result_sink(translator, given))
 
 
 def _beam(options: CompareOptions) -> dict[str, Any]:

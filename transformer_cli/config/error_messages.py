@@ -1,7 +1,7 @@
 """Says what is wrong with a setting, in one sentence and in a user's words. Reads no file.
 
 The schema's own sentences, for values that do not fit together, pass through. pydantic's sentences name its classes and
-ours, so each kind of mistake that the schema can have has words in `MUST`.
+ours, so each kind of mistake that the schema can have has words in `REQUIREMENTS`.
 """
 
 import difflib
@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from transformer_cli.config.yamltext import as_line, compose, line_of
+from transformer_cli.config.yaml_text import compose, inline_yaml, line_of
 from transformer_cli.system.terminal import shorten
 
 SIDES = ("source", "target")  # the keys below a split of data.files, which the user names
-FORMS = ("[list]", "[text]", "[file]", "[pair]")  # which of its forms data.files.train has, not a key
-MOST_SHOWN = 80  # characters of a value
-MUST = {
+UNION_TAGS = ("[list]", "[text]", "[file]", "[pair]")  # which of its forms data.files.train has, not a key
+MAX_VALUE_CHARS = 80  # characters of a value
+REQUIREMENTS = {
     "bool_type": "be true or false",
     "dict_type": "be a section with a key for each split",
     "finite_number": "be a finite number",
@@ -39,16 +39,16 @@ MUST = {
 }
 
 Location = tuple[int | str, ...]
-Given = tuple[tuple[str, ...], str]  # the key that an option sets, and the option, as an error names it
+OptionKey = tuple[tuple[str, ...], str]  # the key that an option sets, and the option, as an error names it
 
 
-def first_mistake(
+def first_error_message(
     error: ValidationError,
     keys: Mapping[str, Any],
     *,
     origin: str = "Config",
     text: str = "",
-    given: Sequence[Given] = (),
+    given: Sequence[OptionKey] = (),
 ) -> str:
     """Returns where the first mistake of a config stands, what is wrong there, and the number of the others.
 
@@ -58,8 +58,8 @@ def first_mistake(
     key, else in a line of the text, which comes from `origin`.
     """
     first, *others = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    location = tuple(part for part in first["loc"] if part not in FORMS)
-    mistake = sentence(first, keys, location) + (f" (and {len(others)} more)" if others else "")
+    location = tuple(part for part in first["loc"] if part not in UNION_TAGS)
+    mistake = describe_error(first, keys, location) + (f" (and {len(others)} more)" if others else "")
     is_of_several = first["type"] == "value_error"  # values that do not fit together
     if location[-1:] == ("[key]",):  # the name of a split
         location, is_of_several = location[:-1], False
@@ -73,14 +73,14 @@ def first_mistake(
     return f"{origin}: line {line}: {mistake}" if line else f"{origin}: {mistake}"
 
 
-def sentence(mistake: Mapping[str, Any], keys: Mapping[str, Any], location: Location = ()) -> str:
+def describe_error(mistake: Mapping[str, Any], keys: Mapping[str, Any], location: Location = ()) -> str:
     """Returns what is wrong with a setting. location: where it stands in a config (): nothing names it here.
 
     keys: the tree of all settings.
     """
     kind, given, context = mistake["type"], mistake["input"], mistake.get("ctx", {})
     if kind in ("extra_forbidden", "invalid_key"):
-        return f"{_dotted(location)}: unknown key{_nearest(location, keys)}"
+        return f"{_dotted(location)}: unknown key{_suggestion(location, keys)}"
     if location and location[-1] == "[key]":  # of data.files, the only mapping whose keys the user chooses
         location = location[:-2]
     place = ""
@@ -91,29 +91,29 @@ def sentence(mistake: Mapping[str, Any], keys: Mapping[str, Any], location: Loca
         return f"{subject} {context['error']}".strip()
     if kind == "missing":
         return f"{subject} missing"
-    first = f"{_dotted(location)}.{_known(location, keys)[0]}"
+    first = f"{_dotted(location)}.{_keys_below(location, keys)[0]}"
     must = (
-        MUST.get("glossary" if mistake["loc"] == ("glossary",) else kind, "be another kind of value")
+        REQUIREMENTS.get("glossary" if mistake["loc"] == ("glossary",) else kind, "be another kind of value")
         .format(**context, first=first)
         .replace("'", "")
     )
     quotes = "; put quotes around it" if kind in ("string_type", "path_type") and isinstance(given, float | int) else ""
-    return f"{subject} must {must}, not {_shown(given)}{quotes}".strip()
+    return f"{subject} must {must}, not {_format_value(given)}{quotes}".strip()
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Returns a value as YAML, or the beginning of a long one; without the characters that would steer a terminal."""
-    return shorten(as_line(value), MOST_SHOWN)
+    return shorten(inline_yaml(value), MAX_VALUE_CHARS)
 
 
 def _dotted(location: Location) -> str:
-    return ".".join(_shown(part) for part in location)
+    return ".".join(_format_value(part) for part in location)
 
 
-def _nearest(location: Location, keys: Mapping[str, Any]) -> str:
+def _suggestion(location: Location, keys: Mapping[str, Any]) -> str:
     """The key that was meant: one of this name, or a similar one, here or elsewhere."""
-    name, known = str(location[-1]), _known(location[:-1], keys)
-    everywhere = (key for key in _keys(keys) if not key.startswith("data.held_out."))  # names of splits
+    name, known = str(location[-1]), _keys_below(location[:-1], keys)
+    everywhere = (key for key in _all_keys(keys) if not key.startswith("data.held_out."))  # names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
     found = (
@@ -124,7 +124,7 @@ def _nearest(location: Location, keys: Mapping[str, Any]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else f"; known here: {', '.join(known)}"
 
 
-def _known(location: Location, keys: Mapping[str, Any]) -> list[str]:
+def _keys_below(location: Location, keys: Mapping[str, Any]) -> list[str]:
     """The keys below a section."""
     section: Any = keys
     for key in location:
@@ -132,9 +132,9 @@ def _known(location: Location, keys: Mapping[str, Any]) -> list[str]:
     return [*(section if isinstance(section, Mapping) else SIDES)]
 
 
-def _keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _all_keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Every dotted key, also of sections."""
     for key, value in tree.items():
         yield f"{prefix}{key}"
         if isinstance(value, dict):
-            yield from _keys(value, f"{prefix}{key}.")
+            yield from _all_keys(value, f"{prefix}{key}.")

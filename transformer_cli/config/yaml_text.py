@@ -14,7 +14,7 @@ _NUMBERS = {
 }
 _FAST = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's, which most installations of PyYAML have
 _ODD = re.compile("[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-DEEPEST = 20  # levels of sections and lists
+MAX_DEPTH = 20  # levels of sections and lists
 # !!int x and such fail in many ways
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
 
@@ -53,7 +53,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(str(node.va
 _Dumper.add_representer(float, _Dumper.represent_number)
 
 
-def parse(text: str, where: str = "") -> Any:
+def parse_yaml(text: str, where: str = "") -> Any:
     """Returns the value that a text is in YAML. Raises ConfigError, which says what is wrong, and in which line.
 
     where: what the error begins with, such as the name of a file.
@@ -62,9 +62,9 @@ def parse(text: str, where: str = "") -> Any:
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):  # which does not recurse, as all that follows does
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
+            if depth > MAX_DEPTH:
                 line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
-                raise ValueError(f"{line}more than {DEEPEST} levels")
+                raise ValueError(f"{line}more than {MAX_DEPTH} levels")
         return yaml.load(text, Loader=_Loader)
     except _ERRORS as error:
         mark = getattr(error, "problem_mark", None)
@@ -99,7 +99,7 @@ def scalar_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """Returns the nodes of a text that `parse` has read, in which `line_of` finds keys."""
+    """Returns the nodes of a text that `parse_yaml` has read, in which `line_of` finds keys."""
     return yaml.compose(text, Loader=_Loader)
 
 
@@ -115,12 +115,12 @@ def line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
     return line
 
 
-def as_text(tree: Any) -> str:
-    """Returns a YAML document, from which `parse` reads an equal mapping."""
+def dump_yaml(tree: Any) -> str:
+    """Returns a YAML document, from which `parse_yaml` reads an equal mapping."""
     return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
-def as_line(value: Any) -> str:
+def inline_yaml(value: Any) -> str:
     """Returns a value as YAML on one line."""
     form: dict[str, Any] = {"Dumper": _Dumper, "default_flow_style": True, "sort_keys": False, "width": math.inf}
     text: str = yaml.dump([value], allow_unicode=True, **form)
