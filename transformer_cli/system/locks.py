@@ -1,4 +1,4 @@
-"""Locks on files, which the system releases when a process ends, however it ends. Knows nothing of what they guard."""
+"""File locks, which the operating system releases when a process ends in any way. Knows nothing of what they guard."""
 
 import fcntl
 import logging
@@ -17,25 +17,25 @@ log = logging.getLogger(__name__)
 def exclusive_lock(path: Path) -> Iterator[bool]:
     """Hold a lock on the file `path` during the block. Yields whether it is held.
 
-    Raises BlockingIOError if the lock is held already, by this process or another one, and not for a moment only. If
-    the file system has no locks, a warning says so, and no lock is held.
+    Raises BlockingIOError if this or another process holds the lock. If the file system has no locks, logs a warning
+    and holds none.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         try:
             is_held = _try_lock(file)
         except BlockingIOError:
-            time.sleep(PROBE_S)  # somebody may have been asking whether it is free
+            time.sleep(PROBE_S)  # it may have been `is_locked`
             is_held = _try_lock(file)
         if not is_held:
-            log.warning("%s: this file system has no locks; make sure that nobody else does the same meanwhile", path)
+            log.warning("%s: this file system has no locks; make sure that no other process writes there", path)
         yield is_held
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock on a file now; False if there is no such file, or if that cannot be told.
+    """Whether the lock on a file is held now; False if the file does not exist or the file system has no locks.
 
-    It takes the lock for a moment, since there is no other way to ask; `exclusive_lock` allows for that.
+    Takes the lock for a moment, since there is no other way to find out; `exclusive_lock` waits for that.
     """
     try:
         with path.open("r+b") as file:
@@ -48,10 +48,10 @@ def is_locked(path: Path) -> bool:
 def _try_lock(file: IO[Any]) -> bool:
     """Lock an open file without waiting. Returns False if its file system has no locks (Lustre without `flock`, …).
 
-    Raises BlockingIOError if somebody holds the lock, or another opening of the file in this process does.
+    Raises BlockingIOError if another process, or another file object of this process, holds the lock.
     """
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on NFS only a file that is open for writing can be locked
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # NFS needs a file that is open for writing
     except BlockingIOError:
         raise
     except OSError:  # ENOSYS, ENOLCK, EOPNOTSUPP, …

@@ -1,6 +1,6 @@
-"""Progress: bars on a terminal and in a notebook, one line per minute elsewhere. Knows nothing of what is counted.
+"""Progress bars on a terminal and in a notebook, one log line per minute elsewhere. Knows nothing of what is counted.
 
-tqdm is imported only when something is shown, so that help texts appear without it.
+tqdm is imported only when something is shown, so that help texts do not wait for it.
 """
 
 import logging
@@ -25,10 +25,10 @@ BAR_FORMAT = "{l_bar}{bar}| {remaining} left, {rate_fmt}{postfix}"  # tqdm's own
 
 
 class _LogFile:
-    """A file for a bar that becomes lines of the log."""
+    """A file that writes a bar's text to the log."""
 
     def write(self, text: str) -> None:
-        if line := text.replace("\x1b[A", "").strip():  # without return, and up one line
+        if line := text.replace("\x1b[A", "").strip():  # without carriage return and cursor up
             log.info("%s", line)
 
     def flush(self) -> None:
@@ -40,8 +40,8 @@ LOG_OPTIONS: "dict[str, Any]" = {
     "mininterval": LOG_INTERVAL_S,
     "delay": LOG_INTERVAL_S,  # the first line
     "miniters": 1,
-    "smoothing": 0,  # the mean rate since the beginning
-    "ncols": 0,  # the numbers without the bar
+    "smoothing": 0,  # show the mean rate since the beginning
+    "ncols": 0,  # show the numbers without the bar
 }
 
 
@@ -54,12 +54,11 @@ def bar(
     initial: int = 0,
     is_silent: bool = False,
 ) -> Bar:
-    """Returns a bar for use in a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
+    """Returns a bar for a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
-    total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
-    If standard error is neither a terminal nor a notebook's, a log line reports on each minute of work instead. In a
-    notebook the bar is a widget where ipywidgets is installed, and else a line of text, drawn once a second.
-    is_silent: there is nothing, and neither where there is only one thing to do.
+    total: the number of units (None: unknown); with a total of 1, nothing is shown. unit_scale: show 1200 as 1.20k.
+    initial: units done before. is_silent: show nothing. In a notebook, the bar is a widget if ipywidgets is installed,
+    otherwise a line of text that is drawn once a second.
     """
     ipython = sys.modules.get("IPython")
     is_notebook = ipython is not None and hasattr(ipython.get_ipython(), "kernel")
@@ -80,14 +79,14 @@ def bar(
 
 
 class LineHandler(logging.Handler):
-    """Writes log records as plain lines on standard error without tearing a bar; warnings begin with their level."""
+    """Writes log records as lines on standard error without damaging a bar; warnings begin with their level."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line, after the traceback of the record's error if it has one."""
+        """Write the traceback of the record's error, if it has one, then its message on one line."""
         from tqdm import tqdm
 
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         line = terminal.escape_controls(f"{prefix}{record.getMessage()}")
         found = "".join(traceback.format_exception(record.exc_info[1])) if record.exc_info else ""
-        tqdm.write(f"{found}{line}\n", file=sys.stderr, end="")  # in one call: nobody can tear it
+        tqdm.write(f"{found}{line}\n", file=sys.stderr, end="")  # in one call, so that no other output comes in between
         sys.stderr.flush()

@@ -1,9 +1,8 @@
 """Signals that ask a command to stop: SIGINT, SIGTERM, SIGHUP and SIGUSR1. Knows nothing of what the command does.
 
-The first one is a request: it raises Stopped wherever the command is, or tells the command's listener, if it has one.
-From then on Ctrl-C (SIGINT) has the system's own effect, which ends the process at once. The other signals do nothing
-more, because they often come twice: `timeout` sends one to the process and to its group, and torchrun passes on what a
-scheduler has sent to all processes already.
+The first signal raises Stopped, or calls the command's listener if it has one. After it, Ctrl-C (SIGINT) ends the
+process at once. The other signals are then ignored, because they often arrive twice: `timeout` signals the process and
+its group, and torchrun forwards a signal that the scheduler has sent to all processes.
 """
 
 import os
@@ -18,7 +17,7 @@ STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class Stopped(BaseException):
-    """A signal has asked the command to stop. No error, so that nothing that catches errors catches it."""
+    """A signal has asked the command to stop. A BaseException, so that `except Exception` does not catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -26,7 +25,7 @@ class Stopped(BaseException):
 
 
 class StopHandler:
-    """Waits for signals on behalf of one command."""
+    """The handler of stop signals during one command."""
 
     number: int | None = None
     """the first signal"""
@@ -42,7 +41,7 @@ class StopHandler:
             self._listener = None
 
     def handle(self, number: int, _frame: object) -> None:
-        """Python calls this in the main thread, between two operations."""
+        """Handle a signal. Python calls this in the main thread, between two operations."""
         if self.number is not None:
             return
         self.number = number
@@ -58,26 +57,26 @@ _stop_handlers: list[StopHandler] = []
 
 @contextmanager
 def collect_hangups() -> Iterator["SimpleQueue[bool]"]:
-    """Collect SIGHUP during the block, where it does not end the command: True for each signal.
+    """Yield a queue that gets True for each SIGHUP in the block, which does not end the command then.
 
-    If it says that the command's terminal was closed, it ends the command as ever.
+    If the command's terminal was closed, SIGHUP still ends it.
     """
-    asked: SimpleQueue[bool] = SimpleQueue()  # whose put() another signal may interrupt
+    hangups: SimpleQueue[bool] = SimpleQueue()  # its put() may be interrupted by another signal
     handler, had_terminal = current_stop_handler(), os.isatty(2)
 
     def handle(number: int, frame: object) -> None:
         if handler is not None and had_terminal and not os.isatty(2):
             handler.handle(number, frame)
         else:
-            asked.put(True)
+            hangups.put(True)
 
     with temporary_handler([signal.SIGHUP], handle):
-        yield asked
+        yield hangups
 
 
 @contextmanager
 def handle_stop_signals() -> Iterator[StopHandler]:
-    """Watch for signals during the block. Beside the main thread, which alone gets them, nothing is watched."""
+    """Handle stop signals during the block. Only the main thread receives signals; in others, nothing happens."""
     handler = StopHandler()
     if threading.current_thread() is not threading.main_thread():
         yield handler
@@ -91,13 +90,13 @@ def handle_stop_signals() -> Iterator[StopHandler]:
 
 
 def current_stop_handler() -> StopHandler | None:
-    """Returns the handler of the command that is running; None if the caller is no command of ours."""
+    """Returns the handler of the running command; None if tfm is used as a library."""
     return _stop_handlers[-1] if _stop_handlers else None
 
 
 @contextmanager
 def temporary_handler(numbers: list[int], handler: Callable[[int, Any], object]) -> Iterator[None]:
-    """Set a handler of signals during the block. One that is ignored, as in a shell's background jobs, stays so."""
+    """Set a handler of signals during the block. Signals that are ignored, as in background jobs, stay ignored."""
     before = {number: signal.getsignal(number) for number in numbers}
     changed = [number for number in numbers if before[number] != signal.SIG_IGN]
     try:

@@ -1,9 +1,9 @@
-r"""Standard streams, and what a terminal is given: text that it cannot be made to obey, notes, tables, and a prompt.
+r"""Standard streams, and output for a terminal: escaped text, a status line, tables and a prompt.
 
-A vocabulary, a corpus or a file's name may hold control characters, and a terminal then changes colours, titles, the
-clipboard, or what stands above. They become their Python escapes, such as \x1b. Files and pipes get text as it is.
-Bytes that are not UTF-8, which Python keeps in names and arguments as surrogates, are shown in the same way, and so are
-marks that turn the direction of text, which can make it read as what it is not.
+Text, vocabularies and file names may contain control characters, with which a terminal would change colours, titles,
+the clipboard or earlier lines. On a terminal they are written as Python escapes, such as \x1b; files and pipes get them
+unchanged. Marks of text direction, which can disguise text, are escaped too, and so are surrogates, by which Python
+represents bytes that are not UTF-8.
 """
 
 import io
@@ -25,49 +25,49 @@ UNSAFE_CHARS = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 CONTROL_CHARS = re.compile(f"[\x00-\x1f{UNSAFE_CHARS}]")
 CONTROLS_IN_TEXT = f"\x00-\x08\x0b-\x1f{UNSAFE_CHARS}"  # all but tab and line feed
 ERASE_LINE = "\r\x1b[K"
-ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # Unicode's categories: marks that stand on a letter, and joiners
+ZERO_WIDTH_CATEGORIES = ("Mn", "Me", "Cf")  # Unicode: combining marks and format characters
 
 
 class Terminal(io.TextIOWrapper):
-    """A text stream to a terminal on which control characters are visible."""
+    """A text stream to a terminal that escapes control characters."""
 
     to_escape = re.compile(f"[{CONTROLS_IN_TEXT}]")
 
     def write(self, text: str, /) -> int:
-        """Write text. Returns its length, as the caller knows it."""
+        """Write text, with control characters escaped. Returns the length of `text`."""
         if text:
             clear_status()
         self.write_raw(self.to_escape.sub(lambda found: _escape_char(found[0]), text))
         return len(text)
 
     def write_raw(self, text: str) -> None:
-        """Write text of our own as it is, with codes that the terminal obeys."""
+        """Write text unescaped, for tfm's own control codes."""
         super().write(text)
 
 
 class TerminalWithBars(Terminal):
-    """The same for standard error, where tqdm draws progress bars: it writes return, and up one line."""
+    """The same for standard error, where tqdm's bars need carriage return and cursor up."""
 
     to_escape = re.compile(f"(?!\r|\x1b\\[A)[{CONTROLS_IN_TEXT}]")
 
 
 class OutputClosed(BaseException):
-    """Nobody reads standard output any more, as in `tfm … | head -1`. No error: there is nothing left to do."""
+    """The reader of standard output is gone, as in `tfm … | head -1`. Not an Exception: nothing is left to do."""
 
 
 class _Stdout(io.FileIO):
-    """Standard output: what cannot be written ends the command. Only the first failure is told."""
+    """Standard output: a failed write ends the command. Only the first failure is reported."""
 
     _has_failed = False
 
     def write(self, content: Any) -> int:
-        """Write some of the bytes. Raises ReaderGone, or TfmError for any other reason."""
+        """Write some of the bytes. Raises OutputClosed, or TfmError for any other reason."""
         view = memoryview(content)
-        if self._has_failed:  # what is left in a buffer is written once more when the process ends
+        if self._has_failed:  # Python flushes the buffer again when the process ends
             return view.nbytes
-        clear_status()  # whoever reads a pipe may write to the same terminal
+        clear_status()  # the reader of a pipe may write to the same terminal
         try:
-            while (written := super().write(view)) is None:  # somebody has made it non-blocking
+            while (written := super().write(view)) is None:  # another program has made the stream non-blocking
                 select.select([], [self], [])
             return written
         except OSError as error:
@@ -79,27 +79,26 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    """Standard error: a command does its work even if nobody reads what it says about it, or the disk is full."""
+    """Standard error: a failed write is ignored, so that the command goes on."""
 
     def write(self, content: Any) -> int:
-        """Write what can be written of the bytes, and drop the rest."""
+        """Write as many of the bytes as possible; drop the rest."""
         with suppress(OSError):
             super().write(content)
         return memoryview(content).nbytes
 
 
 def set_up_streams() -> None:
-    """Give this process three usable streams of UTF-8, as the input is, whatever the locale.
+    """Give this process three usable UTF-8 streams, whatever the locale.
 
-    A closed one is opened so that using it fails: reading standard input, writing standard output. Otherwise the next
-    file that is opened, such as a checkpoint, would be taken for it. What is said on a closed standard error is lost.
-    Streams that are not the process's own, as in a notebook, stay as they are.
+    A closed stream is opened so that reading or writing fails; otherwise the next file, such as a checkpoint, would get
+    its descriptor. Output to a closed standard error is lost. Streams that were replaced, as in a notebook, stay.
     """
     for descriptor, access in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, access), True)  # the lowest that is free, which is this one
+            os.set_inheritable(os.open(os.devnull, access), True)  # open() returns the lowest free one
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)
     if sys.stdout in (None, sys.__stdout__):
@@ -114,7 +113,7 @@ def set_up_streams() -> None:
 
 
 def _text_stream(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, line_buffering: bool) -> TextIO:
-    """Returns a stream of text: on a terminal, one that shows escape codes."""
+    """Returns a text stream; on a terminal, one that escapes control characters."""
     buffer = io.BufferedWriter(raw)
     if raw.isatty():
         return on_terminals(buffer, encoding="utf-8", line_buffering=True)
@@ -122,11 +121,11 @@ def _text_stream(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, l
 
 
 _status_terminal: Terminal | None = None
-"""the terminal whose last line is a note"""
+"""the terminal whose last line is a status"""
 
 
 def show_status(text: str) -> None:
-    """Say on standard error what takes a while, until something else is written. Says nothing but on a terminal."""
+    """Show on a terminal's standard error what takes a while, until something else is written."""
     global _status_terminal
     if isinstance(sys.stderr, Terminal) and not is_dumb_terminal() and not is_secondary_process():
         clear_status()
@@ -136,7 +135,7 @@ def show_status(text: str) -> None:
 
 
 def clear_status() -> None:
-    """Erase the note, if there is one."""
+    """Erase the status line, if there is one."""
     global _status_terminal
     stream, _status_terminal = _status_terminal, None
     if stream is not None:
@@ -145,17 +144,17 @@ def clear_status() -> None:
 
 
 def is_secondary_process() -> bool:
-    """Whether another process of the same job speaks on this machine: torchrun's process of local rank 0."""
+    """Whether this is a process of torchrun whose local rank is not 0; only rank 0 of each machine writes messages."""
     return "WORLD_SIZE" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def is_dumb_terminal() -> bool:
-    """Whether the terminals of this process do no more than print, such as Emacs's shell."""
+    """Whether this process's terminal can only print, such as Emacs's shell."""
     return os.environ.get("TERM", "dumb") == "dumb"
 
 
 def display_width(text: str) -> int:
-    """Returns how many columns a line of text takes: two for a Chinese character, none for a mark on a letter."""
+    """Returns the columns that a line of text takes: two for a Chinese character, none for a combining mark."""
     return sum(
         0
         if unicodedata.category(character) in ZERO_WIDTH_CATEGORIES
@@ -180,15 +179,12 @@ def first_few(names: Sequence[str], max_shown: int = 8) -> str:
 
 
 def escape_controls(message: str) -> str:
-    """Returns text whose control characters are visible: a file's name may hold line feeds."""
+    """Returns text with control characters escaped, line feeds included."""
     return CONTROL_CHARS.sub(lambda found: _escape_char(found[0]), message)
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> str:
-    """Join rows with columns as wide as their widest cell; the first is flush left, the others are flush right.
-
-    Control characters are visible: names may hold line feeds.
-    """
+    """Join rows into a table with aligned columns, the first flush left, the others flush right; escapes controls."""
     rows = [[escape_controls(cell) for cell in row] for row in rows]
     widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
 
@@ -201,19 +197,19 @@ def format_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _escape_char(character: str) -> str:
-    if "\udc80" <= character <= "\udcff":  # Python's stand-in for a byte
+    if "\udc80" <= character <= "\udcff":  # a byte that is not UTF-8
         return f"\\x{ord(character) - 0xDC00:02x}"
     return repr(character)[1:-1]
 
 
 def prompt_loop(answer: Callable[[int, str], None], prompt: str) -> None:
-    """Ask for lines that somebody types until Ctrl-D, and call `answer` with the number of each, from 1, and its text.
+    """Read lines at a prompt until Ctrl-D, and call `answer` with the number of each, from 1, and its text.
 
-    Ctrl-C drops what is being typed, or what is being answered. A text that was pasted is answered line by line.
-    Bytes that are not UTF-8 come as surrogates. Editing is GNU readline's, or that of libedit.
+    Ctrl-C cancels the typed line or the running call. Pasted text is answered line by line. Bytes that are not UTF-8
+    become surrogates. Lines are edited by GNU readline or libedit.
     """
-    with suppress(ImportError):  # not every Python is built with it
-        import readline  # noqa: F401  # which `input` uses then
+    with suppress(ImportError):  # not every Python has it
+        import readline  # noqa: F401  # `input` then uses it
     number = 0
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     with signals.temporary_handler([signal.SIGINT], signal.default_int_handler):
@@ -226,4 +222,4 @@ def prompt_loop(answer: Callable[[int, str], None], prompt: str) -> None:
                 break
             except KeyboardInterrupt:
                 sys.stderr.write("\n")
-    sys.stderr.write("\n")  # behind the last prompt
+    sys.stderr.write("\n")  # after the last prompt

@@ -1,8 +1,8 @@
-"""Worker processes: Python processes that read requests from their standard input and write answers to their output.
+"""Worker processes, which read requests from standard input and write answers to standard output.
 
-A worker is not forked, because the caller may run threads (torch does), and a fork of a process with threads may hang.
-`multiprocessing` is not used either: without fork it runs the caller's script again in every worker. loky does
-neither; docs/decisions/libraries.md says why it is not used. Knows nothing of what is asked.
+Workers are not forked, because torch runs threads, and a fork of a process with threads may hang. `multiprocessing`
+without fork would run the caller's script again in every worker. docs/decisions/libraries.md says why loky is not used.
+Knows nothing of what the requests mean.
 """
 
 import importlib
@@ -24,9 +24,12 @@ WORKER_CODE = (
 
 
 def run_worker(module: str, name: str) -> None:
-    """Run a worker: read the settings of a function, then one request after another, until the input ends."""
+    """Run a worker: read the settings, then answer one request after another until the input ends.
+
+    module, name: the function that takes the settings and returns a function from a request to its answer.
+    """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps whatever a library prints out of the answers
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keep what libraries print out of the answers
     try:
         answer = getattr(importlib.import_module(module), name)(_receive(requests))
         while True:
@@ -34,22 +37,22 @@ def run_worker(module: str, name: str) -> None:
     except ConfigError as error:
         _send(answers, str(error))
     except EOFError:
-        os._exit(0)  # the caller is gone: end at once, without writing what is left
+        os._exit(0)  # the caller is gone: end at once, without flushing
 
 
 @contextmanager
 def worker_processes(
     open_: Callable[[Any], Callable[[Any], Any]], settings: Any, n_workers: int = 1
 ) -> Iterator[Callable[[Any], Any]]:
-    """Have workers during the block.
+    """Run worker processes during the block. Yields a function that sends a request to an idle worker.
 
-    open_: a function of a module, which each worker calls once, with the settings; what it returns answers requests.
-    marshal must know the settings, the requests and the answers, and no answer is text. Yields a function that asks an
-    idle worker and returns its answer; as many threads as there are workers may call it at a time. It raises EOFError,
-    which says how, if the worker is dead or dies, and ConfigError if it could not begin with these settings.
+    open_: a module's function, which each worker calls once with the settings; it returns a function from a request to
+    its answer. marshal must be able to encode settings, requests and answers; no answer is a str. Up to `n_workers`
+    threads may send requests at a time. Sending raises EOFError with the reason if the worker dies, and ConfigError if
+    `open_` has raised it.
 
-    A worker has a session of its own, so that a terminal does not send it Ctrl-C too. However its caller ends, its
-    input ends with it, and so it.
+    A worker has its own session, so that the terminal does not send it Ctrl-C. It ends when its caller ends, because
+    its input then ends.
     """
     workers = [
         subprocess.Popen(
@@ -66,7 +69,7 @@ def worker_processes(
         _send(worker.stdin, settings)
         idle.put(worker)
 
-    def ask(value: Any) -> Any:
+    def send(value: Any) -> Any:
         worker = idle.get()
         try:
             _send(worker.stdin, value)
@@ -81,16 +84,16 @@ def worker_processes(
         return answer
 
     try:
-        yield ask
+        yield send
     finally:
         for worker in workers:
-            worker.kill()  # even if it is at work: nothing is lost by that
-            with suppress(BrokenPipeError), worker:  # from data that could not be sent
+            worker.kill()
+            with suppress(BrokenPipeError), worker:  # unsent data is still in the buffer
                 pass
 
 
 def _send(file: IO[bytes] | None, value: Any) -> None:
-    """Write `value` as marshal encodes it, after its length in 8 bytes. If nobody reads, what is read next says so."""
+    """Write the length of the marshalled value in 8 bytes, then the value. A dead reader is noticed by `_receive`."""
     assert file
     content = marshal.dumps(value)
     with suppress(BrokenPipeError):

@@ -219,7 +219,7 @@ def test_check_file_of_another_content_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingFile, match=f"^{path}: missing$"):
         verify_file(path)
     (tmp_path / "b").touch()
-    with pytest.raises(FileError, match=r"b: damaged: SHA256SUMS has no sum of it$"):
+    with pytest.raises(FileError, match=r"b: damaged: SHA256SUMS has no checksum of it$"):
         verify_file(tmp_path / "b")
 
 
@@ -270,7 +270,7 @@ def test_read_text_of_no_file_or_a_large_one_is_refused(tmp_path: Path) -> None:
         ("pipe", "not a file, but a pipe or a device"),
         ("", "not a file, but a folder"),
         ("none", "missing"),
-        ("large", "more than 4 bytes, so it is not what it should be"),
+        ("large", "larger than 4 bytes, so it is not the expected file"),
     ):
         with pytest.raises(FileError, match=f"{message}$"):
             read_text(tmp_path / name, max_bytes=4)

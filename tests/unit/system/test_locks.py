@@ -44,5 +44,5 @@ def test_exclusive_without_locks_in_the_file_system_warns(
     with exclusive_lock(tmp_path / "lock") as is_held:
         assert not is_held
         assert not is_locked(tmp_path / "lock")
-    message = "this file system has no locks; make sure that nobody else does the same meanwhile"
+    message = "this file system has no locks; make sure that no other process writes there"
     assert caplog.messages == [f"{tmp_path}/lock: {message}"]
