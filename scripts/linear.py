@@ -322,7 +322,10 @@ READERS: dict[str, tuple[Reader, str]] = {
         lambda text: metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False),
         "a |a",
     ),
-    "metrics.warn_of_form": (lambda text: metrics.warn_of_form(lines_of(text), lines_of(text), "a text"), "a|\u0301|é"),
+    "metrics.warn_about_text": (
+        lambda text: metrics.warn_about_text(lines_of(text), lines_of(text), "a text"),
+        "a|\u0301|é",
+    ),
     "languages.Directions.detect": (lambda text: _probabilities(text[:MAX_DETECT_CHARS], ("de", "en")), "a|\u0301"),
     "terminal.escape_controls": (escape_controls, "\x1b|\x9b|\u202e"),
     "terminal.display_width": (display_width, "犬|\u0301|a"),

@@ -105,7 +105,7 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
     from transformer_cli.adapters.finetuning.interpolation import Interpolation
     from transformer_cli.adapters.finetuning.pretrained import InitialWeights, PretrainedVectors
     from transformer_cli.adapters.finetuning.replay import Replay
-    from transformer_cli.adapters.study.curves import Curves, TensorBoard
+    from transformer_cli.adapters.study.curves import DrawCurves, TensorBoard
 
     def translate_by_initial_model(lines: Sequence[str]) -> Iterable[str]:
         translator = Translator(config.training.initialize_from, config.training.device, runs_dir=runs_dir)
@@ -122,7 +122,7 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
         found.append(Replay(translate_by_initial_model))
     if config.training.tensorboard:
         found.append(TensorBoard())
-    return [*found, Curves()]
+    return [*found, DrawCurves()]
 
 
 def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[str, ...]]:

@@ -69,13 +69,13 @@ def inspect(
         }
         if given := [option for option, value in of_a_model.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
-        from transformer_cli.adapters.study.inspection import attend_over_words, shaded
+        from transformer_cli.adapters.study.inspection import attend_over_words, shaded_table
 
         words = attend_over_words(sentence, vectors, is_scaled=scale != "none", query=query)
         if as_json:
             print(words_as_json(words))
         elif picture is None:
-            print(f"{MEANING}\n\n{shaded('', words.queries, words.words, words.weights)}")
+            print(f"{MEANING}\n\n{shaded_table('', words.queries, words.words, words.weights)}")
         else:
             from transformer_cli.adapters.study import plots
 

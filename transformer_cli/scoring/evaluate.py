@@ -35,7 +35,7 @@ from transformer_cli.scoring.metrics import (
     bleu_of_tokens,
     nonblank_rows,
     score_text,
-    warn_of_form,
+    warn_about_text,
 )
 from transformer_cli.search.interface import TargetScorer
 from transformer_cli.system.terminal import pluralize, show_status
@@ -268,7 +268,7 @@ def evaluate_text(
     else:
         tokenizer = tokenizer_or_fallback(data.output_language, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
-    warn_of_form(texts, wanted[0], text.name, data.output_language)
+    warn_about_text(texts, wanted[0], text.name, data.output_language)
     extra_metrics = score_text(
         texts, *wanted, language=data.output_language, lowercase=data.lowercased, extra_metrics=metrics
     )

@@ -101,7 +101,7 @@ def parse_metrics(names: str | Iterable[str]) -> list[str]:
     return [name for name in wanted if name in EXTRA_METRICS]
 
 
-def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str, language: str = "en") -> None:
+def warn_about_text(texts: Sequence[str], references: Sequence[str], name: str, language: str = "en") -> None:
     """Warn of what makes scores mean less: accents written in two ways, text that was cut into tokens, short lines.
 
     texts: what is scored, line by line; name: what it is called; language: that of the text.
@@ -154,7 +154,7 @@ def text_metrics(
     from sacrebleu.metrics.ter import TER
 
     tokenizer = CHARACTER_LANGUAGES.get(primary_subtag(language), "13a")
-    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=references, force=True)  # `warn_of_form` warns
+    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=references, force=True)  # `warn_about_text` warns
     metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
     for name in parse_metrics(extra_metrics):
         if name == "ter":

@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 
 from transformer_cli.scoring import metrics
-from transformer_cli.scoring.metrics import bleu_of_tokens, score_text, warn_of_form
+from transformer_cli.scoring.metrics import bleu_of_tokens, score_text, warn_about_text
 
 REFERENCE = "The old Bado sleeps at home."
 
@@ -54,9 +54,9 @@ def test_score_text_ter_of_languages_without_spaces_counts_characters(
 
 
 def test_warn_of_form_of_lines_without_four_tokens_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_form(["A dog.", "No."], ["A dog.", "No."], "valid")
-    warn_of_form(["A dog.", "No dog here."], ["A dog.", "No."], "valid")
-    warn_of_form(["我喜歡狗"], ["我喜歡狗"], "valid", "zh")
+    warn_about_text(["A dog.", "No."], ["A dog.", "No."], "valid")
+    warn_about_text(["A dog.", "No dog here."], ["A dog.", "No."], "valid")
+    warn_about_text(["我喜歡狗"], ["我喜歡狗"], "valid", "zh")
     (message,) = caplog.messages
     assert message == "valid: no line has four tokens, so BLEU, which counts four in a row, is 0; look at chrF"
 
@@ -97,12 +97,12 @@ def test_warn_of_form_of_decomposed_references_is_one_line(caplog: pytest.LogCap
     references = [unicodedata.normalize("NFD", line) for line in texts]
     for pair in ((texts, references), (references, texts)):
         caplog.clear()
-        warn_of_form(*pair, "valid")
+        warn_about_text(*pair, "valid")
         (message,) = caplog.messages
         assert message.startswith("valid: 2 of 3 lines are in Unicode's composed form (NFC)")
     caplog.clear()
-    warn_of_form(texts, texts, "valid")
-    warn_of_form(references, references, "valid")
+    warn_about_text(texts, texts, "valid")
+    warn_about_text(references, references, "valid")
     assert caplog.messages == []
 
 
@@ -110,7 +110,7 @@ def test_score_text_of_tokens_warns_once_in_our_words(caplog: pytest.LogCaptureF
     texts = ["the old bado sleeps at home ."] * 100
     score_text(texts, [REFERENCE] * 100, language="en", lowercase=True)
     assert caplog.messages == []  # sacreBLEU says nothing by itself
-    warn_of_form(texts, [REFERENCE] * 100, "valid")
+    warn_about_text(texts, [REFERENCE] * 100, "valid")
     (message,) = caplog.messages
     assert message.startswith("valid: 100 lines end in a full stop after a space")
 

@@ -263,13 +263,13 @@ async def vectors(body: Annotated[InspectBody, parsed_as(InspectBody)], request:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.adapters.study.inspection import directions_in_the_plane, inspect_translation
+        from transformer_cli.adapters.study.inspection import inspect_translation, project_directions_2d
 
         inspection = inspect_translation(translator, translation)
         return {
             "source_tokens": inspection.source_tokens,
-            "before": directions_in_the_plane(inspection.before, DECIMALS),
-            "after": directions_in_the_plane(inspection.after, DECIMALS),
+            "before": project_directions_2d(inspection.before, DECIMALS),
+            "after": project_directions_2d(inspection.after, DECIMALS),
             "repetitions": list(map(asdict, inspection.repetitions())),
         }
 
@@ -291,7 +291,7 @@ async def _inspect(
         from transformer_cli.adapters.study.inspection import translate_from
 
         translation = translate_from(
-            translator.calling(before_step), body.q, body.prefix, most_tokens=service.limits.inspected_tokens
+            translator.calling(before_step), body.q, body.prefix, max_tokens=service.limits.inspected_tokens
         )
         return bytes(JSONResponse(look(translator, translation)).body)
 

@@ -30,7 +30,7 @@ from transformer_cli.errors import ArgumentError, CheckpointError, DataError
 from transformer_cli.runs.listing import MAX_LISTED_SETTINGS, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import ParallelText, ResultSink, read_splits, read_text, result_sink
-from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metrics, sentence_chrf, warn_of_form
+from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metrics, sentence_chrf, warn_about_text
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import first_few, pluralize, shorten, show_status
 from transformer_cli.text.lines import read_lines
@@ -299,7 +299,7 @@ def _translate_all(
     language = options.language or next((run.config.data.output_language for _, run in runs), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system.texts, strict=True):
-            warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
+            warn_about_text(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
     return texts, written, language, options.lowercase or bool(lowered)
 
 

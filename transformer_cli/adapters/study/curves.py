@@ -18,7 +18,7 @@ from transformer_cli.training.callbacks import Callback, TrainerView
 log = logging.getLogger(__name__)
 
 
-class Curves(Callback):
+class DrawCurves(Callback):
     """Draws curves.png. Where that fails there is a warning, since it is no reason to stop training."""
 
     def on_validation(self, trainer: TrainerView) -> None:

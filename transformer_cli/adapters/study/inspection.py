@@ -43,13 +43,14 @@ KINDS: dict[Kind, str] = {
 """each kind, and what people call it"""
 Floats = NDArray[np.floating[Any]]
 
-STAGES = (Embedding, MultiHeadAttention, FeedForward, Residual, Encoder, Decoder, Output)  # the boxes of figure 1
+# the boxes of figure 1
+RECORDED_MODULES = (Embedding, MultiHeadAttention, FeedForward, Residual, Encoder, Decoder, Output)
 SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
 TOKENS = ("source_tokens", "source_ids", "target_tokens", "target_ids")
 VECTORS = ("without_positions", "before", "after")
 N_CANDIDATES = 10  # of a choice
-TINY = 1e-30  # stands in for the variance if all vectors are the same
-BLANK = "the sentence has no letter, so there is nothing to inspect; give it a word"
+MIN_VARIANCE = 1e-30  # stands in for the variance if all vectors are the same
+BLANK_SENTENCE = "the sentence has no letter, so there is nothing to inspect; give it a word"
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,8 @@ class AttentionMap:
         return f"{KINDS[self.kind]}, layer {self.layer}"
 
     def __repr__(self) -> str:
-        return f"{self.title}\n{shaded(f'head {self.head}', self.target_tokens, self.source_tokens, self.weights)}"
+        shades = shaded_table(f"head {self.head}", self.target_tokens, self.source_tokens, self.weights)
+        return f"{self.title}\n{shades}"
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ class WordAttention:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TokenProbability:
     """A token that may be written next."""
 
     id: int
@@ -239,8 +241,8 @@ class Candidate:
 class Choice:
     """One step of the decoder."""
 
-    written: Candidate
-    candidates: list[Candidate]
+    written: TokenProbability
+    candidates: list[TokenProbability]
     """the likeliest first; what was written need not be among them"""
 
 
@@ -253,8 +255,8 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     _refuse_several(translation)
     words = translation.source_tokens
     if not words:
-        raise DataError(BLANK)
-    model, stages = _watched(translator.model)
+        raise DataError(BLANK_SENTENCE)
+    model, stages = _with_stage_hooks(translator.model)
     source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
     source_ids = [SOS, *translation.source_ids, EOS]
     target_ids = [SOS, *translation.ids]
@@ -284,13 +286,13 @@ def _refuse_several(translation: Translation) -> None:
         raise DataError("the text has several lines, or is split into sentences; look into one sentence at a time")
 
 
-def _watched(model: Transformer) -> tuple[Transformer, dict[str, Tensor]]:
+def _with_stage_hooks(model: Transformer) -> tuple[Transformer, dict[str, Tensor]]:
     """Returns the model, and a dict to which its stages come as it runs. Its weights are the same, its modules copies:
     other threads may be translating with the model."""
     model = deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
     stages: dict[str, Tensor] = {}
     for name, module in model.named_modules():
-        if isinstance(module, STAGES):
+        if isinstance(module, RECORDED_MODULES):
             module.register_forward_hook(lambda module, given, found, name=name: stages.update({name: found[0].cpu()}))
     return model, stages
 
@@ -300,18 +302,18 @@ def translate_from(
     sentence: str,
     forced: Sequence[int] = (),
     *,
-    most_tokens: int | None = None,
+    max_tokens: int | None = None,
 ) -> Translation:
     """Translate a sentence, beginning with forced ids.
 
     forced: ids of the target, without <sos>; <eos> may only be the last one, and then nothing else is written.
-    most_tokens: of a sentence that may be looked into.
+    max_tokens: of a sentence that may be looked into.
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
     line = translator.pipeline.line_encoder("split the sentence").encode(sentence)
     read, wanted = line.encoded, translator.pipeline.prepare(line, 0).request
-    if most_tokens is not None and len(read) > most_tokens:
-        raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
+    if max_tokens is not None and len(read) > max_tokens:
+        raise DataError(f"{len(read)} tokens, but at most {max_tokens} can be looked into; split the sentence")
     if not wanted:
         raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
     n_words, limit = len(forced) - (EOS in forced[-1:]), wanted.max_tokens
@@ -349,9 +351,9 @@ def decoder_choices(
     probabilities[:, UNWRITABLE] = -1.0
     values, ids = probabilities.topk(min(n, probabilities.shape[1] - len(UNWRITABLE)), dim=1)
 
-    def candidate(index: int, probability: float) -> Candidate:
+    def candidate(index: int, probability: float) -> TokenProbability:
         token = SPECIALS[index] if index < len(SPECIALS) else translator.run.codecs.target.tokens([index])[0]
-        return Candidate(index, token, probability)
+        return TokenProbability(index, token, probability)
 
     steps = [
         Choice(candidate(index, probability), list(map(candidate, *likeliest)))
@@ -372,7 +374,7 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     """
     words = sentence.split()
     if not words:
-        raise DataError(BLANK)
+        raise DataError(BLANK_SENTENCE)
     found = read_vectors(Path(where), [*words, *map(str.lower, words)], lowercase=True).by_word
     found = {word.lower(): row for word, row in found.items()} | found
     rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
@@ -394,7 +396,7 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     return WordAttention(words, missing, positions, is_scaled, vectors, scores, weights, weights @ vectors)
 
 
-def in_the_plane(vectors: Floats) -> tuple[Floats, Floats]:
+def project_2d(vectors: Floats) -> tuple[Floats, Floats]:
     """Project vectors, (n, dimension), on their two principal components: (n, 2).
 
     Also returns the part of the variance that each component explains: (2,).
@@ -402,12 +404,12 @@ def in_the_plane(vectors: Floats) -> tuple[Floats, Floats]:
     centred = vectors.astype(np.float64) - vectors.mean(axis=0)
     centred = np.pad(centred, ((0, 0), (0, 2)))  # at least two components, even for a single number
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
-    return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), TINY)
+    return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), MIN_VARIANCE)
 
 
-def directions_in_the_plane(vectors: Tensor, digits: int) -> dict[str, Any]:
-    """Returns `in_the_plane` of the vectors' directions, since their lengths differ too much, as JSON has it."""
-    places, explained = in_the_plane(nn.functional.normalize(vectors.double(), dim=1).numpy())
+def project_directions_2d(vectors: Tensor, digits: int) -> dict[str, Any]:
+    """Returns `project_2d` of the vectors' directions, since their lengths differ too much, as JSON has it."""
+    places, explained = project_2d(nn.functional.normalize(vectors.double(), dim=1).numpy())
     return {"places": rounded(torch.from_numpy(places), digits), "explained": explained.tolist()}
 
 
@@ -416,7 +418,7 @@ def rounded(numbers: Tensor, digits: int) -> list[list[float]]:
     return torch.round(numbers.double(), decimals=digits).tolist()
 
 
-def shaded(corner: str, targets: Sequence[str], sources: Sequence[str], weights: Tensor) -> str:
+def shaded_table(corner: str, targets: Sequence[str], sources: Sequence[str], weights: Tensor) -> str:
     """Returns a table with a shade for each weight, (target, source). corner: what stands over the targets."""
     shades = ([next(shade for least, shade in SHADES if each >= least) for each in row] for row in weights.tolist())
     return format_table([[corner, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])

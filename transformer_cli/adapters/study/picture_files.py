@@ -5,7 +5,7 @@ from pathlib import Path
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import is_stream
 
-FORMATS = ("svg", "pdf", "png")
+PICTURE_FORMATS = ("svg", "pdf", "png")
 
 
 def picture_format(path: Path) -> str:
@@ -14,7 +14,7 @@ def picture_format(path: Path) -> str:
     Raises DataError for any other name.
     """
     extension = path.suffix[1:].lower()
-    if extension in FORMATS:
+    if extension in PICTURE_FORMATS:
         return extension
     if is_stream(path) and not path.is_dir():
         return "png"

@@ -41,14 +41,14 @@ Floats = NDArray[np.floating[Any]]
 log = logging.getLogger(__name__)
 
 DPI = 110
-SHARP = 300  # dots per inch of a heat map's squares in a picture without pixels
-MOST_PIXELS = 8_000  # of the longer side: a picture that needs more gets coarser instead of larger
+VECTOR_DPI = 300  # dots per inch of a heat map's squares in a picture without pixels
+MAX_PIXELS = 8_000  # of the longer side: a picture that needs more gets coarser instead of larger
 # Okabe and Ito (2008), without yellow, which is too faint on white: told apart by the colour-blind too
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 FONT = "DejaVu Sans"  # comes with matplotlib
 FONT_SIZE = 9  # points
-LINE, LETTER = 0.22, 0.08  # inches: the height of a line of text, the width of most letters
-LONGEST_LABEL = 50  # characters of a token that are shown
+LINE_HEIGHT, LETTER_WIDTH = 0.22, 0.08  # inches: the height of a line of text, the width of most letters
+MAX_LABEL_CHARS = 50  # characters of a token that are shown
 STYLE: dict[Any, Any] = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), FONT_SIZE),
     **dict.fromkeys(("legend.fontsize", "figure.titlesize", "figure.labelsize"), FONT_SIZE),
@@ -57,24 +57,24 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # whole letters, which can be searched for and edited
     "svg.hashsalt": "tfm",  # else the same picture would be another file each time
 }
-LACKING = r"Glyph \d+ .*missing|Matplotlib currently does not support"  # two of matplotlib's warnings
+GLYPH_WARNINGS = r"Glyph \d+ .*missing|Matplotlib currently does not support"  # two of matplotlib's warnings
 
 
 @contextmanager
-def drawing(texts: Iterable[str] = ()) -> Iterator[None]:
+def plot_style(texts: Iterable[str] = ()) -> Iterator[None]:
     """A block that draws in our style; afterwards one line names the characters that no font has.
 
     texts: what is written in the picture, besides our own words.
     """
-    families, lacking = families_for(texts)
+    families, missing = font_families(texts)
     with rc_context({**STYLE, "font.family": families}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=LACKING)
+        warnings.filterwarnings("ignore", message=GLYPH_WARNINGS)
         yield
-    if lacking:
-        log.warning("no font here has %s: drawn as boxes", " ".join(lacking))
+    if missing:
+        log.warning("no font here has %s: drawn as boxes", " ".join(missing))
 
 
-def families_for(texts: Iterable[str]) -> tuple[list[str], list[str]]:
+def font_families(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     """Returns the families to draw texts with, the preferred one first, and the characters that none of them has.
 
     matplotlib takes each character from the first of these families that has it, but does not look for families itself.
@@ -84,14 +84,14 @@ def families_for(texts: Iterable[str]) -> tuple[list[str], list[str]]:
         for font in fontManager.ttflist
         if font.style == "normal" and str(font.weight) in ("400", "normal", "regular")
     }
-    lacking = {character for text in texts for character in text if character.isprintable()} - _characters(fonts[FONT])
+    missing = {character for text in texts for character in text if character.isprintable()} - _characters(fonts[FONT])
     families = [FONT]
     for name, path in sorted(fonts.items()):
         # Last Resort has a box for every character
-        if lacking and "Last Resort" not in name and lacking & _characters(path):
+        if missing and "Last Resort" not in name and missing & _characters(path):
             families.append(name)
-            lacking -= _characters(path)
-    return families, sorted(lacking)
+            missing -= _characters(path)
+    return families, sorted(missing)
 
 
 @lru_cache(256)
@@ -109,14 +109,14 @@ def save(figure: Figure, path: Path) -> None:
     picture = io.BytesIO()
     kind = picture_format(path)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with drawing():
-        figure.savefig(picture, format=kind, dpi="figure" if kind == "png" else SHARP, metadata=undated.get(kind))
+    with plot_style():
+        figure.savefig(picture, format=kind, dpi="figure" if kind == "png" else VECTOR_DPI, metadata=undated.get(kind))
     write_bytes(path, picture.getvalue())
 
 
-MARKERS = "os^DvPX<>"  # another number than of colours, so that 63 runs differ in one or the other
-PLOTS_WIDTH, CURVES_HEIGHT = 12.0, 3.6  # inches
-RING: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "linestyle": ""}
+POINT_MARKERS = "os^DvPX<>"  # another number than of colours, so that 63 runs differ in one or the other
+CURVES_WIDTH, CURVES_HEIGHT = 12.0, 3.6  # inches
+BEST_MARKER: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "linestyle": ""}
 
 
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
@@ -128,14 +128,14 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     by = "epoch"
     if any(len({entry["epoch"] for entry in history}) < len(history) for history in histories.values()):
         by = "step"
-    with drawing(histories):
+    with plot_style(histories):
         legend, has_watched = [], False
         figure = Figure(dpi=DPI, layout="constrained")
         loss, perplexity, rate = figure.subplots(1, 3)
         for index, (run, history) in enumerate(histories.items()):
             look: dict[str, Any] = {
                 "color": COLOURS[index % len(COLOURS)],
-                "marker": MARKERS[index % len(MARKERS)],
+                "marker": POINT_MARKERS[index % len(POINT_MARKERS)],
                 "markersize": 4.5,
             }
             places = [entry[by] for entry in history]
@@ -151,8 +151,8 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
                     form, has_watched = {"linestyle": "--", "fillstyle": "none"}, True
                 axes.plot(places, values, **look, **form, markevery=-(-len(places) // 12))
             best = min(history, key=lambda entry: float(entry["valid_loss"]))
-            loss.plot(best[by], best["valid_loss"], color=look["color"], **RING)
-            perplexity.plot(best[by], best["valid_ppl"], color=look["color"], **RING)
+            loss.plot(best[by], best["valid_loss"], color=look["color"], **BEST_MARKER)
+            perplexity.plot(best[by], best["valid_ppl"], color=look["color"], **BEST_MARKER)
             label = (
                 f"{escape_controls(run)}: {best['valid_loss']:.3g} {'in' if by == 'epoch' else 'at'} {by} {best[by]:,}"
             )
@@ -160,12 +160,12 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         legend += [Line2D([], [], linestyle=":", label="training", color="0.4")]
         legend += [Line2D([], [], label="validation", color="0.4")]
         legend += [Line2D([], [], linestyle="--", label="watched", color="0.4")] * has_watched
-        legend += [Line2D([], [], label="best validation loss", color="0.4", **RING)]
+        legend += [Line2D([], [], label="best validation loss", color="0.4", **BEST_MARKER)]
         for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
             axes.set_title(title, loc="left", weight="bold")
             axes.set_xlabel(by)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-            _open(axes)
+            _clean_axes(axes)
         rate.set_ylim(bottom=0.0)
         rate.yaxis.set_major_formatter("{x:g}")
         perplexity.set_yscale("log")
@@ -176,32 +176,32 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             perplexity.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e4 else (1,), numticks=9))
         perplexity.yaxis.set_minor_locator(NullLocator())
         perplexity.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.4g}")
-        beside = LETTER * max(display_width(str(line.get_label())) for line in legend) + 0.7
-        figure.set_size_inches(PLOTS_WIDTH + beside, max(CURVES_HEIGHT, LINE * (len(legend) + 2)))
+        legend_width = LETTER_WIDTH * max(display_width(str(line.get_label())) for line in legend) + 0.7
+        figure.set_size_inches(CURVES_WIDTH + legend_width, max(CURVES_HEIGHT, LINE_HEIGHT * (len(legend) + 2)))
         figure.legend(handles=legend, loc="outside right upper", frameon=False)
     return figure
 
 
-def _open(axes: Axes) -> None:
+def _clean_axes(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid()
 
 
-CELL, GAP = 0.16, 0.15  # inches: a token's row or column at least; the space between maps
-SMALLEST_MAP = 1.1  # inches: room for the names of the axes, however short the sentence
-PAGE_WIDTH, WIDEST_PAGE = 9.0, 16.0  # inches: of a picture at least; of maps in several rows, a single map may be wider
-BAR = 0.9  # inches: the bar that says what the colours mean, with its numbers
+CELL_SIZE, GAP = 0.16, 0.15  # inches: a token's row or column at least; the space between maps
+MIN_MAP_SIZE = 1.1  # inches: room for the names of the axes, however short the sentence
+MIN_PAGE_WIDTH, MAX_PAGE_WIDTH = 9.0, 16.0  # inches; a single map may be wider
+COLORBAR_WIDTH = 0.9  # inches: the bar that says what the colours mean, with its numbers
 VECTORS_HEIGHT = 6.5  # inches
 
 
 @dataclass(frozen=True)
-class Block:
+class MapGroup:
     """Maps of the same tokens in a grid: each row of the grid names the targets once, each column the sources once."""
 
     title: str
-    beside: str
+    row_label: str
     """the name of the rows"""
-    below: str
+    column_label: str
     """the name of the columns"""
     targets: list[str]
     sources: list[str]
@@ -209,78 +209,84 @@ class Block:
     """each map's title and weights (target, source)"""
 
 
-def draw_blocks(blocks: Sequence[Block], *, n_more: int = 0) -> tuple[Figure, list[SubFigure]]:
-    """Returns a figure of blocks, one below the other, and as many empty parts below them, VECTORS_HEIGHT high.
+def draw_maps(groups: Sequence[MapGroup], *, n_more: int = 0) -> tuple[Figure, list[SubFigure]]:
+    """Returns a figure of groups, one below the other, and as many empty parts below them, VECTORS_HEIGHT high.
 
-    All blocks are as wide as four maps of the longest sentence, if the page's limit allows. A block's maps stand in as
+    All groups are as wide as four maps of the longest sentence, if the page's limit allows. A group's maps stand in as
     few columns as make its rows as few as they can be: of 8 maps, where there is room for 7, 4 stand in each of 2 rows.
     """
-    margin = max(_longest(block.targets) for block in blocks) + 2 * LINE
-    narrowest = [max(CELL * len(block.sources), SMALLEST_MAP) for block in blocks]
-    of_four = max(min(4, len(block.maps)) * (least + GAP) - GAP for block, least in zip(blocks, narrowest, strict=True))
-    room = max(PAGE_WIDTH - margin - BAR, min(of_four, WIDEST_PAGE), *narrowest)
+    margin = max(_label_length(group.targets) for group in groups) + 2 * LINE_HEIGHT
+    narrowest = [max(CELL_SIZE * len(group.sources), MIN_MAP_SIZE) for group in groups]
+    of_four = max(min(4, len(group.maps)) * (least + GAP) - GAP for group, least in zip(groups, narrowest, strict=True))
+    room = max(MIN_PAGE_WIDTH - margin - COLORBAR_WIDTH, min(of_four, MAX_PAGE_WIDTH), *narrowest)
     shapes, heights = [], []
-    for block, least in zip(blocks, narrowest, strict=True):
-        rows = math.ceil(len(block.maps) / max(1, int((room + GAP) / (least + GAP))))
-        columns = math.ceil(len(block.maps) / rows)
-        column = ((room + GAP) / columns - GAP) / len(block.sources)
-        row = max(min(column, 2 * CELL), CELL)  # as high as wide, but not more than twice as high as it needs to be
-        is_upright = _longest(block.sources) > column  # names that are wider than their columns are turned
-        below = _longest(block.sources) if is_upright else LINE
-        map_height = max(row * len(block.targets), SMALLEST_MAP)
-        heights.append(rows * (map_height + LINE + GAP) + below + 3 * LINE)
+    for group, least in zip(groups, narrowest, strict=True):
+        rows = math.ceil(len(group.maps) / max(1, int((room + GAP) / (least + GAP))))
+        columns = math.ceil(len(group.maps) / rows)
+        column = ((room + GAP) / columns - GAP) / len(group.sources)
+        row = max(min(column, 2 * CELL_SIZE), CELL_SIZE)  # as high as wide, but at most twice as high as needed
+        is_upright = _label_length(group.sources) > column  # names that are wider than their columns are turned
+        label_height = _label_length(group.sources) if is_upright else LINE_HEIGHT
+        map_height = max(row * len(group.targets), MIN_MAP_SIZE)
+        heights.append(rows * (map_height + LINE_HEIGHT + GAP) + label_height + 3 * LINE_HEIGHT)
         shapes.append((rows, columns, is_upright))
     heights += [VECTORS_HEIGHT] * n_more
-    size = (margin + room + BAR, sum(heights))
-    figure = Figure(size, dpi=min(DPI, MOST_PIXELS / max(size)), layout="constrained")
+    size = (margin + room + COLORBAR_WIDTH, sum(heights))
+    figure = Figure(size, dpi=min(DPI, MAX_PIXELS / max(size)), layout="constrained")
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0].tolist()
-    for part, block, shape in zip(parts, blocks, shapes, strict=False):
-        _draw_block(part, block, *shape)
-    return figure, parts[len(blocks) :]
+    for part, group, shape in zip(parts, groups, shapes, strict=False):
+        _draw_map_group(part, group, *shape)
+    return figure, parts[len(groups) :]
 
 
-def _draw_block(part: SubFigure, block: Block, rows: int, columns: int, is_upright: bool) -> None:
-    part.suptitle(block.title, x=0.01, ha="left", weight="bold")
-    part.supylabel(block.beside)
-    part.supxlabel(block.below)
+def _draw_map_group(part: SubFigure, group: MapGroup, rows: int, columns: int, is_upright: bool) -> None:
+    part.suptitle(group.title, x=0.01, ha="left", weight="bold")
+    part.supylabel(group.row_label)
+    part.supxlabel(group.column_label)
     grid = part.subplots(rows, columns, squeeze=False).ravel().tolist()
-    maps = grid[: len(block.maps)]
+    maps = grid[: len(group.maps)]
     for axes in grid[len(maps) :]:
         axes.remove()
-    for index, (axes, (title, weights)) in enumerate(zip(maps, block.maps, strict=True)):
+    for index, (axes, (title, weights)) in enumerate(zip(maps, group.maps, strict=True)):
         image = axes.imshow(weights, vmin=0.0, vmax=1.0, cmap="Blues", aspect="auto")
         axes.set_title(title, pad=3)
         axes.set(xticks=[], yticks=[])
         if index % columns == 0:
-            axes.set_yticks(range(len(block.targets)), block.targets)
+            axes.set_yticks(range(len(group.targets)), group.targets)
         if index + columns >= len(maps):  # the last of its column
-            axes.set_xticks(range(len(block.sources)), block.sources, rotation=90 if is_upright else 0)
+            axes.set_xticks(range(len(group.sources)), group.sources, rotation=90 if is_upright else 0)
     thin = 5 * part.bbox.height / part.dpi  # a fifth of an inch, or less
     part.colorbar(image, ax=maps, label="attention weight", fraction=0.02, pad=0.01, aspect=thin)
 
 
-def _longest(tokens: Sequence[str]) -> float:
+def _label_length(tokens: Sequence[str]) -> float:
     """Returns about the width of the widest token, with a little space, in inches."""
-    return LETTER * max(map(display_width, tokens)) + 0.1
+    return LETTER_WIDTH * max(map(display_width, tokens)) + 0.1
 
 
 HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on an arrow
 
 
 def draw_vectors(
-    blocks: Sequence[Block], *, title: str, tokens: Sequence[str], before: Floats, moved: Sequence[int], after: Floats
+    groups: Sequence[MapGroup],
+    *,
+    title: str,
+    tokens: Sequence[str],
+    before: Floats,
+    moved: Sequence[int],
+    after: Floats,
 ) -> Figure:
-    """Draw blocks, and below them a dot for each token, and an arrow from each token that moved to its new place.
+    """Draw groups, and below them a dot for each token, and an arrow from each token that moved to its new place.
 
     before (tokens, dimension). moved: the positions of the tokens that have a row in after (moved, dimension).
     """
-    from transformer_cli.adapters.study.inspection import in_the_plane  # imports torch, which curves need not wait for
+    from transformer_cli.adapters.study.inspection import project_2d  # imports torch, which curves need not wait for
 
-    figure, (part,) = draw_blocks(blocks, n_more=1)
+    figure, (part,) = draw_maps(groups, n_more=1)
     axes = part.subplots()
     ends = before.copy()
     ends[list(moved)] = after
-    flat, explained = in_the_plane(np.concatenate((before, ends)))
+    flat, explained = project_2d(np.concatenate((before, ends)))
     before, ends = flat[: len(before)], flat[len(before) :]
     repeated = [token for token, count in Counter(tokens).items() if count > 1]
     labels = []
@@ -301,13 +307,13 @@ def draw_vectors(
     axes.set_title(f"{title}; words that occur twice have a colour")
     axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({explained[1]:.0%})")
-    _open(axes)
+    _clean_axes(axes)
     figure.draw_without_rendering()  # so that places and sizes are known
-    _place(axes, labels, ends)
+    _place_labels(axes, labels, ends)
     return figure
 
 
-def _place(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
+def _place_labels(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
     """Move each label to the nearest place on ellipses around its arrow's head where it can be read.
 
     There it covers no label before it and no head, and stays within the axes; if there is no such place, it goes to
@@ -338,15 +344,15 @@ def draw_attention(maps: Sequence["AttentionMap"]) -> Figure:
 
     maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
     """
-    with drawing([text for each in maps for text in (*each.target_tokens, *each.source_tokens)]):
-        return draw_blocks(_blocks(maps))[0]
+    with plot_style([text for each in maps for text in (*each.target_tokens, *each.source_tokens)]):
+        return draw_maps(_map_groups(maps))[0]
 
 
 def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> Figure:
     """Draw attention weights, and below them the source's vectors in the plane."""
-    with drawing([*inspection.source_tokens, *inspection.target_tokens]):
+    with plot_style([*inspection.source_tokens, *inspection.target_tokens]):
         return draw_vectors(
-            _blocks(maps),
+            _map_groups(maps),
             title="source vectors, from before the encoder (dot) to after it (arrow head)",
             tokens=_labels(inspection.source_tokens),
             before=inspection.before.numpy(),
@@ -358,19 +364,19 @@ def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) ->
 def draw_words(words: "WordAttention") -> Figure:
     """Draw the attention of word vectors over themselves, and the vectors below it."""
     labels = _labels(words.words)
-    block = Block(
+    group = MapGroup(
         title="word vectors, no model: they are Q, K and V",
-        beside="word …",
-        below="… attends to word",
+        row_label="word …",
+        column_label="… attends to word",
         targets=[labels[position] for position in words.positions],
         sources=labels,
         maps=[
             (f"softmax(QKᵀ/√{words.vectors.shape[1]})" if words.is_scaled else "softmax(QKᵀ)", words.weights.numpy())
         ],
     )
-    with drawing(words.words):
+    with plot_style(words.words):
         return draw_vectors(
-            [block],
+            [group],
             title="word vectors (dot) and what attention makes of them (arrow head)",
             tokens=labels,
             before=words.vectors.numpy(),
@@ -379,25 +385,28 @@ def draw_words(words: "WordAttention") -> Figure:
         )
 
 
-def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:
-    """Returns one block for each kind of attention."""
-    blocks = []
+def _map_groups(maps: Sequence["AttentionMap"]) -> list[MapGroup]:
+    """Returns one group for each kind of attention."""
+    groups = []
     for kind, group in groupby(maps, key=lambda each: each.kind):
         heads = list(group)
-        beside, below = ("source" if kind == "encoder" else "target"), ("target" if kind == "decoder" else "source")
-        blocks.append(
-            Block(
+        row_label, column_label = (
+            ("source" if kind == "encoder" else "target"),
+            ("target" if kind == "decoder" else "source"),
+        )
+        groups.append(
+            MapGroup(
                 title=heads[0].title,
-                beside=f"{beside} position …",
-                below=f"… attends to {below} position",
+                row_label=f"{row_label} position …",
+                column_label=f"… attends to {column_label} position",
                 targets=_labels(heads[0].target_tokens),
                 sources=_labels(heads[0].source_tokens),
                 maps=[(f"head {each.head}", each.weights.numpy()) for each in heads],
             )
         )
-    return blocks
+    return groups
 
 
 def _labels(tokens: Sequence[str]) -> list[str]:
     """Returns how tokens are written in a picture: long ones are cut, and control characters are visible."""
-    return [escape_controls(shorten(token, LONGEST_LABEL)) for token in tokens]
+    return [escape_controls(shorten(token, MAX_LABEL_CHARS)) for token in tokens]

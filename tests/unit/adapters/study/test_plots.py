@@ -13,7 +13,14 @@ from matplotlib.text import Text
 
 from transformer_cli.adapters.study import plots
 from transformer_cli.adapters.study.inspection import Inspection, WordAttention
-from transformer_cli.adapters.study.plots import draw_attention, draw_curves, draw_inspection, draw_words, drawing, save
+from transformer_cli.adapters.study.plots import (
+    draw_attention,
+    draw_curves,
+    draw_inspection,
+    draw_words,
+    plot_style,
+    save,
+)
 from transformer_cli.model.attention import RecordedAttention
 
 
@@ -30,7 +37,7 @@ def heights(line: Line2D) -> list[float]:
 
 def laid_out(figure: Figure) -> Figure:
     """The same figure, laid out as if it had been saved; that takes a part of the time of pixels."""
-    with drawing():
+    with plot_style():
         figure.draw_without_rendering()
     return figure
 
