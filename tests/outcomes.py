@@ -41,7 +41,7 @@ def outcome(run: Run) -> dict[str, Any]:
     lines = [entry.items() for entry in run.history()]
     history = [{key: value for key, value in line if value is not None and not is_of_time(key)} for line in lines]
     files = [file for file in sorted(run.folder.glob("checkpoints/*/*")) if file.name != "SHA256SUMS"]
-    history_sum = rb'"history": "\w+"'
+    history_sum = rb'"history_sha256": "\w+"'
     saved = {f"{file.parent.name}/{file.name}": re.sub(history_sum, b"", file.read_bytes()) for file in files}
     pointers = {name: run.checkpoint(name).name for name in POINTERS if run.has_checkpoint(name)}
     return {"history": history, "checkpoints": saved, **pointers}
