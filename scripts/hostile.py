@@ -134,7 +134,7 @@ def prepare_again(project: Path) -> object:
 
 def translations(run: Run) -> object:
     """A run's translations, and what the model thinks of them."""
-    found = Translator(run, "cpu").with_options(max_tokens=20).translations(SENTENCES)
+    found = Translator(run, "cpu").with_options(max_tokens=20).translate_detailed(SENTENCES)
     return [(each.text, each.log_prob) for each in found]
 
 

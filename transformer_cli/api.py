@@ -35,7 +35,7 @@ from transformer_cli.scoring.losses import warn_if_losses_changed
 from transformer_cli.scoring.metrics import parse_metrics
 from transformer_cli.search.interface import Engine
 from transformer_cli.system.arguments import as_list, refuse_str
-from transformer_cli.translate import AnyRun, open_models, refuse_not_finite
+from transformer_cli.translate import RunLike, open_models, refuse_not_finite
 
 if TYPE_CHECKING:  # they import torch
     from transformer_cli.adapters.study.inspection import Inspection
@@ -201,7 +201,9 @@ class Translator(translate.Translator):
         return translate_file(self, content, file_format)
 
     @staticmethod
-    def of(run: AnyRun | None, device: str = "auto", *, runs_dir: Path = Path("runs")) -> translate.Translator:
+    def as_translator(
+        run: RunLike | None, device: str = "auto", *, runs_dir: Path = Path("runs")
+    ) -> translate.Translator:
         """Returns a translator as it is, or that of a run, which is named as in `Translator(…)`."""
         return run if isinstance(run, translate.Translator) else Translator(run, device, runs_dir=runs_dir)
 
@@ -222,7 +224,7 @@ def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
 
 
 def evaluate(
-    run: AnyRun | None = None,
+    run: RunLike | None = None,
     *,
     others: str | Path | Run | Iterable[str | Path | Run] = (),
     splits: str | Iterable[str] = (),
@@ -270,7 +272,7 @@ def evaluate(
 
 
 def score_pairs(
-    run: AnyRun | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
+    run: RunLike | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
 ) -> Iterator[LineScore]:
     """Yield the score of each sentence and its translation, and log the perplexity of them all.
 
@@ -278,11 +280,11 @@ def score_pairs(
     are read as the scores are. Words that the vocabulary lacks are scored as <unk>; a warning counts them. names: what
     is said of the two sides. Raises DataError for a line that is longer than the model's positions.
     """
-    yield from scoring.score_pairs(Translator.of(run), pairs, names=names)
+    yield from scoring.score_pairs(Translator.as_translator(run), pairs, names=names)
 
 
 def compare(
-    systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun],
+    systems: RunLike | Iterable[RunLike] | Mapping[str, RunLike],
     options: CompareOptions = CompareOptions(),
     *,
     examples: int = 3,
@@ -292,11 +294,11 @@ def compare(
     systems: a mapping gives each a name. examples: how many sentences are shown of each pair. The scores of runs are
     appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
-    return comparing.compare(systems, options, Translator.of, examples=examples)
+    return comparing.compare(systems, options, Translator.as_translator, examples=examples)
 
 
 def compare_groups(
-    groups: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
+    groups: Iterable[RunLike | Iterable[RunLike]] | Mapping[str, RunLike | Iterable[RunLike]],
     options: CompareOptions = CompareOptions(),
 ) -> list[Comparison[GroupScore]]:
     """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
@@ -304,15 +306,15 @@ def compare_groups(
     groups: at least two runs of each, all different; a mapping gives each recipe a name. The scores of runs are
     appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
-    return comparing.compare_groups(groups, options, Translator.of)
+    return comparing.compare_groups(groups, options, Translator.as_translator)
 
 
-def inspect_sentence(run: AnyRun | None, sentence: str) -> "Inspection":
+def inspect_sentence(run: RunLike | None, sentence: str) -> "Inspection":
     """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
 
     run: a run's name or folder, or None for the newest; or what is open already.
     """
     from transformer_cli.adapters.study.inspection import inspect_translation
 
-    translator = Translator.of(run)
-    return inspect_translation(translator, *translator.translations([sentence]))
+    translator = Translator.as_translator(run)
+    return inspect_translation(translator, *translator.translate_detailed([sentence]))

@@ -23,7 +23,7 @@ from transformer_cli.text.normalization import Placeholder, surrounding_space, u
 from transformer_cli.text.sentences import join_translations
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
 
-EMPTY = Hypothesis([], [], 0.0, 0.0)  # of a sentence that is not searched for: no search finds it
+EMPTY_HYPOTHESIS = Hypothesis([], [], 0.0, 0.0)  # of a sentence that is not searched for: no search finds it
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class Requirements(Protocol):
     def constraints(self) -> Constraints | None:
         """What a second search has to write if the first one leaves something out (None: there is no second one)."""
 
-    def worth(self, text: str) -> float:
+    def allowed_nats(self, text: str) -> float:
         """Returns how many nats less likely than this one a translation may be that lacks nothing; 0: this one does."""
 
-    def edit(self, draft: Draft, n_forced: int) -> Draft:
+    def edit(self, draft: Draft, n_prefix_chars: int) -> Draft:
         """Returns a draft with what it lacks, in its text or in what is put back.
 
-        n_forced: the characters of the prefix, with which it begins.
+        n_prefix_chars: the characters of the prefix, with which it begins.
         """
 
     def finish(self, text: str, sentence: str, protected: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
@@ -123,7 +123,7 @@ class LineHook:
             )
         return self
 
-    def protected(self, text: str) -> Sequence[Span]:
+    def protected_spans(self, text: str) -> Sequence[Span]:
         """Returns the spans of a text that pass untouched, from left to right.
 
         If there are any, each STAND_IN of the text is in one of them.
@@ -138,7 +138,7 @@ class LineHook:
         return None
 
 
-PLAIN = LineHook()
+NO_HOOK = LineHook()
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class PreparedSentence:
     request: SearchRequest | None = None
     """None if nothing is read"""
     requirements: Requirements | None = None
-    constrained: SearchRequest | None = None
+    constrained_request: SearchRequest | None = None
     """what is searched for, too, if the translation lacks something"""
 
 
@@ -165,7 +165,7 @@ class TextPipeline:
     takes_constraints: bool
     """whether a beam search can be given constraints"""
     settings: TranslationSettings
-    hook: LineHook = PLAIN
+    hook: LineHook = NO_HOOK
     """that of the settings"""
 
     def with_settings(self, settings: TranslationSettings) -> "TextPipeline":
@@ -196,34 +196,34 @@ class TextPipeline:
                 )
         return tuple(prefix.ids)
 
-    def protected(self, text: str) -> Sequence[Span]:
+    def protected_spans(self, text: str) -> Sequence[Span]:
         """Returns the spans of a text that pass untouched."""
-        return self.hook.protected(text)
+        return self.hook.protected_spans(text)
 
     def encode(self, text: str, codec: Codec) -> EncodedText:
         """Returns a source, or a translation of one, as it is read by the codec of its side: without what is held."""
-        return codec.encode(text, self.protected(text))
+        return codec.encode(text, self.protected_spans(text))
 
     def line_encoder(self, remedy: str = TOO_LONG_REMEDY) -> LineEncoder:
         """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
-        return LineEncoder(self.codecs.source, self.max_length, self.settings.on_too_long, self.protected, remedy)
+        return LineEncoder(self.codecs.source, self.max_length, self.settings.on_too_long, self.protected_spans, remedy)
 
-    def read_text(self, text: str) -> InputLine:
-        """Like `read`, for a text that may have several lines: they are its parts, or their sentences are."""
+    def encode_text(self, text: str) -> InputLine:
+        """Like `encode_line`, for a text that may have several lines: they are its parts, or their sentences are."""
         if "\n" not in text:
-            return self.read(text)
+            return self.encode_line(text)
         if self.settings.n_best > 1:
             raise DataError("n_best is about one sentence, but the text has several lines; give each by itself")
         parts, kept, start, was_too_long = list[InputLine](), list[str](), 0, False
         for line in text.split("\n"):
-            read = self.read(line.removesuffix("\r"))
+            read = self.encode_line(line.removesuffix("\r"))
             parts += (replace(unit, start=start + unit.start) for unit in read.units)
             kept.append(read.sentence + "\r" * line.endswith("\r"))  # of one that is too long, its beginning
             start += len(kept[-1]) + 1
             was_too_long |= read.was_too_long
         return InputLine("\n".join(kept), NO_TOKENS, was_too_long, parts=parts)
 
-    def read(self, text: str) -> InputLine:
+    def encode_line(self, text: str) -> InputLine:
         """Returns a line as it is translated.
 
         Raises DataError if it or the prefix is too long, or as `refuse_lone_surrogates` does.
@@ -254,34 +254,34 @@ class TextPipeline:
         constrained = replace(request, constraints=constraints) if constraints else None
         return PreparedSentence(line, request, needs, constrained)
 
-    def worth(self, sentence: PreparedSentence, found: Hypothesis) -> float:
+    def allowed_nats(self, sentence: PreparedSentence, found: Hypothesis) -> float:
         """Returns how many nats less likely a translation may be that lacks nothing; 0 if nothing is lacking."""
         needs = sentence.requirements
-        return needs.worth(self._text(sentence.line.encoded, found)) if needs else 0.0
+        return needs.allowed_nats(self._decode_text(sentence.line.encoded, found)) if needs else 0.0
 
-    def write(self, sentence: PreparedSentence, found: Sequence[Hypothesis]) -> Translation:
+    def decode(self, sentence: PreparedSentence, found: Sequence[Hypothesis]) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
         line = sentence.line
-        best, *others = (self._written(sentence, each) for each in found)
+        best, *others = (self._to_translation(sentence, each) for each in found)
         if line.is_copied:
             codec = self.codecs.target
             tokens = line.sentence.split() if line.was_too_long else codec.encode_raw(line.sentence).tokens
-            placeholders = [(span, span) for span in self.protected(line.sentence)]
+            placeholders = [(span, span) for span in self.protected_spans(line.sentence)]
             best = replace(best, text=line.sentence, tokens=tokens, placeholders=placeholders)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
-    def _text(self, read: EncodedText, found: Hypothesis) -> str:
+    def _decode_text(self, read: EncodedText, found: Hypothesis) -> str:
         """Returns what the model wrote as text, in which source words stand for unknown ones."""
         attended = [read.tokens[index] for index in found.alignment]
         return self.codecs.target.decode(
             found.tokens, unk_replacements=None if self.settings.keep_unk else attended or None
         )
 
-    def _written(self, sentence: PreparedSentence, found: Hypothesis) -> Translation:
+    def _to_translation(self, sentence: PreparedSentence, found: Hypothesis) -> Translation:
         target, line, needs = self.codecs.target, sentence.line, sentence.requirements
         read, normalized = line.encoded, line.encoded.normalized
         tokens = target.tokens(found.tokens)
-        draft = Draft(read, self._text(read, found), tokens, found.alignment, normalized.placeholders)
+        draft = Draft(read, self._decode_text(read, found), tokens, found.alignment, normalized.placeholders)
         if needs:
             draft = needs.edit(draft, len(target.decode(self.prefix)))
         cased = partial(upper, language=target.language) if normalized.all_caps else str
@@ -308,14 +308,14 @@ class TextPipeline:
         )
 
 
-def joined(line: InputLine, parts: list[Translation]) -> Translation:
+def join_parts(line: InputLine, parts: list[Translation]) -> Translation:
     """Returns the translation of a line that was split. Parts that were copied have no tokens in it, and no score."""
     read = [part for part in parts if part.source_tokens]
     firsts = accumulate((len(part.source_tokens) for part in read), initial=0)
     text = join_translations(
         line.sentence, [shift_span((0, len(part.source)), part.start) for part in parts], [p.text for p in parts]
     )
-    placed = [*zip(parts, starts(text, parts), strict=True)]
+    placed = [*zip(parts, part_starts(text, parts), strict=True)]
     return Translation(
         source=line.sentence,
         source_tokens=[token for part in read for token in part.source_tokens],
@@ -341,7 +341,7 @@ def joined(line: InputLine, parts: list[Translation]) -> Translation:
     )
 
 
-def starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
+def part_starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
     """Yield where each translation begins in a text that they were joined to."""
     last = 0
     for part in parts:

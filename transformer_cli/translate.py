@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 from transformer_cli.config.load import translation_settings
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ArgumentError, CheckpointError, ConfigError, DataError, TfmError
-from transformer_cli.pipeline import EMPTY, PLAIN, LineHook, PreparedSentence, TextPipeline, Translation, joined
+from transformer_cli.pipeline import (
+    EMPTY_HYPOTHESIS,
+    NO_HOOK,
+    LineHook,
+    PreparedSentence,
+    TextPipeline,
+    Translation,
+    join_parts,
+)
 from transformer_cli.runs.run import Run, differing_codecs
 from transformer_cli.search.interface import (
     BeforeStep,
@@ -33,12 +41,13 @@ from transformer_cli.text.vocabulary import UNK
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
-CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
-PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the first part is sampled as its line would be
-PIECES = 1 << 64  # piece m of that part, if a part is cut further, has k + n·PARTS + m·PIECES
+MAX_PENDING_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
+# A sentence is sampled by its key. Part n of line k has the key k + n·PART_KEY_STEP, so the first part has that of its
+# line; piece m of that part, if it is cut further, has k + n·PART_KEY_STEP + m·PIECE_KEY_STEP.
+PART_KEY_STEP, PIECE_KEY_STEP = 1 << 32, 1 << 64
 
 Same = TypeVar("Same", bound="Translator")
-Done = Callable[[int], object]
+OnProgress = Callable[[int], object]
 """Is told how many more lines have been translated"""
 
 log = logging.getLogger(__name__)
@@ -47,7 +56,9 @@ log = logging.getLogger(__name__)
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
-    def __init__(self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str], hook: LineHook = PLAIN) -> None:
+    def __init__(
+        self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str], hook: LineHook = NO_HOOK
+    ) -> None:
         """What is open already: a run or an ensemble's, what translates, and the names of the checkpoints.
 
         hook: what lines need besides.
@@ -66,8 +77,8 @@ class Translator:
             f"Translator({names}: {data.source} → {data.output_language}, {settings.describe}, on {self.engine.device})"
         )
 
-    def into(self: Same, language: str | None) -> Same:
-        """Returns a translator with the same models into one of several languages; see `Run.into`."""
+    def for_target(self: Same, language: str | None) -> Same:
+        """Returns a translator with the same models into one of several languages; see `Run.for_target`."""
         other = copy(self)
         other.run = self.run.for_target(language)
         other.pipeline = replace(self.pipeline, codecs=other.run.codecs)
@@ -109,9 +120,9 @@ class Translator:
         A sentence may be a text of several lines, which are translated one by one, here and wherever text is given.
         """
         translator = self.with_options(return_scores=False, return_attention=False)
-        return [translation.text for translation in translator.translations(sentences)]
+        return [translation.text for translation in translator.translate_detailed(sentences)]
 
-    def translations(self, sentences: Iterable[str], *, name: str = "") -> list[Translation]:
+    def translate_detailed(self, sentences: Iterable[str], *, name: str = "") -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
 
         name: what errors call the text. Raises DataError for a line that is too long, or a prefix that the model cannot
@@ -119,26 +130,26 @@ class Translator:
         """
         refuse_str("sentences", sentences)
         self._check()
-        lines = list(self._read(sentences, 1, name))
+        lines = list(self._encode_lines(sentences, 1, name))
         with progress.bar("translate", len(lines), " sentences") as bar:
             return self._translate(lines, range(len(lines)), bar.update)
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[EncodedText]) -> list[Translation]:
-        """Like `translations`, for sentences that `TextPipeline.encode` has encoded already."""
+        """Like `translate_detailed`, for sentences that `TextPipeline.encode` has encoded already."""
         self._check()
         lines = list(map(self.pipeline.line_encoder().from_encoded, sentences, encoded))
         with progress.bar("translate", len(lines), " sentences") as bar:
             return self._translate(lines, range(len(lines)), bar.update)
 
     def translate_lines(self, lines: Sequence[InputLine], *, keys: Sequence[int]) -> list[Translation]:
-        """Like `translations`, for lines, or parts of them, that are fit for translation.
+        """Like `translate_detailed`, for lines, or parts of them, that are fit for translation.
 
-        keys: what the samples of each are drawn by, as PARTS says.
+        keys: what the samples of each are drawn by, as PART_KEY_STEP says.
         """
         self._check()
-        return self._translate(lines, keys, lambda n_lines: None, PIECES)
+        return self._translate(lines, keys, lambda n_lines: None, PIECE_KEY_STEP)
 
-    def calling(self: Same, before_step: BeforeStep) -> Same:
+    def with_callback(self: Same, before_step: BeforeStep) -> Same:
         """Returns a translator whose searches call this before each step, and end when it raises."""
         other = copy(self)
         other._before_step = before_step
@@ -151,28 +162,29 @@ class Translator:
         chunk: int,
         name: str = "",
         first_line: int = 1,
-        done: Done = lambda n_lines: None,
+        on_progress: OnProgress = lambda n_lines: None,
         must_wait: Callable[[], bool] = lambda: False,
     ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
         chunk: at least 1. name: what errors call the text. first_line: the number of the first line, which begins a
-        chunk of a longer text: so the translations are those of the whole text. done: is told how many more lines are
-        translated, before they are yielded. must_wait: whether the next line is not there yet; then those before it are
-        translated first. An error is raised when all lines before it have been translated.
+        chunk of a longer text: so the translations are those of the whole text. on_progress: called with the number of
+        lines that have been translated since the last call, before they are yielded. must_wait: whether the next line
+        is not there yet; then those before it are translated first. An error is raised when all lines before it have
+        been translated.
         """
         refuse_str("lines", lines)
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()
-        reading = self._read(lines, first_line, name)
+        reading = self._encode_lines(lines, first_line, name)
         failure: TfmError | None = None
         while failure is None:
             waiting: list[InputLine] = []
-            left = chunk - (first_line - 1) % chunk  # up to the end of the chunk, also where CHUNK_TOKENS has cut it
+            left = chunk - (first_line - 1) % chunk  # to the end of the chunk, also where MAX_PENDING_TOKENS has cut it
             try:
                 n_tokens = 0
-                while len(waiting) < left and n_tokens < CHUNK_TOKENS:
+                while len(waiting) < left and n_tokens < MAX_PENDING_TOKENS:
                     waiting.append(next(reading))
                     n_tokens += sum(len(unit.encoded) for unit in waiting[-1].units)
                     if must_wait():
@@ -182,7 +194,7 @@ class Translator:
                     return
             except TfmError as error:
                 failure = error
-            yield from self._translate(waiting, range(first_line - 1, first_line - 1 + len(waiting)), done)
+            yield from self._translate(waiting, range(first_line - 1, first_line - 1 + len(waiting)), on_progress)
             first_line += len(waiting)
         raise failure
 
@@ -196,23 +208,24 @@ class Translator:
         self.engine.check_supported(self.settings)
         _ = self.pipeline.prefix
 
-    def _read(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[InputLine]:
+    def _encode_lines(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[InputLine]:
         """Yield each line, or text that may have several, as it is translated. Raises DataError, which names it."""
         for number, sentence in enumerate(lines, start=first_line):
             if not isinstance(sentence, str):
                 raise ArgumentError(f"line {number}: {sentence!r}, where a str is wanted")
             try:
-                line = self.pipeline.read_text(sentence)
+                line = self.pipeline.encode_text(sentence)
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line
 
     def _translate(
-        self, lines: Sequence[InputLine], keys: Sequence[int], done: Done, step: int = PARTS
+        self, lines: Sequence[InputLine], keys: Sequence[int], on_progress: OnProgress, step: int = PART_KEY_STEP
     ) -> list[Translation]:
         """Returns the translation of each line.
 
-        keys: what their samples are drawn by; step: by how much those of a line's parts differ. done: as in `stream`.
+        keys: what their samples are drawn by; step: by how much those of a line's parts differ. on_progress: see
+        `stream`.
         """
         pipeline = self.pipeline
         sentences = [
@@ -223,14 +236,14 @@ class Translator:
         line_of = [number for number, line in enumerate(lines) for _ in line.units]
         left = [len(line.units) for line in lines]  # those that are not yet translated
         written: dict[int, Translation] = {}
-        done(left.count(0))
+        on_progress(left.count(0))
         for row, found in self._search(sentences):
-            written[row] = pipeline.write(sentences[row], found)
+            written[row] = pipeline.decode(sentences[row], found)
             left[line_of[row]] -= 1
-            done(int(not left[line_of[row]]))
+            on_progress(int(not left[line_of[row]]))
         parts = iter(written[row] for row in range(len(sentences)))
         return [
-            next(parts) if line.parts is None else joined(line, [next(parts) for _ in line.parts]) for line in lines
+            next(parts) if line.parts is None else join_parts(line, [next(parts) for _ in line.parts]) for line in lines
         ]
 
     def _search(self, sentences: Sequence[PreparedSentence]) -> Iterator[tuple[int, Sequence[Hypothesis]]]:
@@ -243,11 +256,11 @@ class Translator:
             each.line.encoded.normalized.placeholders or each.requirements for each in sentences
         ):  # it says where to put them
             settings = settings.model_copy(update={"attention": True})
-        if any(each.constrained for each in sentences):  # whose likelihood is asked
+        if any(each.constrained_request for each in sentences):  # whose likelihood is asked
             settings = settings.model_copy(update={"return_scores": True})
 
         requests = {row: each.request for row, each in enumerate(sentences) if each.request}
-        yield from ((row, [EMPTY]) for row in range(len(sentences)) if row not in requests)
+        yield from ((row, [EMPTY_HYPOTHESIS]) for row in range(len(sentences)) if row not in requests)
         lacking: dict[int, tuple[list[Hypothesis], float]] = {}
         while requests:  # at most twice
             rows, constrained = [*requests], dict[int, SearchRequest]()
@@ -255,10 +268,10 @@ class Translator:
             for row, found in ((rows[place], found) for batch in batches for place, found in zip(*batch, strict=True)):
                 each = sentences[row]
                 if row in lacking:
-                    plain, worth = lacking[row]
-                    yield row, found if found and plain[0].log_prob - found[0].log_prob <= worth else plain
-                elif each.constrained and (worth := self.pipeline.worth(each, found[0])):
-                    lacking[row], constrained[row] = (found, worth), each.constrained
+                    plain, allowed = lacking[row]
+                    yield row, found if found and plain[0].log_prob - found[0].log_prob <= allowed else plain
+                elif each.constrained_request and (allowed := self.pipeline.allowed_nats(each, found[0])):
+                    lacking[row], constrained[row] = (found, allowed), each.constrained_request
                 else:
                     yield row, found  # the caller writes it while others are searched for
             requests = constrained
@@ -299,5 +312,5 @@ def refuse_not_finite(engine: Engine, runs: Sequence[Run]) -> None:
         raise CheckpointError(f"{folders}: its weights give numbers that are not finite; train it, or export it, again")
 
 
-AnyRun = str | Path | Run | Translator
+RunLike = str | Path | Run | Translator
 """a run where one is wanted: its name or its folder, or what is open already"""

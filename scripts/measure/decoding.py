@@ -65,8 +65,8 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
         return found
 
     say(f"greedy: {len(sentences)} sentences by ours, {len(sample)} the plain way")
-    ours, theirs = translator.translations(sentences), one_by_one()
-    seconds, plain_seconds = alternate((lambda: translator.translations(sentences), one_by_one), rounds=rounds)
+    ours, theirs = translator.translate_detailed(sentences), one_by_one()
+    seconds, plain_seconds = alternate((lambda: translator.translate_detailed(sentences), one_by_one), rounds=rounds)
     tokens_of = {each.source: each.tokens for each in ours}
     alike = _share_alike([tokens_of[sentence] for sentence in sample], theirs)
     figures = _speeds("greedy", "", ([each.tokens for each in ours], theirs), (seconds, plain_seconds))
@@ -76,7 +76,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
 def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
     """Compare beam search with our greedy search and, where it is installed, with CTranslate2's beam search."""
     say("beam: beam search, greedy search")
-    ways = [partial(translator.with_options(**dict(each)).translations, sentences) for each in (BEAM, GREEDY)]
+    ways = [partial(translator.with_options(**dict(each)).translate_detailed, sentences) for each in (BEAM, GREEDY)]
     ways[0]()
     seconds = (1000 / len(sentences) * taken for taken in alternate(ways, rounds=rounds))
     figures = [Figure("beam", "1,000 sentences, beside greedy", "s", *seconds)]
@@ -94,7 +94,7 @@ def busy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
     def translate(count: int, threads: int) -> None:
         torch.set_num_threads(threads)
         for start in range(0, 2 * max(FEW), count):
-            translator.translations(sentences[start : start + count])
+            translator.translate_detailed(sentences[start : start + count])
 
     for count in FEW:
         for state, programs in (("alone", 0), ("beside one program", 1)):
@@ -147,7 +147,7 @@ def ctranslate2_speed(
 
         def our_way() -> list[list[str]]:
             torch.set_num_threads(threads)  # CTranslate2 changes OpenMP's number, which both use
-            return [each.tokens for each in searching.translations(sentences)]
+            return [each.tokens for each in searching.translate_detailed(sentences)]
 
         ours, *theirs = (way() for way in (our_way, *ways))
         say(f"{section}: ours, CTranslate2 in float32, in int8")

@@ -78,8 +78,8 @@ def _started(command: Sequence[str], folder: Path, environment: Mapping[str, str
 def serving_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 3) -> list[Figure]:
     """Requests/s of one sentence each, and how long they take, for several numbers of clients."""
     say("serve: Translator called directly")
-    translator.translations(sentences)
-    (seconds,) = alternate([lambda: translator.translations(sentences)], rounds=rounds)
+    translator.translate_detailed(sentences)
+    (seconds,) = alternate([lambda: translator.translate_detailed(sentences)], rounds=rounds)
     direct = len(sentences) / seconds
     figures = []
     with TemporaryDirectory() as folder, serving(translator.run.folder.resolve(), Path(folder)) as server:

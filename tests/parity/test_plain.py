@@ -62,7 +62,7 @@ def test_translations_are_those_of_plain_greedy_search(project: Path, corpus: Pa
     run = translator.run
     plain = PlainTransformer(translator.model)
     lines = (corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1]
-    for translation in translator.translations(lines):
+    for translation in translator.translate_detailed(lines):
         words = run.codecs.source.encode(translation.source)
         ids = [SOS, *words.ids, EOS]
         found = plain_greedy(plain, ids, sos=SOS, eos=EOS, max_tokens=14)

@@ -15,7 +15,7 @@ from transformer_cli.search import interface as module
 from transformer_cli.search.decoder import TransformerEngine, decode
 from transformer_cli.search.interface import Hypothesis, SearchRequest
 from transformer_cli.text.vocabulary import EOS, SOS
-from transformer_cli.translate import PARTS
+from transformer_cli.translate import PART_KEY_STEP
 
 SENTENCES = [[a, b, 11, a][: 1 + a % 4] for a in range(4, 12) for b in (4, 9)]
 LIMIT = 8
@@ -117,5 +117,7 @@ def test_sample_is_keyed_by_line_and_number() -> None:
     fewer = decode([make_model()], wanted([[4, 5, 6]], 7), settings(2, sample=True, temperature=2.0))[0]
     assert {tuple(each.tokens) for each in fewer} <= {tuple(each.tokens) for each in found[1]}
     assert [each.score for each in found[0]] == sorted((each.score for each in found[0]), reverse=True)
-    later_part = decode([make_model()], wanted([[4, 5, 6]], 7 + PARTS), settings(1, sample=True, temperature=2.0))[0]
+    later_part = decode(
+        [make_model()], wanted([[4, 5, 6]], 7 + PART_KEY_STEP), settings(1, sample=True, temperature=2.0)
+    )[0]
     assert later_part[0].tokens not in [each.tokens for each in found[1]]

@@ -134,7 +134,7 @@ def test_translate_on_a_device_as_on_the_cpu(
     tiny: Run, translator: Translator, gpu: PretendedDevice, decoding: dict[str, Any]
 ) -> None:
     found, expected = (
-        each.with_options(prefix="the", **decoding).translations(SENTENCES)
+        each.with_options(prefix="the", **decoding).translate_detailed(SENTENCES)
         for each in (Translator(tiny, str(gpu.device)), translator)
     )
     assert [each.text for each in found] == [each.text for each in expected]
@@ -144,7 +144,7 @@ def test_translate_on_a_device_as_on_the_cpu(
 def test_translate_on_a_device_by_an_ensemble(tiny: Run, gpu: PretendedDevice) -> None:
     for decoding in ({"beam_size": 4}, {"sample": True}):
         ensemble = Translator(tiny, str(gpu.device), others=[tiny]).with_options(n_best=3, **decoding)
-        found = ensemble.translations(SENTENCES)
+        found = ensemble.translate_detailed(SENTENCES)
         assert [len(each.alternatives) for each in found] == [2, 0, 2, 2]
 
 

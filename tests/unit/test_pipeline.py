@@ -23,7 +23,7 @@ def with_hook(translator: Translator, hook: LineHook) -> Translator:
 class Tags(LineHook):
     """Protects words such as #tag."""
 
-    def protected(self, text: str) -> Sequence[Span]:
+    def protected_spans(self, text: str) -> Sequence[Span]:
         return [match.span() for match in re.finditer(r"#\w+", text)]
 
 
@@ -33,10 +33,10 @@ class Polite:
 
     constraints: Constraints | None = None
 
-    def worth(self, text: str) -> float:
+    def allowed_nats(self, text: str) -> float:
         raise AssertionError("there is no second search")
 
-    def edit(self, draft: Draft, n_forced: int) -> Draft:
+    def edit(self, draft: Draft, n_prefix_chars: int) -> Draft:
         return replace(draft, text=f"please {draft.text}")
 
     def finish(self, text: str, sentence: str, protected: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
@@ -49,7 +49,7 @@ class Asking(LineHook):
 
 
 def test_plain_way_puts_symbols_back_beside_their_words_and_keeps_white_space(translator: Translator) -> None:
-    plain, held = with_hook(translator, LineHook()).translations([LINE, f"  {LINE[:-1]} 😀."])
+    plain, held = with_hook(translator, LineHook()).translate_detailed([LINE, f"  {LINE[:-1]} 😀."])
     assert held.text == f"  {plain.text[:-1]} 😀."
     assert plain.terms == plain.placeholders == []
 
@@ -62,12 +62,12 @@ def test_plain_way_refuses_settings_of_hooks(translator: Translator) -> None:
 
 
 def test_hook_protects_spans(translator: Translator) -> None:
-    (found,) = with_hook(translator, Tags()).translations([f"{LINE[:-1]} #tag."])
+    (found,) = with_hook(translator, Tags()).translate_detailed([f"{LINE[:-1]} #tag."])
     assert found.text == f"{translator.translate([LINE])[0][:-1]} #tag."
     assert [found.text[start:end] for _, (start, end) in found.placeholders] == ["#tag"]
 
 
 def test_hook_edits_a_translation_before_and_after_what_was_held_is_put_back(translator: Translator) -> None:
-    (found,) = with_hook(translator, Asking()).translations([f" {LINE[:-1]} 😀."])
+    (found,) = with_hook(translator, Asking()).translate_detailed([f" {LINE[:-1]} 😀."])
     assert found.text == f" PLEASE {translator.translate([LINE])[0][:-1]} 😀.".upper()
     assert found.terms == [((0, 3), (1, 7))]

@@ -42,7 +42,7 @@ def assert_same(some: Sequence[Translation], others: Sequence[Translation]) -> N
 def test_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
     translator: Translator, sentences: list[str], chunk: int, tokens: int | None, furthest: int, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(module, "CHUNK_TOKENS", tokens or module.CHUNK_TOKENS)
+    monkeypatch.setattr(module, "MAX_PENDING_TOKENS", tokens or module.MAX_PENDING_TOKENS)
     read: list[str] = []
 
     def lines() -> Iterator[str]:
@@ -82,7 +82,7 @@ def test_translations_of_a_model_that_never_ends_stop_at_the_limit(
     translator = Translator.load(project / "runs/tiny", device="cpu")
     with torch.no_grad():
         translator.model.output.bias[EOS] = -1e9
-    (translation,) = translator.with_options(max_tokens=max_tokens).translations([sentence])
+    (translation,) = translator.with_options(max_tokens=max_tokens).translate_detailed([sentence])
     assert len(translation.tokens) == longest
 
 
@@ -95,7 +95,7 @@ def test_translations_share_threads_among_batches_and_find_the_same_or_their_err
     batches: list[int],
 ) -> None:
     chosen, seen = sentences[:n_sentences], list[tuple[int, int, bool]]()
-    alone = translator.translations(chosen)
+    alone = translator.translate_detailed(chosen)
 
     def watched(models: Any, batch: Sequence[Any], *arguments: Any, **named: Any) -> list[list[Hypothesis]]:
         seen.append((len(batch), torch.get_num_threads(), threading.current_thread() is threading.main_thread()))
@@ -108,11 +108,11 @@ def test_translations_share_threads_among_batches_and_find_the_same_or_their_err
     torch.set_num_threads(3)
     try:
         n_failed = 0
-        assert_same(translator.translations(chosen), alone)
+        assert_same(translator.translate_detailed(chosen), alone)
         assert sorted(seen) == [(n, 1, False) for n in batches]
         n_failed = 1
         with pytest.raises(DataError, match="no"):
-            translator.translations(chosen)
+            translator.translate_detailed(chosen)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(1)  # as in all tests
@@ -123,7 +123,9 @@ SAMPLES = {"n_best": 3, "sample": True, "temperature": 3.0}
 
 
 def test_translations_without_scores_are_the_same(translator: Translator, sentences: Sequence[str]) -> None:
-    scored, found = (translator.with_options(return_scores=scores).translations(sentences) for scores in (True, False))
+    scored, found = (
+        translator.with_options(return_scores=scores).translate_detailed(sentences) for scores in (True, False)
+    )
     assert [(one.text, one.alignment) for one in found] == [(one.text, one.alignment) for one in scored]
     assert all(np.isnan(one.score) for one in found if one.tokens)
     assert not any(np.isnan(one.score) for one in scored)
@@ -133,7 +135,7 @@ def test_translations_without_scores_are_the_same(translator: Translator, senten
 def test_translations_n_best_are_one_and_its_alternatives(
     translator: Translator, sentences: Sequence[str], settings: dict[str, Any]
 ) -> None:
-    for each in translator.with_options(**settings).translations(sentences):
+    for each in translator.with_options(**settings).translate_detailed(sentences):
         scores = [each.score, *(other.score for other in each.alternatives)]
         assert scores == sorted(scores, reverse=True)
         assert len(each.alternatives) == (2 if each.source.strip() else 0)
@@ -151,7 +153,7 @@ def test_translations_by_subwords_begin_with_any_prefix(
     by_subwords: Translator, prefix: str, settings: dict[str, Any]
 ) -> None:
     beginning = by_subwords.with_options(prefix=prefix, **settings)
-    line, blank = beginning.translations(["Der alte Hund singt im Park.", " "])
+    line, blank = beginning.translate_detailed(["Der alte Hund singt im Park.", " "])
     assert all(each.text.startswith(prefix) and "\n" not in each.text for each in (line, *line.alternatives))
     assert (blank.text, blank.alternatives) == ("", [])
 
@@ -219,8 +221,8 @@ PARAGRAPH = "  Der alte Hund singt im Park.  Die junge Katze schläft zu Hause. 
 
 def test_split_sentences_are_translated_one_by_one(translator: Translator) -> None:
     split = translator.with_options(split_sentences=True)
-    dog, cat = translator.translations(["Der alte Hund singt im Park.", "Die junge Katze schläft zu Hause."])
-    found, blank, one = split.translations([PARAGRAPH, " ", cat.source])
+    dog, cat = translator.translate_detailed(["Der alte Hund singt im Park.", "Die junge Katze schläft zu Hause."])
+    found, blank, one = split.translate_detailed([PARAGRAPH, " ", cat.source])
     assert found.text == f"  {dog.text}  {cat.text} \t"
     assert (blank.text, blank.sentences) == (" ", [])
     assert one.text == cat.text
@@ -232,13 +234,13 @@ def test_split_sentences_are_translated_one_by_one(translator: Translator) -> No
     assert found.sentences is not None
     assert [PARAGRAPH[each.start :].startswith(each.source) for each in found.sentences] == [True, True]
     assert [(each.source, each.text) for each in found.sentences] == [(each.source, each.text) for each in (dog, cat)]
-    assert translator.translations([dog.source])[0].sentences is None
+    assert translator.translate_detailed([dog.source])[0].sentences is None
 
 
 def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator: Translator) -> None:
     lines = ["Der alte Hund singt im Park.", "", "  Die junge Katze schläft zu Hause. "]
     dog, blank, cat = translator.translate(lines)
-    (found,) = translator.translations(["\n".join(lines)])
+    (found,) = translator.translate_detailed(["\n".join(lines)])
     assert found.text == "\n".join([dog, blank, cat])
     assert [(each.source, each.start, each.text) for each in found.sentences or ()] == [
         (lines[0], 0, dog),
@@ -247,12 +249,12 @@ def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator
     ]
     long = f"{lines[0]}\n{'Hund ' * 1000}\n{lines[0]}"
     assert translator.with_options(on_too_long="blank").translate([long]) == [f"{dog}\n\n{dog}"]
-    (cut,) = translator.with_options(on_too_long="truncate").translations([long])
+    (cut,) = translator.with_options(on_too_long="truncate").translate_detailed([long])
     assert cut.was_too_long
     assert [len(each) for each in cut.text.split("\n")][::2] == [len(dog)] * 2
     assert translator.translate([f"{lines[0]}\r\n{lines[0]}\r\n"]) == [f"{dog}\r\n{dog}\r\n"]
     with pytest.raises(DataError, match="n_best is about one sentence, but the text has several lines"):
-        translator.with_options(beam_size=2, n_best=2).translations(["\n".join(lines)])
+        translator.with_options(beam_size=2, n_best=2).translate_detailed(["\n".join(lines)])
     split = translator.with_options(split_sentences=True)
     assert split.translate([f"{lines[0]} {lines[0]}\n{lines[0]}"]) == [f"{dog} {dog}\n{dog}"]
 
@@ -261,7 +263,7 @@ def test_sample_is_keyed_by_line_and_sentence(translator: Translator) -> None:
     sampling = translator.with_options(sample=True, temperature=3.0, return_scores=False)
     split = sampling.with_options(split_sentences=True)
     twice = "Der Hund singt. Der Hund singt."
-    first, second = split.translations(["Die Katze.", twice])
+    first, second = split.translate_detailed(["Die Katze.", twice])
     assert [first.text] == sampling.translate(["Die Katze."])
     assert next(split.stream([twice], first_line=2, chunk=2)).text == second.text
     assert second.sentences is not None
@@ -272,7 +274,7 @@ def test_sample_is_keyed_by_line_and_sentence(translator: Translator) -> None:
 def test_split_sentences_cut_one_that_is_too_long(translator: Translator) -> None:
     split = translator.with_options(split_sentences=True)
     line = "Der Hund singt. Der Hund, der Hund, der Hund und der Hund, der Hund schläft im Park."
-    (found,) = split.translations([line])
+    (found,) = split.translate_detailed([line])
     assert found.sentences is not None
     assert [each.source for each in found.sentences] == [
         "Der Hund singt.", "Der Hund, der Hund, der Hund und der Hund,", "der Hund schläft im Park.",
@@ -293,17 +295,17 @@ def test_split_sentences_refuse_n_best_and_prefix(translator: Translator) -> Non
 def test_precision_auto_is_bfloat16_only_where_it_is_fast(
     translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exact = translator.translations(sentences)
+    exact = translator.translate_detailed(sentences)
     auto, rounded = (translator.with_options(precision=precision) for precision in ("auto", "bfloat16"))
     monkeypatch.setattr(devices, "bfloat16_unit", lambda device: "")
-    assert auto.translations(sentences) == exact
-    near = rounded.translations(sentences)
+    assert auto.translate_detailed(sentences) == exact
+    near = rounded.translate_detailed(sentences)
     assert near != exact
     log_probs = [[each.log_prob for each in found] for found in (near, exact)]
     assert log_probs[0] == pytest.approx(log_probs[1], rel=0.1)
     assert sum(one.text == other.text for one, other in zip(near, exact, strict=True)) > 0.8 * len(exact)
     monkeypatch.setattr(devices, "bfloat16_unit", lambda device: "AVX512-BF16")
-    assert auto.translations(sentences) == near
+    assert auto.translate_detailed(sentences) == near
     monkeypatch.setattr(devices, "bfloat16_unit", lambda device: "AMX")  # there, it does not pay in a search
-    assert auto.translations(sentences) == exact
-    assert translator.translations(sentences) == exact
+    assert auto.translate_detailed(sentences) == exact
+    assert translator.translate_detailed(sentences) == exact

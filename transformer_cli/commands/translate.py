@@ -130,7 +130,7 @@ def translate(
     folders = options.find_runs(run)
     from transformer_cli.api import Translator, read_glossary
 
-    translator = Translator.load(*folders, device=device).into(to)
+    translator = Translator.load(*folders, device=device).for_target(to)
     translator = translator.with_options(
         *(search or ()),
         **options.chosen(beam_size=beam_size),
@@ -211,7 +211,7 @@ def _translate(
                 chunk=CHUNK_TO_WATCH if is_watched else CHUNK,
                 name=text.name,
                 first_line=first_line,
-                done=bar.update,
+                on_progress=bar.update,
                 must_wait=text.must_wait,
             )
             for number, translation in enumerate(stream, first_line):

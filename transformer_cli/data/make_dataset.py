@@ -100,7 +100,7 @@ def _write_dataset(
     splits, cleaning = corpus.write(folder)
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
     codecs, facts = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
-    codecs.into(data.to)  # refuses a language that they do not have
+    codecs.for_target(data.to)  # refuses a language that they do not have
     codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,

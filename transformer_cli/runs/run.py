@@ -176,7 +176,7 @@ class Run:
             return self
         data = self.config.data.model_copy(update={"to": language})
         config = self.config.model_copy(update={"data": data})
-        return replace(self, config=config, codecs=self.codecs.into(language))
+        return replace(self, config=config, codecs=self.codecs.for_target(language))
 
     @property
     def exported(self) -> ExportInfo | None:

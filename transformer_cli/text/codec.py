@@ -362,7 +362,7 @@ class Codecs:
         if data.tokens == "subwords":
             kind = ImportedCodec if data.subwords.algorithm == "imported" else SubwordCodec
         source, target = (kind.load(folder, side, data) for side in SIDES)
-        return Codecs(source, target).into(data.to)
+        return Codecs(source, target).for_target(data.to)
 
     @property
     def target_languages(self) -> dict[str, str]:
@@ -376,7 +376,7 @@ class Codecs:
         are_words = not any(token.startswith(" ") for token in tokens)
         return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
 
-    def into(self, language: str | None) -> "Codecs":
+    def for_target(self, language: str | None) -> "Codecs":
         """Returns the codecs with which every line asks for a language. Raises ConfigError for an unknown one."""
         if language is None:
             return self

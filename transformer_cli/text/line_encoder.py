@@ -44,9 +44,9 @@ class InputLine:
         return (self,) if self.parts is None else self.parts
 
 
-def bounded_sentence_spans(text: str, language: str, protected: FindSpans) -> list[Span]:
+def bounded_sentence_spans(text: str, language: str, protected_spans: FindSpans) -> list[Span]:
     """Returns the spans of a text's sentences; one with too many characters is cut, see `split_long_sentence`."""
-    masked = mask_spans(text, protected(text))
+    masked = mask_spans(text, protected_spans(text))
     return [
         piece
         for span in sentence_spans(masked, language)
@@ -62,7 +62,7 @@ class LineEncoder:
     max_length: int | None
     """the most positions that a sentence may take, <sos> and <eos> included (None: no limit)"""
     on_too_long: OnTooLong
-    protected: FindSpans = lambda text: ()
+    protected_spans: FindSpans = lambda text: ()
     remedy: str = TOO_LONG_REMEDY
     """what errors tell the user to do"""
 
@@ -114,7 +114,7 @@ class LineEncoder:
         if was_too_long and self.on_too_long != "truncate":
             return self.encode(line)
         line = line[:MAX_LINE_CHARS]
-        masked = mask_spans(line, self.protected(line))
+        masked = mask_spans(line, self.protected_spans(line))
         spans = sentence_spans(masked, language)
         parts = [part for span in spans for part in self._pieces(line, masked, span, self.max_tokens)]
         return InputLine(line, NO_TOKENS, was_too_long, parts=parts)
@@ -122,7 +122,7 @@ class LineEncoder:
     def split_to_fit(self, sentence: str, max_tokens: int) -> InputLine:
         """Like `encode`, but a sentence that is too long or has more tokens than that is cut: `split_long_sentence`."""
         whole, most = (0, len(sentence)), min(max_tokens, self.max_tokens)
-        parts = list(self._pieces(sentence, mask_spans(sentence, self.protected(sentence)), whole, most))
+        parts = list(self._pieces(sentence, mask_spans(sentence, self.protected_spans(sentence)), whole, most))
         return parts[0] if len(parts) == 1 else InputLine(sentence, NO_TOKENS, parts=parts)
 
     def _pieces(self, line: str, masked: str, span: Span, max_tokens: int) -> Iterator[InputLine]:
@@ -132,4 +132,4 @@ class LineEncoder:
             yield replace(self.from_encoded(line[start:end], encode(start, end)), start=start)
 
     def _encode_text(self, sentence: str) -> EncodedText:
-        return self.codec.encode(sentence, self.protected(sentence))
+        return self.codec.encode(sentence, self.protected_spans(sentence))

@@ -27,7 +27,7 @@ def test_translations_characters_of_no_training_text_are_read_as_those_they_mean
     kind: str, line: str, request: pytest.FixtureRequest
 ) -> None:
     translator: Translator = request.getfixturevalue(kind)
-    wanted, found = translator.translations([SENTENCE, line])
+    wanted, found = translator.translate_detailed([SENTENCE, line])
     assert (found.text, found.source_ids) == (wanted.text, wanted.source_ids)
     assert found.source == line
 
@@ -46,8 +46,8 @@ def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) 
     wanted = [*lines[:4], ""]
     assert translator.translate(lines) == wanted
     assert split.translate(lines) == [*wanted[:-1], "  "]
-    (joined,) = split.translations([f"12.5! {SENTENCE} 😀"])
-    (alone,) = translator.translations([SENTENCE])
+    (joined,) = split.translate_detailed([f"12.5! {SENTENCE} 😀"])
+    (alone,) = translator.translate_detailed([SENTENCE])
     assert joined.text == f"12.5! {alone.text} 😀"
     assert (joined.tokens, joined.alignment, joined.score) == (alone.tokens, alone.alignment, alone.score)
 

@@ -139,7 +139,7 @@ def test_translate_and_score_without_room_are_one_line(translator: Translator, m
     sentences = ["Der kleine Hund läuft.", "Die Frau singt."]
     monkeypatch.setattr(decoder, "pad_ids", lambda ids: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^2 sentences of up to 5 tokens, with 1 hypo"):
-        translator.translations(sentences)
+        translator.translate_detailed(sentences)
     monkeypatch.setattr(loss, "token_losses", lambda *arguments: take_too_much())
     with pytest.raises(
         MemoryShortage, match=r"^the losses of \d sentences with up to \d+ source and \d+ target positions"

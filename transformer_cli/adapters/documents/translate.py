@@ -10,7 +10,7 @@ from transformer_cli.adapters.documents.files import FORMATS, MISSING_NUMBER, MI
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.errors import ArgumentError
-from transformer_cli.pipeline import Translation, starts
+from transformer_cli.pipeline import Translation, part_starts
 from transformer_cli.text.alignment import Link, Span, shift_span, word_links
 from transformer_cli.text.line_encoder import bounded_sentence_spans
 from transformer_cli.text.lines import is_too_long
@@ -47,13 +47,13 @@ def _translate_blocks(
 ) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
     """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
     texts, language = [block.text for block in blocks], translator.run.config.data.source
-    protected = translator.pipeline.protected
+    protected = translator.pipeline.protected_spans
     spans = [
         bounded_sentence_spans(text, language, protected) if is_too_long(text) else [(0, len(text))] for text in texts
     ]
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
     by_sentences = translator.with_options(split_sentences=True, return_scores=False)
-    found = by_sentences.translations(lines, name="blocks of text, one a line")
+    found = by_sentences.translate_detailed(lines, name="blocks of text, one a line")
     if translator.settings.on_too_long == "copy":  # all of it, also what was not read
         copied = zip(found, lines, strict=True)
         found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
@@ -83,7 +83,7 @@ def join_with_links(text: str, spans: Sequence[Span], translations: Sequence[Tra
         for each in ([translation] if translation.sentences is None else translation.sentences)
     ]
     links: list[Link] = []
-    for (place, each), first in zip(units, starts(translated, [each for _, each in units]), strict=True):
+    for (place, each), first in zip(units, part_starts(translated, [each for _, each in units]), strict=True):
         put_in = [*each.placeholders, *((one, other) for one, other in each.terms if other)]
         found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, put_in)
         links += ((shift_span(one, place), shift_span(other, first)) for one, other in found)

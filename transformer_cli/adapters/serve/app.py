@@ -291,7 +291,7 @@ async def _inspect(
         from transformer_cli.adapters.study.inspection import translate_from
 
         translation = translate_from(
-            translator.calling(before_step), body.q, body.prefix, max_tokens=service.limits.inspected_tokens
+            translator.with_callback(before_step), body.q, body.prefix, max_tokens=service.limits.inspected_tokens
         )
         return bytes(JSONResponse(look(translator, translation)).body)
 

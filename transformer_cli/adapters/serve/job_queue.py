@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from transformer_cli.adapters.serve.request_bodies import Limits
 from transformer_cli.compute.threads import WorkerPool
 from transformer_cli.errors import DataError, TfmError
-from transformer_cli.pipeline import Translation, joined
+from transformer_cli.pipeline import Translation, join_parts
 from transformer_cli.search.interface import BeforeStep
 from transformer_cli.text.line_encoder import InputLine
-from transformer_cli.translate import PARTS, PIECES, Translator
+from transformer_cli.translate import PART_KEY_STEP, PIECE_KEY_STEP, Translator
 
 SPLIT_REMEDY = "split the sentence"  # what a client can do about one that is too long
 MAX_BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
@@ -80,7 +80,7 @@ class TranslationJob(Job):
     translator: Translator
     lines: Sequence[str]
     keys: Sequence[int]
-    """the number of each line in its request, from 0, and of sentences as PARTS says"""
+    """the number of each line in its request, from 0, and of sentences as PART_KEY_STEP says"""
     are_sentences: bool = False
     """whether lines have been split, so that a sentence that is too long is cut further"""
     n_glossary_characters: int = 0
@@ -126,7 +126,7 @@ class TranslationJob(Job):
             if (n_tokens := max((len(unit.encoded) for unit in line.units), default=0)) > max_tokens:
                 raise DataError(f"{n_tokens} tokens, but this server takes at most {max_tokens}; {SPLIT_REMEDY}")
         except DataError as error:
-            raise DataError(f"line {self.keys[index] % PARTS + 1}: {error}") from None
+            raise DataError(f"line {self.keys[index] % PART_KEY_STEP + 1}: {error}") from None
         for n, unit in enumerate(line.units or [line]):  # of nothing, one that is its own translation
             self.parts.append(_Part(index, n, unit, self._cost(unit.sentence, len(unit.encoded))))
         self.input_lines.append(line)
@@ -143,7 +143,9 @@ class TranslationJob(Job):
         parts = [
             [self.translations[n, k] for k in range(max(1, len(line.units)))] for n, line in enumerate(self.input_lines)
         ]
-        return [joined(line, own) if line.parts else own[0] for line, own in zip(self.input_lines, parts, strict=True)]
+        return [
+            join_parts(line, own) if line.parts else own[0] for line, own in zip(self.input_lines, parts, strict=True)
+        ]
 
 
 _Batch = list[tuple[TranslationJob, _Part]]
@@ -306,9 +308,9 @@ def _translate(batch: _Batch, before_step: BeforeStep) -> dict[Job, Any]:
     if not batch:
         return {}
     first, _ = batch[0]
-    translations = first.translator.calling(before_step).translate_lines(
+    translations = first.translator.with_callback(before_step).translate_lines(
         [part.line for _, part in batch],
-        keys=[job.keys[part.row] + part.number * PIECES for job, part in batch],
+        keys=[job.keys[part.row] + part.number * PIECE_KEY_STEP for job, part in batch],
     )
     for (job, part), translation in zip(batch, translations, strict=True):
         job.translations[part.row, part.number] = translation

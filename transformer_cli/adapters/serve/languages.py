@@ -26,7 +26,7 @@ class Directions:
         self._since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._by_pair: dict[tuple[str, str], Translator] = {}
         into_each = [
-            each.into(target) for each in translators for target in each.run.codecs.target_languages or (None,)
+            each.for_target(target) for each in translators for target in each.run.codecs.target_languages or (None,)
         ]
         for translator in into_each:
             data = translator.run.config.data

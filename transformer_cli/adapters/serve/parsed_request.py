@@ -19,7 +19,7 @@ from transformer_cli.text.alignment import Span
 from transformer_cli.text.line_encoder import FindSpans, bounded_sentence_spans
 from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.text.sentences import join_translations
-from transformer_cli.translate import PARTS, Translator
+from transformer_cli.translate import PART_KEY_STEP, Translator
 
 _TranslatedLine = tuple[str, Sequence[Span], Sequence[Translation]]
 """A line, where its sentences are, and their translations"""
@@ -109,7 +109,7 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
     if body.format not in (None, "", "text", "html"):
         raise DataError(f"{body.format[:50]} format is not supported")
     if body.split:
-        spans_of = _split_sentences(lines, source, translator.pipeline.protected, are_blocks=bool(documents))
+        spans_of = _split_sentences(lines, source, translator.pipeline.protected_spans, are_blocks=bool(documents))
         refuse_over_limit(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
@@ -125,7 +125,7 @@ def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]
         n_best=n_best,
         beam_size=settings.beam_size if settings.sample else max(settings.beam_size, n_best),
     )
-    keys = [row + n * PARTS for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
+    keys = [row + n * PART_KEY_STEP for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
     return queue.add(
         TranslationJob(translator, parsed.sentences, keys, parsed.body.split, parsed.body.n_glossary_characters)
     )

@@ -34,7 +34,7 @@ from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metric
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import first_few, pluralize, shorten, show_status
 from transformer_cli.text.lines import read_lines
-from transformer_cli.translate import AnyRun, Translator
+from transformer_cli.translate import RunLike, Translator
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class Comparison(Generic[Score]):
 
 
 def compare(
-    systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun],
+    systems: RunLike | Iterable[RunLike] | Mapping[str, RunLike],
     options: CompareOptions,
     open_run: OpenRun,
     *,
@@ -155,7 +155,7 @@ def compare(
 
 
 def compare_groups(
-    groups: Iterable[AnyRun | Iterable[AnyRun]] | Mapping[str, AnyRun | Iterable[AnyRun]],
+    groups: Iterable[RunLike | Iterable[RunLike]] | Mapping[str, RunLike | Iterable[RunLike]],
     options: CompareOptions,
     open_run: OpenRun,
 ) -> list[Comparison[GroupScore]]:
@@ -171,7 +171,7 @@ def compare_groups(
 
 def _comparisons(
     names: Sequence[str],
-    groups: Sequence[tuple[Sequence[str], Sequence[AnyRun]]],
+    groups: Sequence[tuple[Sequence[str], Sequence[RunLike]]],
     options: CompareOptions,
     open_run: OpenRun,
     tests: Callable[..., Mapping[str, ByMetric[Score]]],
@@ -246,7 +246,7 @@ def _examples(
     return sorted(found, key=lambda each: -abs(each.chrf[1] - each.chrf[0]))
 
 
-def _names_of(systems: AnyRun | Iterable[AnyRun] | Mapping[str, AnyRun]) -> tuple[list[str], list[AnyRun]]:
+def _names_of(systems: RunLike | Iterable[RunLike] | Mapping[str, RunLike]) -> tuple[list[str], list[RunLike]]:
     """Returns what systems are called, and the systems."""
     if isinstance(systems, Mapping):
         return [*systems], [*systems.values()]
@@ -330,7 +330,7 @@ def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | N
             log.warning(what, ", ".join(settings), told)
 
 
-def _open_all(names: Sequence[str], systems: Sequence[AnyRun], runs_dir: Path) -> list[OpenSystem]:
+def _open_all(names: Sequence[str], systems: Sequence[RunLike], runs_dir: Path) -> list[OpenSystem]:
     """Returns runs, and the paths of files. Raises DataError for what is named twice, by one name or by two."""
     named = [each for each in systems if isinstance(each, str | Path)]
     places = [_resolve(each, runs_dir) for each in named]
@@ -350,7 +350,7 @@ def _resolve(name: str | Path, runs_dir: Path) -> Path:
         ) from None
 
 
-def _open(system: AnyRun, runs_dir: Path) -> OpenSystem:
+def _open(system: RunLike, runs_dir: Path) -> OpenSystem:
     if isinstance(system, Translator | Run):
         return system
     path = Path(system)
@@ -401,7 +401,7 @@ def _output_of(
     translator = opened.with_options(on_too_long="truncate", **_beam(options))
     written = []
     for text in texts:
-        translations = translator.translations(text.sources)
+        translations = translator.translate_detailed(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
             log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, pluralize(n_long, "sentence"))
         written.append([each.text for each in translations])

@@ -53,7 +53,7 @@ class Terminology(LineHook):
             )
         return Terminology(PlaceholderFinder(settings.protect, settings.protect_pattern), now, glossary)
 
-    def protected(self, text: str) -> Sequence[Span]:
+    def protected_spans(self, text: str) -> Sequence[Span]:
         return self.finder.spans(text)
 
     def requirements(self, encoded: EncodedText, codecs: Codecs, *, may_constrain: bool) -> "TermRequirements | None":
@@ -77,10 +77,10 @@ class TermRequirements:
     is_lowercase: bool
     """whether translations have no capitals"""
 
-    def worth(self, text: str) -> float:
+    def allowed_nats(self, text: str) -> float:
         return MAX_NATS_PER_TERM * term_spans(self.terms, text).count(None)
 
-    def edit(self, draft: Draft, n_forced: int) -> Draft:
+    def edit(self, draft: Draft, n_prefix_chars: int) -> Draft:
         """See `Requirements`: terms that are not linked to a word of the text are put back as held spans are."""
         standing = term_spans(self.terms, draft.text)
         draft = replace(draft, text=respell_terms(draft.text, self.terms, standing))
@@ -88,9 +88,9 @@ class TermRequirements:
         if not further:
             return draft
         links = draft.links
-        text, further = replace_linked_words(draft.text, further, links, [(0, n_forced), *filter(None, standing)])
+        text, further = replace_linked_words(draft.text, further, links, [(0, n_prefix_chars), *filter(None, standing)])
         # what the user has written
-        of_prefix = linked_spans(further, [link for link in links if link[1][0] < n_forced])
+        of_prefix = linked_spans(further, [link for link in links if link[1][0] < n_prefix_chars])
         spaces = [
             Placeholder(term.span[0], term.translations[0], " ", " ")
             for term, own in zip(further, of_prefix, strict=True)

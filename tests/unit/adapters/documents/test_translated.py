@@ -8,7 +8,7 @@ from transformer_cli.errors import DataError
 
 def test_translate_html_translates_text_and_keeps_markup_beside_it(translator: Translator) -> None:
     dog, cat = "Der alte Hund singt im Park.", "Die junge Katze schläft zu Hause."
-    one, other = translator.with_options(split_sentences=True).translations([f"{dog} {cat}", "Hund"])
+    one, other = translator.with_options(split_sentences=True).translate_detailed([f"{dog} {cat}", "Hund"])
     html = f"<!-- x -->\n<p title=Hund>{dog} <b>{cat}</b> <br></p>\n<pre>Hund</pre>"
     assert one.sentences is not None
     first, second = (each.text for each in one.sentences)

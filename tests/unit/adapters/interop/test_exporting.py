@@ -44,7 +44,7 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
     }  # the format says them, the run leaves them open
     assert again.config.model.model_dump(exclude=known) == run.config.model.model_dump(exclude=known)
     translators = [Translator.load(each.folder, device="cpu") for each in (run, again)]
-    assert translators[0].translations(TEXT) == translators[1].translations(TEXT)
+    assert translators[0].translate_detailed(TEXT) == translators[1].translate_detailed(TEXT)
     ours, theirs = (dict(each.model.named_parameters()) for each in translators)
     assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == {"output.bias"}  # that of <sos>
 

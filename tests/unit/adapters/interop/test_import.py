@@ -42,7 +42,7 @@ def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_p
         read, written = ([*theirs.encode(text), 0] for text in (source, target))
         expected = log_probs(weights(), read, written, HEADS)
         assert found == pytest.approx(expected, abs=1e-4)
-    (translation,) = translator.translations(["the old dog"])
+    (translation,) = translator.translate_detailed(["the old dog"])
     assert "".join(translation.source_tokens) == " the old dog"
 
 

@@ -179,15 +179,15 @@ def several(folder: Path, tmp_path: Path) -> Run:
 def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked_for(several: Run) -> None:
     assert (several.config.data.target, several.codecs.target_languages) == ("mul", {"fr": ">>fra<<", "es": ">>es<<"})
     translator = Translator.load(several.folder, device="cpu")
-    typed = [each.source_ids for each in translator.translations([">>fra<< the old dog", ">>es<< the old dog"])]
+    typed = [each.source_ids for each in translator.translate_detailed([">>fra<< the old dog", ">>es<< the old dog"])]
     for code in ("fr", "fra"):
-        french = translator.into(code)
-        found = french.translations(["the old dog", ">>es<< the old dog", " "])
+        french = translator.for_target(code)
+        found = french.translate_detailed(["the old dog", ">>es<< the old dog", " "])
         assert [each.source_ids for each in found] == [*typed, []]
-        (line,) = french.with_options(split_sentences=True).translations(["The old dog. The park. >>es<< Trees."])
+        (line,) = french.with_options(split_sentences=True).translate_detailed(["The old dog. The park. >>es<< Trees."])
         assert line.sentences is not None
         assert [each.source_tokens[0] for each in line.sentences] == [">>fra<<", ">>fra<<", ">>es<<"]
-    (line,) = translator.with_options(split_sentences=True).translations([">>es<< The old dog. The park."])
+    (line,) = translator.with_options(split_sentences=True).translate_detailed([">>es<< The old dog. The park."])
     assert line.sentences is not None
     assert [each.source_tokens[0] for each in line.sentences] == [">>es<<", ">>es<<"]
     assert isinstance(several.codecs.source, ImportedCodec)
@@ -325,7 +325,7 @@ def test_subwords_with_symbols_keep_target_tokens_whole_and_ask_for_a_language()
     assert codec.target_languages == {"fr": ">>fra<<", "es": ">>spa<<"}
     typed = codec.encode(">>fra<< the old dog")
     assert ">>fra<<" in typed.tokens
-    asking = Codecs(codec, codec).into("fr").source
+    asking = Codecs(codec, codec).for_target("fr").source
     assert isinstance(asking, SubwordCodec)
     assert asking.encode("the old dog").ids == typed.ids
     assert asking.encode(">>spa<< the old dog").ids == codec.encode(">>spa<< the old dog").ids
@@ -336,5 +336,5 @@ def test_directions_of_a_run_of_several_targets_are_one_for_each(several: Run) -
     directions = Directions([Translator.load(several.folder, device="cpu")])
     assert directions.languages()[0]["targets"] == ["fr", "es"]
     translator, _, _ = directions.choose("en", "es", "the dog")
-    (found,) = translator.translations(["the old dog"])
+    (found,) = translator.translate_detailed(["the old dog"])
     assert found.source_tokens[0] == ">>es<<"

@@ -37,7 +37,7 @@ def sentences(corpus: Path) -> list[str]:
 
 
 def test_exported_words_translate_as_the_run(translator: Translator, exported: Run, sentences: list[str]) -> None:
-    found, ours = (each.translations(sentences) for each in (Translator.load(exported.folder), translator))
+    found, ours = (each.translate_detailed(sentences) for each in (Translator.load(exported.folder), translator))
     assert any("<unk>" in each.tokens for each in ours)
     for one, other in zip(found, ours, strict=True):
         for key in ("text", "tokens", "source_tokens", "ids", "source_ids", "alignment"):
@@ -47,7 +47,7 @@ def test_exported_words_translate_as_the_run(translator: Translator, exported: R
 
 def test_exported_beam_attends_to_its_own_sentence(translator: Translator, exported: Run, sentences: list[str]) -> None:
     found, ours = (
-        each.with_options(prefix="the", n_best=2, beam_size=3).translations(sentences)
+        each.with_options(prefix="the", n_best=2, beam_size=3).translate_detailed(sentences)
         for each in (Translator.load(exported.folder), translator)
     )
     same = [(one, other) for one, other in zip(found, ours, strict=True) if one.ids == other.ids]

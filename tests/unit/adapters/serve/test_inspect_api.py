@@ -17,7 +17,7 @@ PATHS = ("/inspect/steps", "/inspect/attention", "/inspect/vectors")
 
 def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, translator: Translator) -> None:
     found = served.post("/inspect/steps", **ASKED).body
-    (translation,) = translator.translations([ASKED["q"]])
+    (translation,) = translator.translate_detailed([ASKED["q"]])
     assert found["translation"] == translation.text
     assert [len(step["candidates"]) for step in found["steps"]] == [10] * len(found["steps"])
     assert len(found["attention"]) == len(found["steps"])
@@ -31,7 +31,7 @@ def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, trans
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, translator: Translator, kind: Kind) -> None:
-    expected = inspect_translation(translator, translator.translations([ASKED["q"]])[0])
+    expected = inspect_translation(translator, translator.translate_detailed([ASKED["q"]])[0])
     heads = [each.weights for each in expected.maps([kind])]
     mean = served.post("/inspect/attention", **ASKED, kind=kind).body
     second = served.post_form("/inspect/attention", **ASKED, kind=kind, layer="1", head="2").body

@@ -236,7 +236,7 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
 
     monkeypatch.setattr(Transformer, "next_logits", counted)
     with started() as queue, held(queue):
-        call = FunctionJob(lambda before_step: translator.calling(before_step).translate(LINES))
+        call = FunctionJob(lambda before_step: translator.with_callback(before_step).translate(LINES))
         futures.append(queue.add(call) if is_call else translating(queue, translator, LINES))
     assert n_steps == 2
 

@@ -29,7 +29,7 @@ def choices(translator: Translator, forced: Sequence[int] = ()) -> Choices:
 
 def test_decoder_choices_of_greedy_search_are_the_likeliest(translator: Translator) -> None:
     found = choices(translator)
-    (plain,) = translator.translations([SENTENCE])
+    (plain,) = translator.translate_detailed([SENTENCE])
     assert found.translation.text == plain.text
     assert [step.written.id for step in found.steps] == [*plain.ids, EOS]
     assert [step.written.token for step in found.steps] == [*plain.tokens, "<eos>"]

@@ -19,7 +19,7 @@ from transformer_cli.data.dataset import find_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
-from transformer_cli.translate import AnyRun
+from transformer_cli.translate import RunLike
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 
@@ -229,7 +229,7 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
     ):
         with pytest.raises((CheckpointError, DataError), match=message):
             compare(names, wrong_terms)
-    wrong_groups: list[tuple[list[list[AnyRun]], str]] = [
+    wrong_groups: list[tuple[list[list[RunLike]], str]] = [
         ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
         ([["a", "b"], []], "^a recipe without a run: one run has no spread; name at least two runs of each recipe"),
         ([[tiny, tiny], ["a", "b"]], "^.*tiny: named twice; name different runs or files"),

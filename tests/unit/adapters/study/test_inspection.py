@@ -35,7 +35,7 @@ def ids(numbers: list[int]) -> Tensor:
 
 
 def test_inspect_sentence_tokens_are_those_of_the_translation(translator: Translator, inspection: Inspection) -> None:
-    (translation,) = translator.translations([SENTENCE])
+    (translation,) = translator.translate_detailed([SENTENCE])
     encoded = translator.run.codecs.source.encode(SENTENCE)
     words = encoded.tokens
     assert inspection.sentence == SENTENCE
@@ -48,7 +48,7 @@ def test_inspect_sentence_tokens_are_those_of_the_translation(translator: Transl
 
 
 def test_inspect_several_lines_is_refused(translator: Translator) -> None:
-    (several,) = translator.translations([f"{SENTENCE}\n{SENTENCE}"])
+    (several,) = translator.translate_detailed([f"{SENTENCE}\n{SENTENCE}"])
     for look in (inspect_translation, decoder_choices):
         with pytest.raises(DataError, match="the text has several lines, or is split into sentences"):
             look(translator, several)

@@ -9,10 +9,10 @@ from transformer_cli.adapters.terminology.annotations import missing, missing_nu
 
 
 def test_missing_names_numbers_and_terms_that_are_not_in_the_text(translator: Translator) -> None:
-    (found,) = translator.translations(["Der Hund {name} singt."])
+    (found,) = translator.translate_detailed(["Der Hund {name} singt."])
     assert missing(found) == []
     assert missing(replace(found, source="3 Hunde", terms=[((2, 7), None)])) == ["a number", "a term"]
-    (found,) = translator.translations(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
+    (found,) = translator.translate_detailed(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
     assert missing(found) == ["what a message chooses among"]
 
 

@@ -140,10 +140,10 @@ def test_capitalised_terms_are_those_that_begin_a_sentence(text: str, expected: 
 
 def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Translator) -> None:
     with_term = translator.with_options(glossary={"Hund": "Zorblaxonit"})
-    (plain,) = translator.translations(["Ein Hund läuft."])
-    (one,) = with_term.with_options(prefix=plain.text.split()[0]).translations([plain.source])
+    (plain,) = translator.translate_detailed(["Ein Hund läuft."])
+    (one,) = with_term.with_options(prefix=plain.text.split()[0]).translate_detailed([plain.source])
     assert one.text.count("Zorblaxonit") == 1
-    (other,) = with_term.with_options(prefix=plain.text).translations([plain.source])
+    (other,) = with_term.with_options(prefix=plain.text).translate_detailed([plain.source])
     assert (other.text.startswith(plain.text), other.terms) == (True, [((4, 8), None)])
 
 
@@ -165,7 +165,7 @@ def test_a_term_is_searched_for_if_the_model_might_write_it_and_else_put_in(
 ) -> None:
     source = "Ein Hund läuft am Strand."
     (plain,), (found,) = (
-        each.translations([source]) for each in (translator, translator.with_options(glossary=glossary))
+        each.translate_detailed([source]) for each in (translator, translator.with_options(glossary=glossary))
     )
     assert (found.text, found.ids != plain.ids) == (text, is_searched_for)
 
@@ -173,7 +173,7 @@ def test_a_term_is_searched_for_if_the_model_might_write_it_and_else_put_in(
 def test_a_term_begins_a_sentence_as_its_source_and_is_where_it_was_given(translator: Translator) -> None:
     with_term = translator.with_options(glossary={"Hund": "never", "am Park": "x y"})
     lines = ["Hund läuft.", "ein Hund läuft.", "Ein hund und ein Hu\u00adnd am\u00a0Park."]
-    upper, lower, other = with_term.translations(lines)
+    upper, lower, other = with_term.translate_detailed(lines)
     assert ("Never" in upper.text, "Never" in lower.text) == (upper.text.startswith("Never"), False)
     assert [other.source[slice(*source)] for source, _ in other.terms] == ["hund", "Hu\u00adnd", "am\u00a0Park"]
 
@@ -185,7 +185,7 @@ def test_terms_are_in_the_translation_by_words_subwords_and_samples(
     glossary = {f"w{n} x": "never" for n in range(10_000)} | {"Hund*": "Zorblax", "Strand": "Kwööl Bay", "ein": "a|one"}
     lines = ["Ein Hund läuft am Strand.", "HUNDE UND {x} AM STRAND", "", "Hund Hund", "1 {Hund}"]
     for each in (translator, by_subwords):
-        found = each.with_options(glossary=glossary, sample=sample).translations(lines)
+        found = each.with_options(glossary=glossary, sample=sample).translate_detailed(lines)
         for line, one in zip(lines, found, strict=True):
             assert all(place for _, place in one.terms)
             assert one.text.lower().count("zorblax") == (line.lower().count("hund") if "1" not in line else 0)

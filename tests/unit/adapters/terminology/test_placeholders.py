@@ -64,8 +64,8 @@ def test_translations_held_spans_come_back_exactly_once(
     lines = " ".join(words).split("\n")
     for each in (translator, by_subwords):
         holding = each.with_options(split_sentences=split, protect_pattern=r"#\w\. \w+", on_too_long="truncate")
-        for line, found in zip(lines, holding.translations(lines), strict=True):
-            spans = [line[start:end] for start, end in holding.pipeline.protected(line)]
+        for line, found in zip(lines, holding.translate_detailed(lines), strict=True):
+            spans = [line[start:end] for start, end in holding.pipeline.protected_spans(line)]
             assert sorted(found.source[start:end] for (start, end), _ in found.placeholders) == sorted(spans)
             assert sorted(found.text[start:end] for _, (start, end) in found.placeholders) == sorted(spans)
             assert sum(map(found.text.count, set(spans))) >= len(spans)
@@ -75,7 +75,7 @@ def test_translations_held_spans_come_back_exactly_once(
 
 def test_score_and_evaluate_read_lines_with_placeholders_as_translate_does(translator: Translator) -> None:
     source = "Der alte Hund {name} singt im Park, siehe www.example.org."
-    (found,) = translator.translations([source])
+    (found,) = translator.translate_detailed([source])
     assert "{name}" in found.text
     own, alone = score_pairs(translator, [(source, found.text), ("{name}", "%s")])
     assert own.log_prob == pytest.approx(found.log_prob, abs=1e-4)
