@@ -255,7 +255,7 @@ class Translator:
         if any(
             each.line.encoded.normalized.placeholders or each.requirements for each in sentences
         ):  # it says where to put them
-            settings = settings.model_copy(update={"attention": True})
+            settings = settings.model_copy(update={"return_attention": True})
         if any(each.constrained_request for each in sentences):  # whose likelihood is asked
             settings = settings.model_copy(update={"return_scores": True})
 

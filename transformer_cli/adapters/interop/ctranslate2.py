@@ -207,7 +207,7 @@ class CTranslate2Engine:
             if not settings.return_attention:  # an unknown word is copied from where it attended to
                 unknown = [row for row, those in best.items() if any(UNK in each.tokens for each in those)]
                 if unknown:
-                    attending = settings.model_copy(update={"attention": True})
+                    attending = settings.model_copy(update={"return_attention": True})
                     again = self.translate([sentences[row] for row in unknown], attending, before_step=before_step)
                     for places, those in again:
                         best.update((unknown[place], each) for place, each in zip(places, those, strict=True))

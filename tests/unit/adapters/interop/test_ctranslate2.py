@@ -206,7 +206,10 @@ def test_exported_without_attention_finds_the_same_and_an_unknown_word_has_it(
     model = make_model()
     model.output.bias[UNK] = 1.5
     engine, settings = opened(model), search(**options)
-    whole, found = translate(engine, settings), translate(engine, settings.model_copy(update={"attention": False}))
+    whole, found = (
+        translate(engine, settings),
+        translate(engine, settings.model_copy(update={"return_attention": False})),
+    )
     assert [one.tokens for (one,) in found] == [one.tokens for (one,) in whole]
     has_unknown = [UNK in one.tokens for (one,) in whole]
     assert 0 < sum(has_unknown) < len(has_unknown)
