@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from transformer_cli.commands import spelling
+from transformer_cli.commands import suggestions
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, terminal
 
@@ -27,22 +27,22 @@ GROUPS = {  # of the help; a command is a function of its name in commands/, has
         "train": ("training", "train", "tfm train --config demo --set training.epochs=5"),
         "curves": ("training", "train", "tfm curves demo --output demo.svg"),
     },
-    "Judging": {
-        "evaluate": ("judging", "evaluate", "tfm evaluate demo --beam-size 5"),
-        "compare": ("judging", "evaluate", "tfm compare demo demo-2"),
-        "score": ("judging", "evaluate", "tfm score demo --input in.de --translation out.en"),
+    "Evaluation": {
+        "evaluate": ("evaluation", "evaluate", "tfm evaluate demo --beam-size 5"),
+        "compare": ("evaluation", "evaluate", "tfm compare demo demo-2"),
+        "score": ("evaluation", "evaluate", "tfm score demo --input in.de --translation out.en"),
     },
-    "Using": {
+    "Translation": {
         "translate": ("translate", "translate", "tfm translate --input in.de --output out.en"),
         "inspect": ("inspect", "evaluate", "tfm inspect --output dog.svg 'Ein Hund läuft.'"),
         "serve": ("serve", "serve", "tfm serve demo --port 8080"),
     },
-    "Keeping": {
-        "import": ("keeping", "other-models", "tfm import opus-mt-de-en --name opus"),
-        "runs": ("keeping", "train", "tfm runs"),
-        "export": ("keeping", "other-models", "tfm export demo --quantization int8"),
-        "config": ("keeping", "settings", "tfm config demo > mine.yaml"),
-        "doctor": ("keeping", "operating", "tfm doctor"),
+    "Runs and settings": {
+        "import": ("management", "other-models", "tfm import opus-mt-de-en --name opus"),
+        "runs": ("management", "train", "tfm runs"),
+        "export": ("management", "other-models", "tfm export demo --quantization int8"),
+        "config": ("management", "settings", "tfm config demo > mine.yaml"),
+        "doctor": ("management", "operating", "tfm doctor"),
     },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
@@ -56,19 +56,19 @@ class _Command(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. Raises UsageError."""
         if not ctx.resilient_parsing:  # as for completion
-            self._refuse(ctx, args)
+            self._check_arguments(ctx, args)
         return super().parse_args(ctx, args)
 
-    def _refuse(self, ctx: Any, args: list[str]) -> None:
+    def _check_arguments(self, ctx: Any, args: list[str]) -> None:
         """Raises UsageError for what is not known, and for what would be dropped."""
         name, params = ctx.info_name, list[Any](self.params)
         parser: Any = self.make_parser(ctx)
-        known = {each: not param.is_flag for param in params if _is_option(param) for each in _names(param)}
+        known = {each: not param.is_flag for param in params if _is_option(param) for each in _option_names(param)}
         try:
             values, extra, order = parser.parse_args(args=[*args])
         except typer.TyperException as error:
             option = getattr(error, "option_name", None)
-            if option and option not in known and (meant := spelling.settings_meant(name, option, known)):
+            if option and option not in known and (meant := suggestions.suggest_settings(name, option, known)):
                 ctx.fail(f"no option {option}{meant}")
             raise
         if any(param.is_eager for param in order):  # --help
@@ -76,7 +76,7 @@ class _Command(typer.core.TyperCommand):
         for param in order:
             is_lost = order.count(param) > 1 and not param.multiple
             if is_lost and not (param.is_flag and not param.secondary_opts):
-                ctx.fail(f"{' / '.join(_names(param))} is given {order.count(param)} times; give it once")
+                ctx.fail(f"{' / '.join(_option_names(param))} is given {order.count(param)} times; give it once")
         typed = [each.partition("=")[0].strip() for key in ("overrides", "search") for each in values.get(key) or ()]
         typed += ["decoding.beam_size"] * (values.get("beam_size") is not None)
         if twice := next((key for key in typed if typed.count(key) > 1), None):
@@ -84,7 +84,7 @@ class _Command(typer.core.TyperCommand):
         if extra:
             taken = [values[param.name] or () for param in params if not _is_option(param)]
             words = [word for each in taken for word in ([each] if isinstance(each, str) else each)]
-            ctx.fail(f"{name} does not take {' '.join(extra)}{spelling.arguments_meant(name, words, extra, known)}")
+            ctx.fail(f"{name} does not take {' '.join(extra)}{suggestions.suggest_options(name, words, extra, known)}")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -101,7 +101,7 @@ def _is_option(param: Any) -> bool:
     return bool(param.param_type_name == "option")
 
 
-def _names(param: Any) -> list[str]:
+def _option_names(param: Any) -> list[str]:
     return [*param.opts, *param.secondary_opts]
 
 
@@ -151,21 +151,21 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `tfm` and exit the process with its exit code. arguments: None uses the arguments of the process."""
     if importlib.util.find_spec("fcntl") is None:
-        said, code = "tfm: error: Windows is not supported, as files are locked as only Unix does it; run tfm in WSL", 1
+        line, code = "tfm: error: Windows is not supported: tfm locks files in a way that Unix alone has; use WSL", 1
     else:
         terminal.set_up_streams()
         try:
             with signals.handle_stop_signals() as handler:
-                said, code = _outcome(arguments, handler)
+                line, code = _run(arguments, handler)
         except signals.Stopped as stopped:
-            said, code = "" if terminal.is_secondary_process() else f"tfm: {stopped}", 128 + stopped.number
-    if said:
-        sys.stderr.write(f"{terminal.escape_controls(said)}\n")  # in one call: no other process's line comes in between
+            line, code = "" if terminal.is_secondary_process() else f"tfm: {stopped}", 128 + stopped.number
+    if line:
+        sys.stderr.write(f"{terminal.escape_controls(line)}\n")  # in one call: no other process's line comes in between
     terminal.clear_status()
     sys.exit(code)
 
 
-def _outcome(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple[str, int]:
+def _run(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple[str, int]:
     """Run a command. Returns the line that says why it has ended, or "", and the exit code.
 
     Of several processes each says its own error, with its rank.

@@ -13,11 +13,11 @@ from transformer_cli.commands import options
 if TYPE_CHECKING:
     from transformer_cli.adapters.study.inspection import WordAttention
 
-MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
+LEGEND = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
 
 # the values that `--attention` accepts: typer knows no lists of literals
-KindChoice = Enum("KindChoice", {"encoder": "encoder", "decoder": "decoder", "cross": "cross"})
+AttentionChoice = Enum("AttentionChoice", {"encoder": "encoder", "decoder": "decoder", "cross": "cross"})
 
 
 def inspect(
@@ -27,7 +27,7 @@ def inspect(
     device: options.Device = "auto",
     output: Annotated[Path | None, options.Output(
         "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.  [default: inspect.png]")] = None,
-    kind: Annotated[list[KindChoice] | None, options.Output(
+    kind: Annotated[list[AttentionChoice] | None, options.Output(
         "--attention", show_default="all", help="Self-attention of one stack, or attention between the two. "
         "Repeatable.")] = None,
     layer: Annotated[int | None, options.Output(
@@ -55,8 +55,8 @@ def inspect(
     picture = None if as_blocks or as_json else output or Path("inspect.png")
     if picture:
         picture_format(picture)
-        options.refuse_unwritable(picture)
-    sentence = options.as_text(sentence, "the sentence")
+        options.check_writable(picture)
+    sentence = options.require_utf8(sentence, "the sentence")
     if vectors is not None:
         of_a_model: dict[str, object] = {
             "--run": run,
@@ -75,11 +75,11 @@ def inspect(
         if as_json:
             print(words_as_json(words))
         elif picture is None:
-            print(f"{MEANING}\n\n{shaded_table('', words.queries, words.words, words.weights)}")
+            print(f"{LEGEND}\n\n{shaded_table('', words.queries, words.words, words.weights)}")
         else:
             from transformer_cli.adapters.study import plots
 
-            with options.writing(picture):
+            with options.name_in_errors(picture):
                 plots.save(plots.draw_words(words), picture)
             print(f"{words!r}\n{picture}")
         return
@@ -93,16 +93,16 @@ def inspect(
     translator = translator.with_options(*(search or ()), on_too_long=on_too_long)
     inspection = inspect_sentence(translator, sentence)
     maps = inspection.maps(
-        [each for each in KINDS if not kind or KindChoice(each) in kind], layer=layer, heads=head or ()
+        [each for each in KINDS if not kind or AttentionChoice(each) in kind], layer=layer, heads=head or ()
     )
     if as_json:
         print(json.dumps(inspection.as_record(maps), ensure_ascii=False, allow_nan=False))
     elif picture is None:
-        print("\n\n".join([inspection.translation, MEANING, *map(repr, maps)]))
+        print("\n\n".join([inspection.translation, LEGEND, *map(repr, maps)]))
     else:
         from transformer_cli.adapters.study import plots
 
-        with options.writing(picture):
+        with options.name_in_errors(picture):
             plots.save(plots.draw_inspection(inspection, maps), picture)
         print(f"{inspection.translation}\n{picture}")
 

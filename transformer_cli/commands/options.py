@@ -14,14 +14,14 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from transformer_cli.commands import spelling
-from transformer_cli.commands.tables import Form
+from transformer_cli.commands import suggestions
+from transformer_cli.commands.tables import TableFormat
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.system.files import COMPRESSORS, STDIO, atomic_file, is_stream
 
 log = logging.getLogger(__name__)
 
-EXAMPLES = 3  # of --examples
+N_EXAMPLES = 3  # of --examples
 
 # the groups of the help
 Input = partial(typer.Option, rich_help_panel="Input")
@@ -32,31 +32,31 @@ Vectors = partial(typer.Option, rich_help_panel="Word vectors instead of a model
 # the parameters that several commands have
 # fmt: off
 RunArguments = Annotated[list[str] | None, typer.Argument(
-    metavar="[RUN]...", show_default=False, autocompletion=spelling.runs, help="The same as --run.")]
+    metavar="[RUN]...", show_default=False, autocompletion=suggestions.runs, help="The same as --run.")]
 RunArgument = Annotated[str | None, typer.Argument(
-    metavar="[RUN]", show_default=False, autocompletion=spelling.runs, help="The same as --run.")]
+    metavar="[RUN]", show_default=False, autocompletion=suggestions.runs, help="The same as --run.")]
 References = Annotated[list[Path] | None, Input(
     "--reference", metavar="FILE", help="A file of reference translations. Repeatable: a sentence may have several "
     "references.")]
 ToLanguage = Annotated[str | None, Input(
     "--to", metavar="CODE", help="Of a model of several targets, the language to translate into.")]
 Splits = Annotated[list[str] | None, Input(
-    "--split", metavar="SPLIT", show_default="every test set", autocompletion=spelling.splits,
+    "--split", metavar="SPLIT", show_default="every test set", autocompletion=suggestions.splits,
     help="valid, train or a test set of the (first) run's dataset. Repeatable.")]
 ProtectPattern = Annotated[str, Input(
     "--protect-pattern", metavar="REGEX",
     help="Copy what this regular expression matches unchanged, too, such as '#[A-Z]+-\\d+'.")]
 Runs = Annotated[list[str] | None, Search(
-    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
+    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
     help="A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble.")]
 OneRun = Annotated[str | None, Search(
-    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
+    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
     help="A run's name under runs/, or its folder.")]
 Overrides = Annotated[list[str] | None, Search(
-    "--set", "-s", metavar="KEY=VALUE", autocompletion=spelling.settings, help="Override one setting, such as "
+    "--set", "-s", metavar="KEY=VALUE", autocompletion=suggestions.settings, help="Override one setting, such as "
     "training.epochs=3. Repeatable.")]
 SearchOverrides = Annotated[list[str] | None, Search(
-    "--set", "-s", metavar="KEY=VALUE", autocompletion=spelling.decoding_settings, help="Override a setting of the "
+    "--set", "-s", metavar="KEY=VALUE", autocompletion=suggestions.decoding_settings, help="Override a setting of the "
     "search, such as decoding.length_penalty=0.6. Repeatable.")]
 BeamSize = Annotated[int | None, Search(
     "--beam-size", metavar="N", show_default="the run's decoding.beam_size", help="Hypotheses that the search keeps; 1 "
@@ -68,12 +68,13 @@ Device = Annotated[str, Search(
     "--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N; only cpu has been tested.")]
 Lowercase = Annotated[bool, Output("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")]
 Metrics = Annotated[str, Output("--metrics", metavar="NAME,…", help="Scores to print: chrf++ and ter, too.")]
-TableForm = Annotated[Form, Output("--format", help="How tables are printed. LaTeX needs the package booktabs.")]
+TableFormatOption = Annotated[TableFormat, Output(
+    "--format", help="How to print tables. LaTeX needs the package booktabs.")]
 AsJsonLines = Annotated[bool, Output("--json", help="Print one JSON object per line.")]
 AsJson = Annotated[bool, Output("--json", help="Print JSON.")]
 ConfigName = Annotated[str | None, typer.Option(
     "--config", "-c", metavar="NAME|FILE", show_default="the built-in settings, as `tfm config` prints them",
-    autocompletion=spelling.configs, help="A config that comes with tfm, such as demo, or a YAML file.")]
+    autocompletion=suggestions.configs, help="A config that comes with tfm, such as demo, or a YAML file.")]
 # fmt: on
 
 
@@ -89,7 +90,7 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
         raise typer.BadParameter("a run is named as an argument and by --run; use one of the two")
     given = argument or option
     names = [given] if isinstance(given, str) else given
-    folders = [find_run(name) for each in names for name in matching(each)] if names else [find_run(None)]
+    folders = [find_run(name) for each in names for name in match_runs(each)] if names else [find_run(None)]
     if isinstance(given, str) and len(folders) > 1:
         raise typer.BadParameter(f"{given} matches {', '.join(map(str, folders))}; name one run")
     for number, folder in enumerate(folders):
@@ -98,7 +99,7 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
     return folders
 
 
-def matching(name: str) -> list[str]:
+def match_runs(name: str) -> list[str]:
     """Returns the runs whose names match a pattern such as 'rate3-s*', in order; other names as they are.
 
     Raises CheckpointError if none does.
@@ -114,7 +115,7 @@ def matching(name: str) -> list[str]:
     raise CheckpointError(f"{name}: no run has such a name; runs/ has {', '.join(known) or 'none'}")
 
 
-def chosen(**options: Any) -> dict[str, Any]:
+def given_options(**options: Any) -> dict[str, Any]:
     """Returns the options that were given; those that were not are None."""
     return {name: value for name, value in options.items() if value is not None}
 
@@ -129,7 +130,7 @@ def parse_metrics(names: str) -> list[str]:
         raise typer.BadParameter(f"--metrics: {error}") from None
 
 
-def as_text(argument: str, name: str) -> str:
+def require_utf8(argument: str, name: str) -> str:
     """Returns an argument that is text, not a file's name. Raises DataError, which calls it `name`, if it is not UTF-8.
 
     The system hands over any bytes; Python keeps those that are not UTF-8 as surrogates, which no file can hold.
@@ -143,13 +144,13 @@ def as_text(argument: str, name: str) -> str:
     return argument
 
 
-def refuse_repeated(source: Path | None, references: Sequence[Path]) -> None:
+def check_references(source: Path | None, references: Sequence[Path]) -> None:
     """Raises BadParameter if a file of references is named twice, or standard input for both sides."""
     if len(set(references)) < len(references) or STDIO == source in references:
         raise typer.BadParameter("--reference names what is named already (- is standard input); name each file once")
 
 
-def check_text(*paths: Path | None, refuses: bool = False) -> None:
+def check_plain_text(*paths: Path | None, refuses: bool = False) -> None:
     """Warn of files of lines that are not plain text. Raises DataError for one that cannot be read, or is no text.
 
     refuses: whether to raise it also for what surely is of another form, as its name or its beginning says.
@@ -159,11 +160,12 @@ def check_text(*paths: Path | None, refuses: bool = False) -> None:
     for path in paths:
         if path is not None and path != STDIO and not is_stream(path):
             with open_decompressed(path) as file:
-                warn_of_form(file.peek(1), path, refuses=refuses)
+                warn_if_not_plain(file.peek(1), path, refuses=refuses)
 
 
-def warn_of_form(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
-    """Warn if text that begins so is not plain. name: what the warning calls it. refuses: as `check_text` has it."""
+def warn_if_not_plain(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
+    """Warn if text that begins so is not plain. name: what the warning calls it. refuses: as `check_plain_text` has
+    it."""
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, other_kind_by_name
     from transformer_cli.text.file_formats import MAY_BE_PLAIN, detect_format
 
@@ -180,53 +182,53 @@ def warn_of_form(beginning: bytes, name: Path | str, *, refuses: bool = False) -
         log.warning("%s: %s%s; every line of it is read as a sentence%s", name, form, seems, remedy)
 
 
-def refuse_unwritable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
+def check_writable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
     """Raises DataError for a file that cannot be written, or is read too, before there is work to lose."""
     for number, path in enumerate(paths):
         if path is None or path == STDIO:
             continue
         if path in paths[:number]:
-            raise unwritable(path, "it is to be written twice")
+            raise write_error(path, "it is to be written twice")
         if path.is_dir():
-            raise unwritable(path, "it is a folder")
-        refuse_without_folder(path)
+            raise write_error(path, "it is a folder")
+        check_parent_folder(path)
         if is_stream(path):
             continue
         if any(each and each.exists() and path.exists() and path.samefile(each) for each in read):
-            raise unwritable(path, "it is what is read")
+            raise write_error(path, "it is what is read")
         if not os.access(path.resolve().parent, os.W_OK):
-            raise unwritable(path, f"{path.parent} is closed to you")
+            raise write_error(path, f"{path.parent} is closed to you")
 
 
-def refuse_folder_below(path: Path, other: Path) -> None:
+def check_output_folder(path: Path, other: Path) -> None:
     """Raises DataError for a folder that cannot be filled, or is in the other one, which is read."""
     remedy = "name another folder"
     if path.exists() and not path.is_dir():
-        raise unwritable(path, "it is not a folder", remedy)
-    refuse_without_folder(path)
+        raise write_error(path, "it is not a folder", remedy)
+    check_parent_folder(path)
     if path.resolve().is_relative_to(other.resolve()):
-        raise unwritable(path, "it is in the folder that is read", remedy)
+        raise write_error(path, "it is in the folder that is read", remedy)
     if not os.access(path if path.exists() else path.resolve().parent, os.W_OK | os.X_OK):
-        raise unwritable(path, "it is closed to you", remedy)
+        raise write_error(path, "it is closed to you", remedy)
 
 
-def refuse_without_folder(path: Path) -> None:
+def check_parent_folder(path: Path) -> None:
     """Raises DataError if the folder in which a file or a folder is to be made is not there."""
     if not path.resolve().parent.is_dir():
-        raise unwritable(path, f"there is no folder {path.parent}", "make it first")
+        raise write_error(path, f"there is no folder {path.parent}", "make it first")
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def name_in_errors(path: Path) -> Iterator[None]:
     """Run a block that writes the file `path`; an OSError in it becomes a DataError that names the file."""
     try:
         yield
     except OSError as error:
-        raise unwritable(path, error.strerror or str(error)) from None
+        raise write_error(path, error.strerror or str(error)) from None
 
 
 @contextmanager
-def printing_to(output: Path | None) -> Iterator[TextIO]:
+def open_output(output: Path | None) -> Iterator[TextIO]:
     r"""What text is printed to: a file that appears when the block has ended well, or standard output.
 
     A file is UTF-8 with "\n" at the end of lines, packed as its name says.
@@ -235,12 +237,12 @@ def printing_to(output: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     pack = COMPRESSORS.get(output.suffix.lower(), nullcontext)
-    with writing(output), atomic_file(output) as file, pack(file) as packed:
+    with name_in_errors(output), atomic_file(output) as file, pack(file) as packed:
         out = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
         yield out
         out.detach()  # writes all, and leaves the file open
 
 
-def unwritable(path: Path, reason: str, remedy: str = "name another file") -> DataError:
+def write_error(path: Path, reason: str, remedy: str = "name another file") -> DataError:
     """Returns the error for an output file that cannot be written."""
     return DataError(f"{path}: cannot be written: {reason}; {remedy}")

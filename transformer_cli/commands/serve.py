@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli.commands import options, spelling
+from transformer_cli.commands import options, suggestions
 from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
 
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 def serve(
-    named: options.RunArguments = None,
+    run_arguments: options.RunArguments = None,
     run: Annotated[list[str] | None, options.Search(
-        "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
+        "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
         help="A run's name under runs/, or its folder. Repeatable: one run for each direction.")] = None,
     host: Annotated[str, typer.Option(
         "--host", metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network of this machine.")] = "127.0.0.1",
@@ -44,7 +44,7 @@ def serve(
 
     SIGHUP opens the runs anew, without losing a request.
     """
-    _check(api_key, allow_host or (), cors_origin or ())
+    _check_options(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.adapters.serve.middleware import is_local_address
     from transformer_cli.adapters.serve.server import Server, bind, nonblocking_log, notify_systemd, url_of
 
@@ -59,11 +59,11 @@ def serve(
 
         def open_runs() -> list[Translator]:
             opened = []
-            for opened_run in map(Run.open, options.find_runs(named, run)):
+            for opened_run in map(Run.open, options.find_runs(run_arguments, run)):
                 data, translator = opened_run.config.data, Translator(opened_run, device)
                 translator = translator.with_options(
                     glossary=read_glossary(glossary, data),
-                    protect_pattern=options.as_text(protect_pattern, "--protect-pattern"),
+                    protect_pattern=options.require_utf8(protect_pattern, "--protect-pattern"),
                 )
                 translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
                 log.info("%s→%s: %s", data.source, data.target, opened_run.folder)
@@ -97,10 +97,10 @@ def serve(
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
 
 
-def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:
+def _check_options(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:
     if api_key is None and "TFM_API_KEY" in os.environ:  # typer takes an empty variable for none
         api_key = ""
-    if api_key is not None and not options.as_text(api_key, "--api-key").strip():
+    if api_key is not None and not options.require_utf8(api_key, "--api-key").strip():
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
     for name in hosts:
         if not re.fullmatch(r"\*|[^/:?#\s]+", name):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transformer_cli.adapters.study.picture_files import picture_format
-from transformer_cli.commands import options, spelling
+from transformer_cli.commands import options, suggestions
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import format_table, shorten
 
@@ -34,7 +34,7 @@ def prepare(
     columns: Annotated[str | None, options.Input(
         "--columns", metavar="A,B", help="The columns of source and target: names, or numbers from 1.")] = None,
     like: Annotated[str | None, typer.Option(
-        "--like", metavar="RUN", autocompletion=spelling.runs, help="Prepare text for fine-tuning this run: "
+        "--like", metavar="RUN", autocompletion=suggestions.runs, help="Prepare text for fine-tuning this run: "
         "use its languages, tokenizers and model shape.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be left out, and write nothing.")] = False,
     multi30k_dir: Annotated[Path | None, typer.Option(
@@ -44,7 +44,7 @@ def prepare(
 ) -> None:  # fmt: skip
     """Fetch, tokenise, count and encode parallel text into data/. With FILEs, also clean it and write NAME.yaml."""
     for file in files or ():
-        if not file.exists() and (meant := spelling.as_option(str(file), ["--config", "--set", "--like"])):
+        if not file.exists() and (meant := suggestions.suggest_option(str(file), ["--config", "--set", "--like"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
     of_files: dict[str, tuple[Any, str]] = {
         "data.source": (source, f"--source {source}"),
@@ -79,7 +79,7 @@ def prepare(
         settings = load_config(config, overrides or (), inherited=below)
     if dry_run:
         facts = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
-        print(json.dumps(facts, ensure_ascii=False) if as_json else cleaning_as_table(facts))
+        print(json.dumps(facts, ensure_ascii=False) if as_json else format_cleaning(facts))
         return
     prepared = prepare(settings, multi30k_dir=multi30k_dir)
     if not prepared.created:
@@ -87,12 +87,12 @@ def prepare(
     is_written = place is not None and not (place.exists() and load_config(place) == settings)
     if place and is_written:
         write_text(place, commented_yaml(settings, place))
-    print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else prepared_as_table(prepared))
+    print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else format_prepared(prepared))
     if place and not as_json:
         print(f"{f'wrote {place}; ' if is_written else ''}next: tfm train --config {place}")
 
 
-def cleaning_as_table(facts: Mapping[str, Any]) -> str:
+def format_cleaning(facts: Mapping[str, Any]) -> str:
     """Returns how many pairs were read and which rules left some out, each with examples, and what is left."""
     from transformer_cli.adapters.corpora.corpora import MAX_SHOWN_CHARS
 
@@ -106,7 +106,7 @@ def cleaning_as_table(facts: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])
 
 
-def prepared_as_table(prepared: "PreparedDataset") -> str:
+def format_prepared(prepared: "PreparedDataset") -> str:
     """Returns a table of the splits, between the dataset's folder and what is said of its vocabularies."""
     manifest = prepared.manifest
     settings = manifest["settings"]
@@ -127,7 +127,7 @@ def prepared_as_table(prepared: "PreparedDataset") -> str:
             f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
             f"validation references that come back exactly from their tokens: {restored:.1%}",
         ]
-    cleaning = [cleaning_as_table(manifest["cleaning"])] if "cleaning" in manifest else []
+    cleaning = [format_cleaning(manifest["cleaning"])] if "cleaning" in manifest else []
     return "\n".join([str(prepared.folder), *cleaning, format_table(rows), *notes])
 
 
@@ -135,7 +135,7 @@ def train(
     config: options.ConfigName = None,
     overrides: options.Overrides = None,
     initial_run: Annotated[str | None, typer.Option(
-        "--from", metavar="RUN", autocompletion=spelling.runs, help="Fine-tune this run: start from its best "
+        "--from", metavar="RUN", autocompletion=suggestions.runs, help="Fine-tune this run: start from its best "
         "weights, and copy the settings that must not differ, such as the model's shape.")] = None,
     extra_valid: Annotated[list[str] | None, typer.Option(
         "--extra-valid", metavar="FILE", help="With --from: validate on these pairs, too, e.g. of the old domain, "
@@ -168,17 +168,17 @@ def train(
 
 
 def curves(
-    named: options.RunArguments = None,
+    run_arguments: options.RunArguments = None,
     run: Annotated[list[str] | None, options.Search(
-        "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=spelling.runs,
+        "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
         help="A run's name under runs/, or its folder. Repeatable.")] = None,
     output: Annotated[Path, options.Output(
         "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.")] = Path("curves.png"),
 ) -> None:  # fmt: skip
     """Draw learning curves. Several runs share one picture, which names the settings in which they differ."""
     picture_format(output)
-    options.refuse_unwritable(output)
-    folders = options.find_runs(named, run)
+    options.check_writable(output)
+    folders = options.find_runs(run_arguments, run)
     from transformer_cli.adapters.study import plots
     from transformer_cli.config.load import settings_by_key
     from transformer_cli.runs.listing import summarize_settings
@@ -194,6 +194,6 @@ def curves(
             raise DataError(f"{each.folder}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
         told = ", ".join(f"{key} {value}" for key, value in settings.items())
         histories[f"{each.folder} ({told})" if told else str(each.folder)] = history
-    with options.writing(output):
+    with options.name_in_errors(output):
         plots.save(plots.draw_curves(histories), output)
     print(output)

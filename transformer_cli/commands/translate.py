@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from transformer_cli.api import Translator
     from transformer_cli.pipeline import Translation
 
-CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
-PAUSE_S = 0.05  # a program that writes no further line for so long may be waiting for translations
-CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come retry_if_moved
-BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
-NAMED = 10  # lines that were too long, or lack something, of which the numbers are said
-LOOKED_AT = 100  # lines of the first group, to see whether they have several sentences
-LOOKED_AT_BYTES = 1 << 13  # of a file, to see what it is
-SEVERAL = 0.2  # the share of them from which on that is said
+CHUNK_LINES = 4000  # lines that are read before they are translated together: enough batches for many cores
+IDLE_S = 0.05  # a program that writes no further line for so long may be waiting for translations
+CHUNK_LINES_ON_TERMINAL = 20  # the same where somebody watches: slower, but the lines come steadily
+TOO_LONG_RESULTS = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
+MAX_LISTED_LINES = 10  # lines that were too long, or lack something, of which the numbers are said
+MAX_SAMPLED_LINES = 100  # lines of the first group, to see whether they have several sentences
+SNIFFED_BYTES = 1 << 13  # of a file, to see what it is
+PARAGRAPH_SHARE = 0.2  # the share of them from which on that is said
 
 log = logging.getLogger(__name__)
 
@@ -111,18 +111,18 @@ def translate(
         if not FORMATS[form].is_text and output in (None, STDIO):
             raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
     if folder and output:
-        options.refuse_folder_below(output, folder)
+        options.check_output_folder(output, folder)
     else:
-        options.refuse_unwritable(output, read=[input_file, glossary])
+        options.check_writable(output, read=[input_file, glossary])
         if form == PLAIN_TEXT:
-            options.check_text(input_file, refuses=text_format is None)
+            options.check_plain_text(input_file, refuses=text_format is None)
         if output and is_misnamed(output, form, any_text=text_format == PLAIN_TEXT or as_json):
             what, suffix = FORMATS[form].names[0], FORMATS[form].suffixes[0]
             raise typer.BadParameter(f"--output {output}: {what} is written, whatever its name; name it {suffix}")
-    converses = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
-    is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
+    is_interactive = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
+    is_undecided = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
-        split_sentences = is_open and converses
+        split_sentences = is_undecided and is_interactive
     from transformer_cli.compute.world import World
 
     if World.from_environment().size > 1:
@@ -133,36 +133,38 @@ def translate(
     translator = Translator.load(*folders, device=device).for_target(to)
     translator = translator.with_options(
         *(search or ()),
-        **options.chosen(beam_size=beam_size),
+        **options.given_options(beam_size=beam_size),
         max_tokens=max_tokens,
         n_best=n_best or 1,
         return_scores=as_json or n_best is not None,  # else only text is printed
         keep_unk=keep_unk,
         on_too_long=on_too_long,
-        prefix=options.as_text(prefix, "--prefix"),
+        prefix=options.require_utf8(prefix, "--prefix"),
         split_sentences=split_sentences,
         protect=protect,
         glossary=read_glossary(glossary, translator.run.config.data),
-        protect_pattern=options.as_text(protect_pattern, "--protect-pattern"),
+        protect_pattern=options.require_utf8(protect_pattern, "--protect-pattern"),
     )
 
     def render(number: int, translation: "Translation") -> str:
-        return translation_as_json(translation) if as_json else as_lines(number, translation, n_best is not None)
+        return (
+            translation_as_json(translation) if as_json else format_translation(number, translation, n_best is not None)
+        )
 
-    if converses:
-        _converse(translator, render)
+    if is_interactive:
+        _translate_interactively(translator, render)
     elif folder and output:
         _translate_folder(translator, folder, output)
     elif form != PLAIN_TEXT and input_file:
         _translate_file(translator, input_file, form, output)
     else:
-        _say_if_misread(sentences or (), translator.run.config.data.source)
-        text = _text(sentences, input_file, refuses=text_format is None)
-        with options.printing_to(output) as out:
-            _translate(translator, text, render, out, warns=is_open)
+        _warn_if_misread(sentences or (), translator.run.config.data.source)
+        text = _open_input(sentences, input_file, refuses=text_format is None)
+        with options.open_output(output) as out:
+            _translate(translator, text, render, out, warns=is_undecided)
 
 
-class _Text(NamedTuple):
+class _InputText(NamedTuple):
     """The lines to translate."""
 
     name: str
@@ -176,7 +178,7 @@ class _Text(NamedTuple):
 
 def _translate(
     translator: "Translator",
-    text: _Text,
+    text: _InputText,
     render: Callable[[int, "Translation"], str],
     out: TextIO,
     *,
@@ -191,13 +193,13 @@ def _translate(
     from transformer_cli.adapters.terminology.annotations import missing
 
     too_long: list[int] = []
-    lacking: dict[str, list[int]] = {}
+    incomplete: dict[str, list[int]] = {}
     first: list[str] = []
     where = f"{text.name}: " if text.name else ""
 
-    def noted() -> Iterator[str]:
+    def sampled_lines() -> Iterator[str]:
         for line in text.lines:
-            first.extend([line] if warns and len(first) < LOOKED_AT else [])
+            first.extend([line] if warns and len(first) < MAX_SAMPLED_LINES else [])
             yield line
             out.flush()  # before the next line is read: the program that writes it may wait for these translations
 
@@ -207,8 +209,8 @@ def _translate(
     try:
         with progress.bar("translate", text.n_lines, " sentences", is_silent=is_watched) as bar:
             stream = translator.stream(
-                noted(),
-                chunk=CHUNK_TO_WATCH if is_watched else CHUNK,
+                sampled_lines(),
+                chunk=CHUNK_LINES_ON_TERMINAL if is_watched else CHUNK_LINES,
                 name=text.name,
                 first_line=first_line,
                 on_progress=bar.update,
@@ -216,34 +218,34 @@ def _translate(
             )
             for number, translation in enumerate(stream, first_line):
                 if first and number == first_line:
-                    _say_if_paragraphs(first, where, translator.run.config.data.source)
+                    _warn_if_paragraphs(first, where, translator.run.config.data.source)
                 if translation.was_too_long:
                     too_long.append(number)
                 for what in () if translation.was_too_long else missing(translation):
-                    lacking.setdefault(what, []).append(number)
+                    incomplete.setdefault(what, []).append(number)
                 print(render(number, translation), file=out)
     finally:
         if too_long:
-            became = BECAME[translator.settings.on_too_long]
-            log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _named(too_long))
-        if lacking:
+            became = TOO_LONG_RESULTS[translator.settings.on_too_long]
+            log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _line_numbers(too_long))
+        if incomplete:
             notes = [
-                f"{what} is missing in {pluralize(len(of), 'translation')}: {_named(of)}"
-                for what, of in lacking.items()
+                f"{what} is missing in {pluralize(len(of), 'translation')}: {_line_numbers(of)}"
+                for what, of in incomplete.items()
             ]
             log.warning("%s%s", where, "; ".join(notes))
 
 
-def _named(lines: Sequence[int]) -> str:
-    return f"{'line' if len(lines) == 1 else 'lines'} {first_few([*map(str, lines)], NAMED)}"
+def _line_numbers(lines: Sequence[int]) -> str:
+    return f"{'line' if len(lines) == 1 else 'lines'} {first_few([*map(str, lines)], MAX_LISTED_LINES)}"
 
 
-def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
+def _warn_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
     """Warn if many of the first lines have several sentences, which are not translated one by one."""
     from transformer_cli.text.sentences import sentence_spans
 
     n_several = sum(len(sentence_spans(line, language)) > 1 for line in lines)
-    if n_several > SEVERAL * len(lines):
+    if n_several > PARAGRAPH_SHARE * len(lines):
         log.warning(
             "%sseveral sentences in a line, as it seems (in %d of the first %d); some may be left out of the "
             "translation; --split-sentences translates them one by one",
@@ -251,7 +253,7 @@ def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
         )
 
 
-def _converse(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
+def _translate_interactively(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
     """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
     data = translator.run.config.data
     log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.output_language)
@@ -260,7 +262,7 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
 
     def answer(number: int, line: str) -> None:
         try:
-            text = _Text("", [options.as_text(line, f"line {number}")], n_lines=1)
+            text = _InputText("", [options.require_utf8(line, f"line {number}")], n_lines=1)
             _translate(translator, text, render, sys.stdout, first_line=number)
         except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
             print(terminal.escape_controls(f"tfm: error: {error}"), file=sys.stderr)
@@ -269,7 +271,7 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
     terminal.prompt_loop(answer, prompt=f"{terminal.escape_controls(data.source)}> ")
 
 
-def as_lines(number: int, translation: "Translation", is_numbered: bool) -> str:
+def format_translation(number: int, translation: "Translation", is_numbered: bool) -> str:
     """Returns the translation of line `number`, and below it the other ones of the n best, each with its score."""
     found = (translation, *translation.alternatives)
     return "\n".join(f"{number}\t{each.score:.4f}\t{each.text}" if is_numbered else each.text for each in found)
@@ -308,7 +310,7 @@ def translation_as_json(translation: "Translation") -> str:
     return json.dumps(fields, ensure_ascii=False)
 
 
-def _say_if_misread(sentences: Sequence[str], language: str) -> None:
+def _warn_if_misread(sentences: Sequence[str], language: str) -> None:
     """Warn of arguments that seem to be the words of one sentence, or the name of a file. language: of the source."""
     if len(sentences) > 1 and all(len(each.split()) == 1 for each in sentences):
         from transformer_cli.scoring.metrics import CHARACTER_LANGUAGES
@@ -322,39 +324,39 @@ def _say_if_misread(sentences: Sequence[str], language: str) -> None:
             log.warning("%s is read as a sentence; `--input %s` translates the file of that name", sentence, sentence)
 
 
-def _text(sentences: Sequence[str] | None, path: Path | None, *, refuses: bool) -> _Text:
+def _open_input(sentences: Sequence[str] | None, path: Path | None, *, refuses: bool) -> _InputText:
     """Returns the sentences given as arguments, else the lines of the file, else those of standard input.
 
-    refuses: as `check_text` has it.
+    refuses: as `check_plain_text` has it.
     """
     from transformer_cli.text.file_formats import refuse_binary
     from transformer_cli.text.lines import count_lines, decoded_lines, truncated_lines
 
     if sentences:
         given = [line.removesuffix("\r") for text in sentences for line in text.removesuffix("\n").split("\n")]
-        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(given, start=1)]
-        return _Text("argument", lines, len(lines))
+        lines = [options.require_utf8(text, f"argument: line {number}") for number, text in enumerate(given, start=1)]
+        return _InputText("argument", lines, len(lines))
     if path and path != STDIO:
-        return _Text(str(path), truncated_lines(path), None if is_stream(path) else count_lines(path))
+        return _InputText(str(path), truncated_lines(path), None if is_stream(path) else count_lines(path))
     stream = sys.stdin.buffer
-    pipe = _Pipe(stream.raw) if isinstance(stream, io.BufferedReader) else None
+    pipe = _StandardInput(stream.raw) if isinstance(stream, io.BufferedReader) else None
 
     def standard_input() -> Iterator[str]:
         try:
             if pipe:
                 beginning = pipe.buffered.peek(1)
                 refuse_binary(beginning, "standard input")
-                options.warn_of_form(beginning, "standard input", refuses=refuses)
+                options.warn_if_not_plain(beginning, "standard input", refuses=refuses)
             yield from decoded_lines(pipe.buffered if pipe else stream, "standard input")
         except OSError as error:  # closed by `<&-`, or a folder
             raise DataError(
                 f"standard input: cannot be read: {error.strerror}; give sentences, --input, or a pipe"
             ) from None
 
-    return _Text("standard input", standard_input(), must_wait=pipe.must_wait if pipe else lambda: False)
+    return _InputText("standard input", standard_input(), must_wait=pipe.must_wait if pipe else lambda: False)
 
 
-class _Pipe(io.RawIOBase):
+class _StandardInput(io.RawIOBase):
     """Standard input, which can tell whether the next line would have to be waited for."""
 
     def __init__(self, raw: io.RawIOBase) -> None:
@@ -376,18 +378,18 @@ class _Pipe(io.RawIOBase):
         return b"\n" not in held and not (held and self._has_more())
 
     def _has_more(self) -> bool:
-        return bool(select.select([self.raw], [], [], PAUSE_S)[0])
+        return bool(select.select([self.raw], [], [], IDLE_S)[0])
 
 
 def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:
     """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
     from transformer_cli.adapters.documents.files import describe_counts
 
-    content, counts = _translated(translator, path, form)
+    content, counts = _translate_content(translator, path, form)
     if output is None or output == STDIO:
         sys.stdout.write(content.decode(errors="surrogateescape"))
     else:
-        with options.writing(output):
+        with options.name_in_errors(output):
             write_bytes(output, content)
     log.info("%s: %s", "standard input" if path == STDIO else path, describe_counts(counts))
 
@@ -415,43 +417,43 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                 if os.path.exists(output / name):
                     n_there += 1
                 elif form:
-                    content, of_file = _translated(translator, path, form)
-                    with options.writing(output / name):
+                    content, of_file = _translate_content(translator, path, form)
+                    with options.name_in_errors(output / name):
                         write_bytes(output / name, content, clean_up=False)
                     counts += of_file
                     n_done += 1
                 else:
-                    _copy(path, output / name)
+                    _copy_file(path, output / name)
                     others.append(str(name))
             except (DataError, MemoryShortage) as error:
                 n_failed += 1
                 log.error("%s", error)
             bar.update()
-    copied = f", {len(others):,} copied as they are ({first_few(others, NAMED)})" if others else ""
+    copied = f", {len(others):,} copied as they are ({first_few(others, MAX_LISTED_LINES)})" if others else ""
     there = f", {n_there:,} there already" if n_there else ""
     log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, describe_counts(counts))
     if n_failed:
         raise DataError(f"{folder}: {pluralize(n_failed, 'file')} of {len(paths):,} not translated, as said above")
 
 
-def _translated(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:
+def _translate_content(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:
     """Returns a document with its text translated, and what was translated of it. Raises TfmError, which names it."""
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, read_content
 
     content, name = read_content(path, FORMATS[form]), "standard input" if path == STDIO else path
     if form == PLAIN_TEXT:
-        options.warn_of_form(content[:LOOKED_AT_BYTES], name, refuses=True)
+        options.warn_if_not_plain(content[:SNIFFED_BYTES], name, refuses=True)
     try:
         return translator.translate_file(content, form)
     except (DataError, MemoryShortage) as error:
         raise type(error)(f"{name}: {error}") from None
 
 
-def _copy(path: Path, to: Path) -> None:
+def _copy_file(path: Path, to: Path) -> None:
     """Copy a file. Raises DataError."""
     try:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
-    with file, options.writing(to), atomic_file(to, clean_up=False) as copy:
+    with file, options.name_in_errors(to), atomic_file(to, clean_up=False) as copy:
         shutil.copyfileobj(file, copy)

@@ -75,7 +75,7 @@ def test_help_goes_to_standard_output(tfm: Tfm, tmp_path: Path, arguments: tuple
 def test_help_has_every_command_in_a_group_and_what_it_does_in_full(tfm: Tfm, tmp_path: Path) -> None:
     out = tfm("--help", cwd=tmp_path)[1]
     groups = re.findall(r"^(\w[\w ]+):$", out, re.MULTILINE)
-    assert groups == ["Options", "Data and training", "Judging", "Using", "Keeping"]
+    assert groups == ["Options", "Data and training", "Evaluation", "Translation", "Runs and settings"]
     listed = out.partition("Data and training:\n")[2]
     assert [line.split()[0] for line in listed.splitlines() if line.startswith("  ")] == list(COMMANDS)
     assert "..." not in listed  # what would not fit in 80 columns

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.commands import spelling
+from transformer_cli.commands import suggestions
 
 
 def test_completion_offers_every_setting_for_set() -> None:
-    offered = spelling.settings("")
+    offered = suggestions.settings("")
     assert {"name=", "data.corpus=", "data.min_freq=", "model.vectors.target=", "training.epochs="} <= {*offered}
     assert all(each.endswith("=") for each in offered)
 

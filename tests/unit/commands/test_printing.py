@@ -10,7 +10,7 @@ import torch
 
 from kinds import Tfm
 from transformer_cli.adapters.study.inspection import AttentionMap
-from transformer_cli.commands import judging, training
+from transformer_cli.commands import evaluation, training
 from transformer_cli.data.make_dataset import PreparedDataset
 from transformer_cli.scoring.evaluate import Result
 from transformer_cli.scoring.metrics import Interval
@@ -52,13 +52,13 @@ def result(split: str, loss: float) -> Result:
 
 
 def test_evaluate_json_of_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
-    text = judging.results_as_json({"runs/\udcff": []})
+    text = evaluation.results_as_json({"runs/\udcff": []})
     assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
 
 
 def test_evaluate_table_has_one_line_per_split() -> None:
     valid = result("valid-set", 12.0)
-    assert judging.results_as_table({"runs/mine": [result("test", 1.71249), valid]}).split("\n") == [
+    assert evaluation.results_as_table({"runs/mine": [result("test", 1.71249), valid]}).split("\n") == [
         "split      sentences    loss    PPL  loss (batch mean)          BLEU  BLEU (tokens)  chrF  seconds",
         "test           1,000   1.712  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
         "valid-set      1,000  12.000  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
@@ -67,19 +67,23 @@ def test_evaluate_table_has_one_line_per_split() -> None:
         "BLEU nrefs:1|tok:13a",
         "chrF nrefs:1|nc:6",
     ]
-    several = judging.results_as_table({"a": [result("test", 1.7)], "b": [valid]}, "csv", details=True).split("\n")
+    several = evaluation.results_as_table({"a": [result("test", 1.7)], "b": [valid]}, "csv", details=True).split("\n")
     assert [line.split(",")[:2] for line in several] == [["run", "split"], ["a", "test"], ["b", "valid-set"]]
     assert several[1].endswith(',0.98,0.981,"[66.0, 42.0, 28.0, 19.0]",7.64')
     lower = replace(valid, bleu_signature="nrefs:1|bs:9|case:lc|tok:13a")
-    mixed = judging.results_as_table({"a": [replace(valid, bleu_signature="nrefs:1|case:mixed|tok:13a")], "b": [lower]})
+    mixed = evaluation.results_as_table(
+        {"a": [replace(valid, bleu_signature="nrefs:1|case:mixed|tok:13a")], "b": [lower]}
+    )
     assert [line.split()[-2] for line in mixed.split("\n")[:3]] == ["scored", "case:mixed", "case:lc"]
     assert "compare only those that are scored alike" in mixed
-    assert "±" not in judging.results_as_table({"runs/mine": [replace(valid, bleu_interval=None, chrf_interval=None)]})
+    assert "±" not in evaluation.results_as_table(
+        {"runs/mine": [replace(valid, bleu_interval=None, chrf_interval=None)]}
+    )
 
 
 def test_prepare_table_has_splits_and_vocabularies() -> None:
     prepared = PreparedDataset(Path("data/mine"), MANIFEST, created=True)
-    assert training.prepared_as_table(prepared).split("\n") == [
+    assert training.format_prepared(prepared).split("\n") == [
         "data/mine",
         "split  sentences  side   tokens  unknown  longest",
         "train     29,000    de  360,634    3.00%       44",

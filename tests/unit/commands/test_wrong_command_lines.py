@@ -26,9 +26,9 @@ LIGHT = """\
 import sys
 from contextlib import suppress
 import transformer_cli.config.load
-from transformer_cli.commands import spelling
+from transformer_cli.commands import suggestions
 from transformer_cli.commands.app import main
-spelling.runs(), spelling.splits(), spelling.settings(''), spelling.configs('')
+suggestions.runs(), suggestions.splits(), suggestions.settings(''), suggestions.configs('')
 print('loaded:', *sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)), flush=True)
 for line in sys.argv[1:]:
     with suppress(SystemExit):

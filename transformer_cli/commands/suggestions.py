@@ -40,7 +40,7 @@ def decoding_settings(incomplete: str) -> list[str]:
     return [each for each in settings(incomplete) if each.startswith("decoding.")]
 
 
-def settings_meant(command: str, option: str, known: Collection[str]) -> str:
+def suggest_settings(command: str, option: str, known: Collection[str]) -> str:
     """Returns how the error for an unknown option ends: with the settings of its name, or nothing.
 
     known: the command's options.
@@ -53,15 +53,15 @@ def settings_meant(command: str, option: str, known: Collection[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-def arguments_meant(command: str, taken: Sequence[str], extra: Sequence[str], known: Collection[str]) -> str:
+def suggest_options(command: str, taken: Sequence[str], extra: Sequence[str], known: Collection[str]) -> str:
     """Returns how the error for arguments that a command does not take ends. taken: those before them that it does."""
     if command == "inspect":
         return f'; did you mean tfm inspect "{" ".join([*taken, *extra])}", in quotes?'
-    found = [option for option in (as_option(word, known) for word in extra) if option]
+    found = [option for option in (suggest_option(word, known) for word in extra) if option]
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-def as_option(word: str, known: Collection[str]) -> str:
+def suggest_option(word: str, known: Collection[str]) -> str:
     """Returns the option with which an argument was meant, such as `--config demo`, or nothing."""
     from transformer_cli.config.load import find_config
 

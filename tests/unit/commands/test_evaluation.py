@@ -11,8 +11,8 @@ import pytest
 from kinds import Tfm
 from transformer_cli.adapters.study.compare import Comparison, Example, System
 from transformer_cli.adapters.study.statistics import Difference, GroupDifference, GroupScore, PairedScore
-from transformer_cli.commands.judging import CAUTION, GROUP_CAUTION, comparisons_as_table
-from transformer_cli.commands.tables import Column, Form, spread, write_table
+from transformer_cli.commands.evaluation import GROUP_CAUTION, WEIGHTS_CAUTION, comparisons_as_table
+from transformer_cli.commands.tables import Column, TableFormat, plus_minus, render_table
 from transformer_cli.scoring.metrics import Interval
 
 pytestmark = pytest.mark.usefixtures("few_samples")
@@ -34,7 +34,7 @@ def test_compare_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> Non
     assert out.startswith("r: 30 sentences\n\nBLEU")
     assert out.endswith(
         "\n(4 differences share the level of 0.05, by Holm: the smallest p must be below 0.05 / 4, the next one below "
-        f"0.05 / 3, …)\n\n{CAUTION}\n"
+        f"0.05 / 3, …)\n\n{WEIGHTS_CAUTION}\n"
     )
     assert out.count("chrF 100.0 → ") + out.count(" → 100.0") == 2
     code, out, _ = tfm("compare", "a", "b", "--reference", "r", "--json", cwd=files)
@@ -89,7 +89,7 @@ def test_compare_name_with_a_comma_is_one_name(tfm: Tfm, files: Path) -> None:
     shutil.copy(files / "b", files / "b,c")
     code, out, _ = tfm("compare", "a", "b,c", "--reference", "r", cwd=files)
     assert code == 0
-    assert out.endswith(f"{CAUTION}\n")
+    assert out.endswith(f"{WEIGHTS_CAUTION}\n")
 
 
 def test_compare_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_compare_table_has_scores_examples_and_a_verdict(comparison: Comparison[
         "",
         "newer is better",
         "",
-        *CAUTION.split("\n"),
+        *WEIGHTS_CAUTION.split("\n"),
     ]
 
 
@@ -234,11 +234,11 @@ def test_compare_five_seeds_fit_80_columns() -> None:
         ("csv", ["a|b,score,score ±,n,how", "x&y_,1.0,0.5,,beam", "z,2.0,,-4,"]),
     ],
 )
-def test_write_table_in_each_form(form: Form, lines: list[str]) -> None:
+def test_write_table_in_each_form(form: TableFormat, lines: list[str]) -> None:
     columns = [
         Column("a|b", ["x&y_", "z"]),
-        Column("score", [(1.0, 0.5), (2.0, None)], spread),
+        Column("score", [(1.0, 0.5), (2.0, None)], plus_minus),
         Column("n", [None, -4], unknown="–"),
         Column("how", ["beam", None]),
     ]
-    assert write_table(columns, form, "note").split("\n") == lines
+    assert render_table(columns, form, "note").split("\n") == lines

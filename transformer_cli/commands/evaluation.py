@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transformer_cli.commands import options, spelling
-from transformer_cli.commands.tables import Column, Form, spread, write_table
+from transformer_cli.commands import options, suggestions
+from transformer_cli.commands.tables import Column, TableFormat, plus_minus, render_table
 from transformer_cli.system.files import STDIO
 from transformer_cli.system.terminal import pluralize
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from transformer_cli.scoring.evaluate import Result
     from transformer_cli.scoring.metrics import Interval
 
-CAUTION = """\
+WEIGHTS_CAUTION = """\
 This judges these translations: two sets of weights, not two recipes. The same
 recipe with another seed gives other weights. To judge recipes, name several
 runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
 GROUP_CAUTION = """\
 This judges recipes by the spread of their runs (Welch's t-test), on this text
 alone. Two runs of each find only differences that are large beside that spread."""
-CAUTIONS = {"systems": CAUTION, "groups": GROUP_CAUTION}
+CAUTIONS = {"systems": WEIGHTS_CAUTION, "groups": GROUP_CAUTION}
 
 
 def evaluate(
-    named: Annotated[list[str] | None, typer.Argument(
-        metavar="[RUN]...", show_default="the newest", autocompletion=spelling.runs, help="Runs, each judged by "
+    run_arguments: Annotated[list[str] | None, typer.Argument(
+        metavar="[RUN]...", show_default="the newest", autocompletion=suggestions.runs, help="Runs, each judged by "
         "itself; 'rate3-s*' is all whose names begin so.")] = None,
     split: options.Splits = None,
     input_file: Annotated[Path | None, options.Input(
@@ -52,7 +52,7 @@ def evaluate(
     metrics: options.Metrics = "bleu,chrf",
     details: Annotated[bool, options.Output(
         "--details", help="Print brevity penalty, length ratio and n-gram precisions of BLEU, too.")] = False,
-    form: options.TableForm = "text",
+    form: options.TableFormatOption = "text",
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Print loss, perplexity, BLEU and chrF of runs, each by itself. Several --run are judged as an ensemble."""
@@ -62,14 +62,14 @@ def evaluate(
         raise typer.BadParameter("--split and --input cannot be used together")
     if output == output_tokens == STDIO:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
-    options.refuse_repeated(input_file, reference or ())
-    if meant := set(named or ()) & set(spelling.splits()) - set(spelling.runs()):
+    options.check_references(input_file, reference or ())
+    if meant := set(run_arguments or ()) & set(suggestions.splits()) - set(suggestions.runs()):
         raise typer.BadParameter(f"there is no run {min(meant)}; did you mean --split {min(meant)}?")
     extra_metrics = options.parse_metrics(metrics)
-    options.refuse_unwritable(output, output_tokens, read=[input_file, glossary, *(reference or ())])
-    options.check_text(input_file, *(reference or ()))
-    folders = options.find_runs(named, run)
-    groups = [[folder] for folder in folders] if named else [folders]
+    options.check_writable(output, output_tokens, read=[input_file, glossary, *(reference or ())])
+    options.check_plain_text(input_file, *(reference or ()))
+    folders = options.find_runs(run_arguments, run)
+    groups = [[folder] for folder in folders] if run_arguments else [folders]
     if len(groups) > 1 and (output or output_tokens):
         raise typer.BadParameter("--output and --output-tokens keep the translations of one run; name one")
     from transformer_cli.api import evaluate, read_glossary
@@ -80,7 +80,7 @@ def evaluate(
     by_run: dict[str, list[Evaluation]] = {}
     for group in groups:
         first, *others = (Run.open(folder).for_target(to) for folder in group)
-        chosen = options.chosen(glossary=read_glossary(glossary, first.config.data), beam_size=beam_size)
+        chosen = options.given_options(glossary=read_glossary(glossary, first.config.data), beam_size=beam_size)
         by_run[str(group[0])] = evaluate(
             first,
             others=others,
@@ -91,7 +91,7 @@ def evaluate(
             lowercase=lowercase,
             metrics=extra_metrics,
         )
-    ensemble = [str(folder) for folder in folders[1:]] if not named else []
+    ensemble = [str(folder) for folder in folders[1:]] if not run_arguments else []
     results = {run: [each.result for each in judged] for run, judged in by_run.items()}
     text = results_as_json(results, ensemble) if as_json else results_as_table(results, form, details=details)
     print(text, file=sys.stderr if STDIO in (output, output_tokens) else sys.stdout)
@@ -101,7 +101,7 @@ def evaluate(
         (output_tokens, [translation.tokens_on_one_line for translation in translations]),
     ):
         if path:
-            with options.printing_to(path) as out:
+            with options.open_output(path) as out:
                 out.writelines(f"{line}\n" for line in lines)
 
 
@@ -115,7 +115,9 @@ def results_as_json(by_run: Mapping[str, Sequence["Result"]], ensemble: Sequence
     return json.dumps(runs[0] if len(runs) == 1 else {"runs": runs})
 
 
-def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "text", *, details: bool = False) -> str:
+def results_as_table(
+    by_run: Mapping[str, Sequence["Result"]], form: TableFormat = "text", *, details: bool = False
+) -> str:
     """Returns losses and scores, one line per run and split, and the signatures of the scores.
 
     details: also what BLEU is made of.
@@ -130,7 +132,7 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
         return Column(head, [getattr(each, name) for each in results], written)
 
     def scores(head: str, found: Iterable[tuple[float, "Interval | None"]]) -> Column:
-        return Column(head, [(score, interval and interval.half_width) for score, interval in found], spread)
+        return Column(head, [(score, interval and interval.half_width) for score, interval in found], plus_minus)
 
     columns = [
         *([Column("run", [run for run, _ in found])] if len(by_run) > 1 else []),
@@ -150,7 +152,7 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
         columns += [column("brevity penalty", "brevity_penalty", "{:.3f}".format)]
         columns += [column("length ratio", "length_ratio", "{:.3f}".format)]
         columns += [column("precisions", "precisions", lambda each: "/".join(f"{value:.1f}" for value in each))]
-    differing = _differing([each.bleu_signature for each in results])
+    differing = _differing_parts([each.bleu_signature for each in results])
     is_mixed = any(differing)
     columns += [*([Column("scored", differing)] if is_mixed else []), column("seconds", "seconds", "{:.1f}".format)]
     notes = ["± half of the 95 % bootstrap interval"] if any(each.bleu_interval for each in results) else []
@@ -164,10 +166,10 @@ def results_as_table(by_run: Mapping[str, Sequence["Result"]], form: Form = "tex
     signatures += [
         f"{EXTRA_METRICS[name]} {of.signature}" for each in results for name, of in each.extra_metrics.items()
     ]
-    return write_table(columns, form, "\n".join([*notes, "", *dict.fromkeys(signatures)]))
+    return render_table(columns, form, "\n".join([*notes, "", *dict.fromkeys(signatures)]))
 
 
-def _differing(signatures: Sequence[str]) -> list[str]:
+def _differing_parts(signatures: Sequence[str]) -> list[str]:
     """Returns the parts of each signature that others lack, such as case:lc; those of intervals change no score."""
     parts = [[part for part in each.split("|") if not part.startswith(("bs:", "seed:"))] for each in signatures]
     return [" ".join(part for part in each if any(part not in other for other in parts)) for each in parts]
@@ -175,9 +177,9 @@ def _differing(signatures: Sequence[str]) -> list[str]:
 
 def compare(
     systems: Annotated[list[str], typer.Argument(
-        metavar="A B [C …]", show_default=False, autocompletion=spelling.runs, help="Runs (names or folders), or files "
-        "of translations. The others are compared with the first. A1,A2 B1,B2 or 'a-s*' 'b-s*' compares recipes: "
-        "several runs of each; one alone gives its mean and spread. NAME=… names any of them.")],
+        metavar="A B [C …]", show_default=False, autocompletion=suggestions.runs, help="Runs (names or folders), or "
+        "files of translations; the first is the baseline. To compare recipes, give several runs of each: A1,A2 B1,B2 "
+        "or 'a-s*' 'b-s*'; one group alone gives its mean and spread. NAME=A gives a system a name.")],
     split: options.Splits = None,
     input_file: Annotated[Path | None, options.Input(
         "--input", "-i", metavar="FILE", help="Your own sentences, with --reference. Files do not need it.")] = None,
@@ -188,17 +190,17 @@ def compare(
         "--language", metavar="CODE", show_default="the runs', or en", help="The language of files of translations, "
         "for BLEU's tokeniser.")] = None,
     examples: Annotated[int | None, options.Output(
-        "--examples", metavar="N", show_default=str(options.EXAMPLES), min=0, help="How many of the sentences that "
+        "--examples", metavar="N", show_default=str(options.N_EXAMPLES), min=0, help="How many of the sentences that "
         "changed most are shown.")] = None,
     beam_size: options.BeamSize = None,
     device: options.Device = "auto",
-    form: options.TableForm = "text",
+    form: options.TableFormatOption = "text",
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Tell which system is better, and whether that may be chance."""
     recipes: dict[str, list[str]] = {}
     for argument in systems:
-        label, runs = _runs_of(argument)
+        label, runs = _parse_system(argument)
         if label in recipes:
             raise typer.BadParameter(f"{label} is named twice; give each its own name, as in NAME={label}")
         recipes[label] = runs
@@ -209,13 +211,13 @@ def compare(
         raise typer.BadParameter("--input needs --reference")
     if reference and split:
         raise typer.BadParameter("--split and --reference cannot be used together")
-    options.refuse_repeated(input_file, reference or ())
+    options.check_references(input_file, reference or ())
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
     if examples and not as_json and form != "text":
         raise typer.BadParameter(f"--examples are shown in text and in JSON; they have no place in --format {form}")
     extra_metrics = options.parse_metrics(metrics)
-    options.check_text(
+    options.check_plain_text(
         input_file,
         *(reference or ()),
         *(Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()),
@@ -229,7 +231,7 @@ def compare(
     found: Sequence[Comparison[Any]]
     if are_single:
         single = {label: runs[0] for label, runs in recipes.items()}
-        found = compare(single, compare_options, examples=options.EXAMPLES if examples is None else examples)
+        found = compare(single, compare_options, examples=options.N_EXAMPLES if examples is None else examples)
     else:
         found = compare_groups(recipes, compare_options)
     if not as_json:
@@ -241,7 +243,7 @@ def compare(
     print(json.dumps({"comparisons": records}))  # ASCII: a folder's name may hold bytes that no encoding can print
 
 
-def _runs_of(argument: str) -> tuple[str, list[str]]:
+def _parse_system(argument: str) -> tuple[str, list[str]]:
     """Returns what a system or a recipe is called, and its runs: "NAME=a-s*,b" has a name, patterns and commas.
 
     What is itself the name of a run, a folder or a file is one name.
@@ -250,10 +252,10 @@ def _runs_of(argument: str) -> tuple[str, list[str]]:
         return argument, [argument]
     label, _, names = argument.rpartition("=")
     parts = [name for name in names.split(",") if name] or [argument]
-    return label or ",".join(parts), [name for part in parts for name in options.matching(part)]
+    return label or ",".join(parts), [name for part in parts for name in options.match_runs(part)]
 
 
-def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = "text") -> str:
+def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFormat = "text") -> str:
     """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most.
 
     Of recipes, it has the mean scores with the spread of their runs. As text, each metric has a table of its own; in
@@ -265,7 +267,7 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = 
     for comparison in comparisons:
         systems, called = comparison.systems, {by: EXTRA_METRICS.get(by, by) for by in comparison.signatures}
         names, searches = [each.name for each in systems], [each.search for each in systems]
-        tables = {called[by]: _columns(comparison, by) for by in called}
+        tables = {called[by]: _metric_columns(comparison, by) for by in called}
         differs = len({*searches} - {None}) > 1
         search = [Column("search", searches)] if differs else []
         title = f"{comparison.split}: {pluralize(comparison.sentences, 'sentence')}"
@@ -280,18 +282,25 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: Form = 
             )
         said = "\n".join(verdicts)
         if form == "text":
-            parts += [title, *(write_table([Column(metric, names), *each, *search]) for metric, each in tables.items())]
-            parts += [signed, *(_example(one, names[0], each.name) for each in systems for one in each.examples), said]
+            parts += [
+                title,
+                *(render_table([Column(metric, names), *each, *search]) for metric, each in tables.items()),
+            ]
+            parts += [
+                signed,
+                *(_format_example(one, names[0], each.name) for each in systems for one in each.examples),
+                said,
+            ]
         else:
             of_text = [Column("text", [comparison.split] * len(names))] if len(comparisons) > 1 else []
-            wide = [replace(one, head=f"{metric} {one.head}") for metric, each in tables.items() for one in each]
+            wide = [replace(one, header=f"{metric} {one.header}") for metric, each in tables.items() for one in each]
             columns = [Column("system", names), *of_text, *wide, *search]
-            parts.append(write_table(columns, form, f"{title}\n{signed}\n{said}"))
+            parts.append(render_table(columns, form, f"{title}\n{signed}\n{said}"))
     is_alone = len(comparisons[0].systems) == 1  # such a recipe is not judged
     return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].compares]]))
 
 
-def _columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
+def _metric_columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
     """Returns what was found by a metric: scores, differences from the first system, and whether they may be chance."""
     found = [each.scores[metric] for each in comparison.systems]
     differences = [each.difference for each in found]
@@ -303,25 +312,25 @@ def _columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
 
     if comparison.compares == "systems":
         return [
-            Column("score ± 95 %", [(each.score, each.interval.half_width) for each in found], spread),
+            Column("score ± 95 %", [(each.score, each.interval.half_width) for each in found], plus_minus),
             of_difference("difference", "points", "{:+.2f}".format),
-            of_difference("p (bootstrap)", "p_bootstrap", _p),
-            of_difference("p (randomisation)", "p_randomization", _p),
+            of_difference("p (bootstrap)", "p_bootstrap", _format_p),
+            of_difference("p (randomisation)", "p_randomization", _format_p),
         ]
     halves = [each and (each.points, each.half_width) for each in differences]
     return [
         Column("runs", [each.scores for each in found], lambda scores: " ".join(f"{each:.1f}" for each in scores)),
-        Column("mean ± SD", [(each.mean, each.standard_deviation) for each in found], spread),
-        Column("difference (95 %)", halves, lambda pair: f"{'+' * (pair[0] >= 0)}{spread(pair)}"),
-        of_difference("p (Welch)", "p", _p),
+        Column("mean ± SD", [(each.mean, each.standard_deviation) for each in found], plus_minus),
+        Column("difference (95 %)", halves, lambda pair: f"{'+' * (pair[0] >= 0)}{plus_minus(pair)}"),
+        of_difference("p (Welch)", "p", _format_p),
     ]
 
 
-def _p(p: float) -> str:
+def _format_p(p: float) -> str:
     return "–" if math.isnan(p) else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
-def _example(example: "Example", first: str, second: str) -> str:
+def _format_example(example: "Example", first: str, second: str) -> str:
     """Returns a sentence with its two translations, one below the other."""
     rows = [("source", example.source), ("reference", example.reference)]
     rows += zip((first, second), example.translations, strict=True)
@@ -335,7 +344,7 @@ def score(
     input_file: Annotated[Path, options.Input("--input", "-i", metavar="FILE", help="The sentences.")],
     target_file: Annotated[Path, options.Input(
         "--translation", metavar="FILE", help="Their translations, one per line.")],
-    named: options.RunArgument = None,
+    run_arguments: options.RunArgument = None,
     run: options.OneRun = None,
     device: options.Device = "auto",
     as_json: options.AsJsonLines = False,
@@ -347,8 +356,8 @@ def score(
     """
     if input_file == target_file == STDIO:
         raise typer.BadParameter("only one of --input and --translation can be standard input")
-    folders = options.find_runs(named, run)
-    options.check_text(input_file, target_file)
+    folders = options.find_runs(run_arguments, run)
+    options.check_plain_text(input_file, target_file)
     from transformer_cli.api import Translator
     from transformer_cli.scoring.evaluate import score_files
     from transformer_cli.scoring.losses import perplexity_text

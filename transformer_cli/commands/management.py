@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from transformer_cli.commands import options, spelling
-from transformer_cli.commands.tables import Column, Form, write_table
+from transformer_cli.commands import options, suggestions
+from transformer_cli.commands.tables import Column, TableFormat, render_table
 from transformer_cli.compute import devices
 from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.system.terminal import escape_controls
@@ -24,10 +24,10 @@ from transformer_cli.system.terminal import escape_controls
 if TYPE_CHECKING:
     from transformer_cli.runs.listing import ListedRun
 
-RUNS = Path("runs")
+RUNS_DIR = Path("runs")
 UNKNOWN = "–"
-IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.max_steps", "training.seed")
-VARIABLES = re.compile(
+OWN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.max_steps", "training.seed")
+ENVIRONMENT = re.compile(
     r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_MULTI30K_DIR|SACREBLEU_SEED|MPLCONFIGDIR|XDG_CACHE_HOME"
     r"|TMPDIR|TERM|LANG|LC_ALL|RANK|WORLD_SIZE"
 )
@@ -62,22 +62,22 @@ def import_run(
 
 
 def runs(
-    form: options.TableForm = "text",
+    form: options.TableFormatOption = "text",
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """List the runs under runs/, and how good they are. It also shows their text, and how far each has been trained."""
     from transformer_cli.runs.listing import differing_settings, list_runs
 
-    found = list_runs(RUNS)
+    found = list_runs(RUNS_DIR)
     if as_json:  # escaped to ASCII: a name may hold any bytes
         keys = differing_settings([run.settings or {} for run in found])
         shown = [replace(run, settings=run.settings and {key: run.settings.get(key) for key in keys}) for run in found]
-        print(json.dumps({"folder": str(RUNS), "runs": [asdict(run) for run in shown]}))
+        print(json.dumps({"folder": str(RUNS_DIR), "runs": [asdict(run) for run in shown]}))
     elif found:
         print(runs_as_table(found, form))
 
 
-def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text") -> str:
+def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> str:
     """Returns a line for each run, and below the table what its columns do not say. There is at least one run.
 
     Columns tell which text BLEU is of, and which is scored without case (lc), where that differs; the last ones are the
@@ -88,17 +88,17 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text") -> str:
     texts = {run.evaluation.text for run in runs if run.evaluation}
     cases = {_is_lowercase(run) for run in runs if run.evaluation}
     settings, is_csv = [run.settings or {} for run in runs], form == "csv"
-    keys = [key for key in differing_settings(settings) if key not in IN_COLUMNS]
-    told = summarize_settings(settings, without=IN_COLUMNS)
+    keys = [key for key in differing_settings(settings) if key not in OWN_COLUMNS]
+    told = summarize_settings(settings, without=OWN_COLUMNS)
     heads = dict.fromkeys(head for cells in told for head in cells)
     evaluations, newest = [run.evaluation for run in runs], [run.name for run in runs if run.newest]
     corpora = [f"{run.corpus} {run.source}→{run.target}" if run.corpus else None for run in runs]
     columns = [
         Column("run", [run.name for run in runs], lambda name: f"{name}{' *' * (name in newest)}"),
-        Column("saved", [run.saved or run.begun for run in runs], _day),
+        Column("saved", [run.saved or run.begun for run in runs], _format_date),
         Column("corpus", corpora),
-        Column("params", [run.parameters for run in runs], _count),
-        Column("epochs", [_length(run) for run in runs]),
+        Column("params", [run.parameters for run in runs], _format_count),
+        Column("epochs", [_format_progress(run) for run in runs]),
         Column("loss", [run.best_valid_loss for run in runs], "{:.3f}".format),
         Column("BLEU", [each and each.bleu for each in evaluations], "{:.2f}".format),
     ]
@@ -123,26 +123,28 @@ def runs_as_table(runs: Sequence["ListedRun"], form: Form = "text") -> str:
         notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
     if newest:
         notes.append("* the newest, which commands use that are given no run")
-    remarks = [escape_controls(line) for line in (*(line for run in runs for line in _remarks(run)), *_twins(runs))]
+    remarks = [
+        escape_controls(line) for line in (*(line for run in runs for line in _remarks_on(run)), *_repeated_runs(runs))
+    ]
     columns = [replace(column, unknown=UNKNOWN) for column in columns]
-    return write_table(columns, form, "\n".join(["", *notes, *([""] if remarks else []), *remarks]))
+    return render_table(columns, form, "\n".join(["", *notes, *([""] if remarks else []), *remarks]))
 
 
 def _is_lowercase(run: "ListedRun") -> bool:
     return bool(run.evaluation and "case:lc" in run.evaluation.bleu_signature)
 
 
-def _day(date: str) -> str:
+def _format_date(date: str) -> str:
     return f"{datetime.fromisoformat(date).astimezone():%Y-%m-%d}"
 
 
-def _length(run: "ListedRun") -> str:
+def _format_progress(run: "ListedRun") -> str:
     """Returns how far training has come, and where it ends: 3/10, or 500/2,000 steps."""
     done, end, unit = (run.epochs_done, run.epochs, "") if run.steps is None else (run.steps_done, run.steps, " steps")
     return f"{UNKNOWN if done is None else f'{done:,}'}/{end:,}{unit}" if end else UNKNOWN
 
 
-def _remarks(run: "ListedRun") -> list[str]:
+def _remarks_on(run: "ListedRun") -> list[str]:
     """Returns what a user may want to do about a run, or should know of it."""
     lines = {
         "new": [f"nothing saved yet: {run.name}"],
@@ -158,7 +160,7 @@ def _remarks(run: "ListedRun") -> list[str]:
     return lines
 
 
-def _twins(runs: Sequence["ListedRun"]) -> Iterator[str]:
+def _repeated_runs(runs: Sequence["ListedRun"]) -> Iterator[str]:
     """Yield a line for each run that was trained like one before, but by what may change the bits of its weights."""
     from transformer_cli.runs.provenance import provenance_changes
 
@@ -170,7 +172,7 @@ def _twins(runs: Sequence["ListedRun"]) -> Iterator[str]:
                 yield f"settings and text of {first.name}, perhaps not its bits: {run.name}; {other}"
 
 
-def _count(number: int) -> str:
+def _format_count(number: int) -> str:
     """Returns a number of parameters with three digits or fewer: 300, 45 k, 1.7 M, 213 M."""
     if number < 1000:
         return str(number)
@@ -180,7 +182,7 @@ def _count(number: int) -> str:
 
 
 def export(
-    named: options.RunArgument = None,
+    run_arguments: options.RunArgument = None,
     run: options.OneRun = None,
     output: Annotated[Path | None, options.Output(
         "--output", "-o", metavar="DIR", show_default="exports/RUN, or exports/RUN-int8 and so on",
@@ -197,9 +199,9 @@ def export(
     folder in translate, evaluate, score and serve (compare takes it as an argument), and its README.md shows how to use
     it from Python without tfm. With `--format huggingface`, transformers' MarianMTModel opens the folder.
     """
-    (folder,) = options.find_runs(named, run)
+    (folder,) = options.find_runs(run_arguments, run)
     if output and output.parent != Path("exports"):
-        options.refuse_without_folder(output)
+        options.check_parent_folder(output)
     if to == "huggingface":
         if quantization != "float32":
             raise typer.BadParameter(
@@ -216,7 +218,7 @@ def export(
 
 def config(
     base: Annotated[str | None, typer.Argument(
-        metavar="[NAME|FILE]", show_default="the built-in settings", autocompletion=spelling.configs,
+        metavar="[NAME|FILE]", show_default="the built-in settings", autocompletion=suggestions.configs,
         help="A config that comes with tfm, or a YAML file.")] = None,
     overrides: options.Overrides = None,
     list_names: Annotated[bool, typer.Option("--list", "-l", help="List the configs that come with tfm.")] = False,
@@ -248,33 +250,33 @@ def doctor() -> None:
     from transformer_cli.runs.provenance import provenance
 
     made_by, free = provenance(), devices.free_memory()
-    influencing = (f"{name} {value}" for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name))
-    _say("tfm", f"{made_by['tfm'] or '–'} in {Path(__file__).parents[1]}")
-    _say("python", f"{made_by['python']}, {platform.platform()}")
-    _say("packages", _packages())
-    _say("variables", ", ".join(influencing))
-    _say("folder", f"{Path.cwd()}, {devices.format_bytes(shutil.disk_usage(Path.cwd()).free)} free")
-    _say("downloads", str(cache_folder()))
-    _say("processor", f"{made_by['processor']}, {available_cores()} cores")
-    _say("memory free", "–" if free is None else devices.format_bytes(free))
+    influencing = (f"{name} {value}" for name, value in sorted(os.environ.items()) if ENVIRONMENT.fullmatch(name))
+    _print_row("tfm", f"{made_by['tfm'] or '–'} in {Path(__file__).parents[1]}")
+    _print_row("python", f"{made_by['python']}, {platform.platform()}")
+    _print_row("packages", _installed_packages())
+    _print_row("variables", ", ".join(influencing))
+    _print_row("folder", f"{Path.cwd()}, {devices.format_bytes(shutil.disk_usage(Path.cwd()).free)} free")
+    _print_row("downloads", str(cache_folder()))
+    _print_row("processor", f"{made_by['processor']}, {available_cores()} cores")
+    _print_row("memory free", "–" if free is None else devices.format_bytes(free))
     try:  # with torch, which takes long
         device = devices.choose_device("auto")
     except (ImportError, OSError) as error:  # it is not installed, or damaged
-        _say("device", f"no torch ({' '.join(str(error).split())}): exported models alone can be used")
+        _print_row("device", f"no torch ({' '.join(str(error).split())}): exported models alone can be used")
         return
     fast = devices.bfloat16_unit(device)
-    _say("device", devices.describe_device(device))
-    _say(
+    _print_row("device", devices.describe_device(device))
+    _print_row(
         "precision",
         f"{devices.choose_precision('auto', device)}: {f'fast here by {fast}' if fast else 'bfloat16 is slow here'}",
     )
 
 
-def _say(label: str, found: str) -> None:
+def _print_row(label: str, found: str) -> None:
     print(f"{label:20}{found}", flush=True)
 
 
-def _packages() -> str:
+def _installed_packages() -> str:
     """Returns what tfm and its extras need and what of it is installed, with versions."""
     from importlib import metadata
 
