@@ -1,9 +1,8 @@
-"""Scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2). Knows no tokens and no decoding.
+"""Scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2). Does not know tokens or decoding.
 
-Masks are boolean, one entry for each pair of a target and a source position: True = may attend. The code in model/
-makes them; whoever uses a model never does. Names of shapes: batch; heads; target, the positions that queries come
-from; source, those that keys and values come from (in self-attention, both are positions of one sentence); depth, the
-width of a head, which is d_k in the paper and head_dim in the config.
+Masks are boolean: True where a target position may attend to a source position. Only model/ makes masks. The names of
+dimensions are batch, heads, target (the positions of the queries), source (the positions of the keys and values; in
+self-attention also those of the queries) and depth (the width of a head: d_k in the paper, head_dim in the config).
 """
 
 import math
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from transformer_cli.model.dropout import Dropout, replay_rng
 
-RECOMPUTE_LENGTH = 128  # positions: of longer sentences, training keeps no weights of attention for the way back
+RECOMPUTE_LENGTH = 128  # positions; the backward pass of longer sentences computes attention weights again
 
 
 class RecordedAttention(NamedTuple):
@@ -41,13 +40,13 @@ def attention(
     """softmax(QKᵀ/√d_k)·V (eq. 1): the mean of the values, weighted by how well their keys match the query.
 
     query (batch, heads, target, depth); key, value (batch, heads, source, depth); may_attend bool, broadcast to
-    (batch, heads, target, source), at least one True in each row (softmax of none is NaN); None: everything. dropout
-    acts on the weights.
-    record: a list; the call appends its scores and weights. Returns (batch, heads, target, depth).
+    (batch, heads, target, source), at least one True in each row (else softmax is NaN); None: all may. dropout acts
+    on the weights. record: a list to which the call appends its scores and weights. Returns (batch, heads, target,
+    depth).
     """
-    if record is None and query.device.type != "cpu":  # torch's kernel keeps no weights; slower on CPUs if n is small
-        share = dropout.p if dropout.training else 0.0
-        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=share)
+    if record is None and query.device.type != "cpu":  # torch's kernel returns no weights; slower on CPUs if n is small
+        p = dropout.p if dropout.training else 0.0
+        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=p)
     if record is None and torch.is_grad_enabled() and query.shape[-2] * key.shape[-2] > RECOMPUTE_LENGTH**2:
         return _RecomputedAttention.apply(query, key, value, dropout, may_attend)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, target, source)
@@ -60,9 +59,9 @@ def attention(
 
 
 class _RecomputedAttention(torch.autograd.Function):
-    """Scores and weights of long sentences, which grow with the square of the length, are computed again backwards.
+    """Attention that computes scores and weights again in the backward pass: they grow with the square of the length.
 
-    Until then only what is linear in the length is kept. The mask of dropout is drawn again from the same state.
+    Between the passes it keeps only query, key and value. Both passes draw the same dropout mask.
     """
 
     @staticmethod
@@ -80,14 +79,17 @@ class _RecomputedAttention(torch.autograd.Function):
         query, key, value = inputs = [each.detach().requires_grad_() for each in saved]
         precision = torch.autocast("cpu", ctx.dtype, enabled=ctx.is_autocast, cache_enabled=False)
         with torch.enable_grad(), ctx.replay_rng(), precision:
-            found = attention(query, key, value, ctx.dropout, may_attend=may_attend, record=[])  # which keeps all
+            found = attention(
+                query, key, value, ctx.dropout, may_attend=may_attend, record=[]
+            )  # a record: do not recompute
         return *torch.autograd.grad(found, inputs, gradients), None, None
 
 
 AttentionFn = Callable[[Tensor, Tensor, Tensor, nn.Dropout], Tensor]
-"""How queries attend: queries, keys and values of all heads, and the dropout of weights → what each head finds, shaped
-like the queries. Layouts make it: by a mask over padded rows (`masked_attention`), without padding (layout.py), or with
-the keys and values of earlier steps (cache.py)."""
+"""(queries, keys, values, dropout) → the output of each head, shaped like the queries.
+
+A layout makes it: padded rows with a mask (`masked_attention`), tokens without padding (layout.py), or the newest token
+with the keys and values of earlier steps (cache.py)."""
 
 
 def masked_attention(may_attend: Tensor, record: list[RecordedAttention] | None = None) -> AttentionFn:
@@ -96,17 +98,18 @@ def masked_attention(may_attend: Tensor, record: list[RecordedAttention] | None 
 
 
 class KeysValues(NamedTuple):
-    """What is attended to, split in heads: keys and values, both (…, heads, source, depth)."""
+    """Keys and values, split into heads: both (…, heads, source, depth)."""
 
     keys: Tensor
     values: Tensor
 
 
 class QKVProjection(nn.Linear):
-    """The rows of W_Q, W_K and W_V, of all heads, in one matrix: self-attention needs one product (3.2.2)."""
+    """W_Q, W_K and W_V of all heads in one matrix, so that self-attention needs one product (3.2.2)."""
 
     def forward(self, x: Tensor, start: int = 0, stop: int = 3) -> Tensor:
-        """Parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), side by side: (…, length, n)."""
+        """Returns parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), concatenated: (…, length,
+        n)."""
         inner = self.out_features // 3
         rows = slice(start * inner, stop * inner)  # with 2 heads of 8: W_Q 0-15, W_K 16-31, W_V 32-47
         return nn.functional.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
@@ -126,15 +129,15 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.inner_dim = num_heads * head_dim  # all heads side by side
+        self.inner_dim = num_heads * head_dim  # all heads concatenated
         self.qkv = QKVProjection(d_model, 3 * self.inner_dim, bias=qkv_bias)
         self.output = nn.Linear(self.inner_dim, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, memory: KeysValues | None, attend: AttentionFn) -> Tensor:
-        """Let each position of x (…, target, d_model) attend to x itself (None), or to a memory.
+        """Let each position of x (…, target, d_model) attend to memory, or to x itself if memory is None.
 
-        memory: what `keys_values` returned, each (…, heads, source, depth). Returns a tensor shaped like x.
+        memory: from `keys_values`, each (…, heads, source, depth). Returns a tensor shaped like x.
         """
         queries, *own = self._project(x, 0, 3 if memory is None else 1)  # each (…, heads, target, depth)
         keys, values = own if memory is None else memory
@@ -142,11 +145,11 @@ class MultiHeadAttention(nn.Module):
         return self.output(heads.transpose(-3, -2).flatten(-2))
 
     def keys_values(self, encoded: Tensor) -> KeysValues:
-        """The encoder's output (…, source, d_model) → keys and values, each (…, heads, source, depth)."""
+        """Returns keys and values of the encoder's output (…, source, d_model), each (…, heads, source, depth)."""
         return KeysValues(*self._project(encoded, 1, 3))
 
     def _project(self, x: Tensor, start: int, stop: int) -> tuple[Tensor, ...]:
-        """Parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), each (…, heads, length, depth)."""
+        """Returns parts start … stop-1 of (queries, keys, values) of x, each (…, heads, length, depth)."""
         projected = self.qkv(x, start, stop)
         parts = projected.unflatten(-1, (stop - start, self.num_heads, -1))  # (…, length, part, heads, depth)
         return tuple(part.transpose(-3, -2) for part in parts.unbind(-3))
@@ -154,7 +157,7 @@ class MultiHeadAttention(nn.Module):
 
 @dataclass
 class AttentionRecord:
-    """All attention of one pass of the model: a list for each of its three uses, with one entry per layer."""
+    """The attention of one forward pass: three lists with one entry per layer."""
 
     encoder_self: list[RecordedAttention] = field(default_factory=list)
     decoder_self: list[RecordedAttention] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """Dropout with a cheap mask on the CPU: 16-bit random integers drawn four at a time, instead of a float per element.
 
-With `torch.nn.functional.dropout`, drawing masks takes a fifth of a CPU training step. The share that is dropped is
-rounded to a 65,536th. Masks are drawn from torch's global generator, so `torch.manual_seed` decides them; or in a
-`use_generator` block from another one, so that several threads can draw side by side.
+With `torch.nn.functional.dropout`, drawing masks takes a fifth of a CPU training step. The dropped share is rounded to
+a 65,536th. Masks come from torch's global generator, or inside `use_generator` from another one, so that several
+threads can draw at the same time.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ _generator: ContextVar[torch.Generator | None] = ContextVar("generator", default
 
 @contextmanager
 def use_generator(generator: torch.Generator) -> Iterator[None]:
-    """Draw this thread's masks from this generator of the CPU during the block."""
+    """Within the block, draw this thread's masks from this CPU generator."""
     before = _generator.set(generator)
     try:
         yield
@@ -29,16 +29,16 @@ def use_generator(generator: torch.Generator) -> Iterator[None]:
 
 
 def replay_rng() -> Callable[[], AbstractContextManager[None]]:
-    """Returns a function that makes blocks in which this thread's masks are drawn once more as they are from now on."""
+    """Returns a function that makes blocks; within them, this thread draws the same masks as from now on."""
     state = (_generator.get() or torch.default_generator).get_state()
     return lambda: use_generator(torch.Generator().set_state(state))
 
 
 class Dropout(nn.Dropout):
-    """In training, sets a share `p` of the elements to zero and scales the others by 1/(1-p) (section 5.4)."""
+    """In training mode, sets a share `p` of the elements to zero and scales the others by 1/(1-p) (section 5.4)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """x of any shape. Returns a tensor shaped like x. On other devices than the CPU this is torch's own dropout."""
+        """Returns a tensor shaped like x, which may have any shape. Not on the CPU, this is torch's own dropout."""
         if not self.training or self.p == 0.0:
             return x
         if x.device.type != "cpu":
@@ -49,8 +49,8 @@ class Dropout(nn.Dropout):
 def keep_mask(x: Tensor, p: float) -> Tensor:
     """Returns a tensor like x: 0 with probability p (to a 65,536th), else the scale that keeps the expectation.
 
-    For example, 10 numbers with p = 0.1: three words of 64 bits are drawn, which make 12 integers of 16 bits, and two
-    of these are left over. 6,554 of an integer's 65,536 values mean 0, all others mean 65,536 / 58,982 = 1.1111.
+    For example, 10 numbers with p = 0.1 need three words of 64 bits: 12 integers of 16 bits, two of them unused. 6,554
+    of an integer's 65,536 values become 0, and all others 65,536 / 58,982 = 1.1111.
     """
     dropped = min(round(p * LEVELS), LEVELS - 1)  # even p = 0.999999 keeps a little
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)

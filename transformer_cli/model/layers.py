@@ -1,7 +1,6 @@
 """The layers of both stacks: attention and feed-forward, each in a residual connection with LayerNorm (3.1, 3.3).
 
-Knows vectors. Knows neither tokens nor masks nor how many layers there are: the `AttentionFn` that a layer is given
-says who may attend to what.
+Does not know tokens, masks or the number of layers: the `AttentionFn` that a layer receives has the mask.
 """
 
 from collections.abc import Sequence
@@ -17,10 +16,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x·W_1 + b_1)·W_2 + b_2 (eq. 2), at each position alone, with dropout after the activation.
-
-    By default the activation is the paper's, max(0, …).
-    """
+    """FFN(x) = max(0, x·W_1 + b_1)·W_2 + b_2 (eq. 2) at each position, with dropout after the activation."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -35,10 +31,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What surrounds a sublayer: LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4).
+    """The residual connection of a sublayer: LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4).
 
-    With norm: pre it is x + Dropout(Sublayer(LayerNorm(x))) instead. It is used twice for each sublayer: `pre_norm`
-    gives what that reads, and the call adds what it returned.
+    With norm: pre it is x + Dropout(Sublayer(LayerNorm(x))). A layer calls `pre_norm` before the sublayer, and the
+    module itself after it: x = residual(x, sublayer(residual.pre_norm(x))).
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -48,12 +44,12 @@ class Residual(nn.Module):
         self.norm_first = config.norm == "pre"
 
     def pre_norm(self, x: Tensor) -> Tensor:
-        """Returns what the sublayer reads of x (…, d_model)."""
+        """Returns the sublayer's input for x (…, d_model)."""
         return self.norm(x) if self.norm_first else x
 
-    def forward(self, x: Tensor, of_sublayer: Tensor) -> Tensor:
-        """Returns x (…, d_model) with what the sublayer returned, which is shaped like x."""
-        x = x + self.dropout(of_sublayer)
+    def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
+        """Add the sublayer's output to x, both (…, d_model). Returns a tensor shaped like x."""
+        x = x + self.dropout(sublayer_output)
         return x if self.norm_first else self.norm(x)
 
 

@@ -1,19 +1,18 @@
-"""How the tokens of a batch lie in tensors, and so which positions they have and how they attend to one another.
+"""How a batch's tokens are arranged in tensors: their positions, and how they attend to one another.
 
-A layout is one side of a batch, the source or the target. `Padded` is a rectangle: (batch, length), each row padded at
-its end. `Packed` leaves padding out: the tokens of all sentences form one sequence, (tokens,), and only attention pads
-them. For that it needs sentences side by side: it pads them in groups of neighbours, which are of similar length if the
-caller has sorted the batch, and removes the padding again. What says where a token stands is computed on the CPU and
-then moved, so that no other device is waited for. Knows nothing of layers. Without dropout, values and gradients of
-both are the same but for rounding (tests/parity/test_layouts.py); with it, the two draw other numbers.
+A layout is one side of a batch, source or target. `Padded` is (batch, length), each row padded at its end. `Packed` has
+no padding: one sequence of the tokens of all sentences, (tokens,). Only attention pads them, in groups of neighbouring
+sentences, and removes the padding again; a batch sorted by length needs little. Indices are computed on the CPU and
+then moved, so that nothing waits for the GPU. Does not know layers. Without dropout both layouts give the same values
+and gradients up to rounding (tests/parity/test_layouts.py); with dropout they draw different masks.
 
 An example with GROUP_SIZE = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
 
-    tokens   0 1 2 3 4 5 6 7 8 9          10 rows of x, in place of the 15 of a padded batch
+    tokens   0 1 2 3 4 5 6 7 8 9          10 rows of x instead of the 15 of a padded batch
              a a a b b c c c c c
-    groups   a a a     c c c c c          padded each to its own longest sentence
+    groups   a a a     c c c c c          each is padded to its longest sentence
              b b .
-    slots    0 1 2 3 4 5 6 7 8 9 10       all groups, one after another: 11 slots, of which slot 5 is padding
+    slots    0 1 2 3 4 5 6 7 8 9 10       all groups, one after another: 11 slots; slot 5 is padding
              a a a b b . c c c c c
 """
 
@@ -26,8 +25,8 @@ from torch import Tensor, nn
 
 from transformer_cli.model.attention import AttentionFn, RecordedAttention, attention, masked_attention
 
-GROUP_SIZE = 16  # sentences padded together: smaller groups waste less on padding, but make smaller products
-GPU_GROUP_SIZE, MAX_GROUPS = 64, 16  # other devices than the CPU want few large products
+GROUP_SIZE = 16  # sentences padded together: smaller groups have less padding, but smaller matrix products
+GPU_GROUP_SIZE, MAX_GROUPS = 64, 16  # GPUs are faster with few large products
 PAD_MULTIPLE, PAD_LENGTH_MULTIPLE = 64, 8  # of tokens and of a group's length, in bfloat16 on the CPU
 
 
@@ -42,23 +41,24 @@ class Layout(Protocol):
     def self_attention_fn(
         self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
     ) -> AttentionFn:
-        """Returns how the tokens attend to those of their own sentence.
+        """Returns how tokens attend to the tokens of their own sentence.
 
-        is_causal: later ones are masked (3.2.3). record: as in `attention`.
+        is_causal: later positions are masked (3.2.3). record: as in `attention`.
         """
 
     def cross_attention_fn(self, source: "Layout", record: list[RecordedAttention] | None = None) -> AttentionFn:
-        """Returns how the tokens attend to those of the source, which lie alike. Sentence i of both is one pair."""
+        """Returns how tokens attend to those of the source, a layout of the same class. Sentence i of both is a
+        pair."""
 
 
 class Padded:
-    """Rows of one length, padded at the end."""
+    """Rows of equal length, padded at the end."""
 
     def __init__(self, ids: Tensor, is_token: Tensor) -> None:
-        """ids int64 and is_token bool, both (batch, length); each row has a token."""
+        """ids int64 and is_token bool, both (batch, length); each row has at least one token."""
         self.ids = ids
         self.is_token = is_token
-        self.positions = (is_token.cumsum(dim=1) - 1).clamp_(min=0)  # padding has any
+        self.positions = (is_token.cumsum(dim=1) - 1).clamp_(min=0)  # the positions of padding are never used
 
     def self_attention_fn(
         self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
@@ -66,8 +66,8 @@ class Padded:
         """As in `Layout`."""
         may_attend = self.is_token[:, None, None, :]  # (batch, 1, 1, length)
         if is_causal:
-            # Padding is at the end, so this alone hides it from all tokens. The padding mask changes only the rows of
-            # padding itself, which no loss reads, but a record shows.
+            # Padding is at the end, so the causal mask hides it from all tokens. The padding mask matters only for the
+            # rows of padding: no loss reads them, but a record shows them.
             may_attend = may_attend & causal_mask(may_attend.shape[-1], may_attend.device)
         return masked_attention(may_attend, record)
 
@@ -77,28 +77,27 @@ class Padded:
         return masked_attention(source.is_token[:, None, None, :], record)
 
     def select(self, rows: Tensor) -> "Padded":
-        """Returns the layout of these rows alone, int64 (rows,)."""
+        """Returns the layout of some rows, int64 (rows,)."""
         return Padded(self.ids.index_select(0, rows), self.is_token.index_select(0, rows))
 
 
 class Packed:
-    """The tokens of all sentences one after another, and their places in padded groups.
+    """The tokens of all sentences one after another, and their slots in padded groups.
 
-    The example above, with GROUP_SIZE = 2, is `Packed(ids, is_token)` of ids and is_token (3, 5). It has
+    The example above, with GROUP_SIZE = 2, is `Packed(ids, is_token)` with ids and is_token (3, 5). It has
     ids         (10,): the ids of a a a b b c c c c c
     positions   (10,): 0 1 2 0 1 0 1 2 3 4
     masks       one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
 
-    In bfloat16 on the CPU, oneDNN compiles a product for each new shape, and keeps it: each batch had new ones, and
-    memory grew by 40 MB a step. So there the tokens are filled to a multiple of 64, with tokens that nobody reads and
-    that have no gradient, and groups are padded to multiples of 8. With PAD_MULTIPLE = 4 and PAD_LENGTH_MULTIPLE = 4
-    the example has 12 tokens, and groups of (2, 4) and (1, 8).
+    In bfloat16 on the CPU, oneDNN compiles and keeps a matrix product for each new shape, so memory grew by 40 MB per
+    step. To have few shapes there, unused tokens are added up to a multiple of 64, and groups are padded to a multiple
+    of 8. With PAD_MULTIPLE = 4 and PAD_LENGTH_MULTIPLE = 4 the example has 12 tokens, and groups of (2, 4) and (1, 8).
     """
 
     def __init__(self, ids: Tensor, is_token: Tensor, device: torch.device) -> None:
-        """ids int64 and is_token bool, both (batch, length); each row has a token.
+        """ids int64 and is_token bool, both (batch, length), on any device; each row has at least one token.
 
-        device: where all of it is wanted. ids and is_token may stay on the CPU.
+        device: where the layout's own tensors will be.
         """
         size = GROUP_SIZE if device.type == "cpu" else max(GPU_GROUP_SIZE, math.ceil(len(ids) / MAX_GROUPS))
         pads_to_multiples = device.type == "cpu" and torch.is_autocast_enabled("cpu")
@@ -117,16 +116,15 @@ class Packed:
             tokens.append((first[group, None] + columns).flatten())  # 0 1 2 3 4 5, and 5 6 7 8 9
         self.masks = [to_device(group, device) for group in masks]
         slot_mask = torch.cat([group.flatten() for group in masks])
-        # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds any token (here 0): as a key it is masked,
-        # and what it computes as a query is dropped by `unpad`.
+        # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds token 0: masked as a key, and as a query
+        # removed by `unpad`.
         self._token_of_slot = to_device(torch.cat(tokens).masked_fill_(~slot_mask, 0), device)
         self._slot_of_token = to_device(slot_mask.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
-        slots = _Pad.apply(
-            x.transpose(0, 1), self._token_of_slot, self._slot_of_token, self.n_rows
-        )  # (slots, heads, depth)
+        # (slots, heads, depth)
+        slots = _Pad.apply(x.transpose(0, 1), self._token_of_slot, self._slot_of_token, self.n_rows)
         groups = slots.split([mask.numel() for mask in self.masks])
         return [group.unflatten(0, mask.shape).transpose(1, 2) for group, mask in zip(groups, self.masks, strict=True)]
 
@@ -165,15 +163,15 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Returns a tensor on a device, without waiting for what a CUDA device has yet to compute."""
+    """Returns a tensor on a device, without waiting for a CUDA device to finish its work."""
     return tensor.to(device, non_blocking=device.type == "cuda")
 
 
 class _Pad(torch.autograd.Function):
-    """Tokens → slots. Backwards, each token takes the gradient of its own slot alone.
+    """Tokens → slots. In the backward pass each token gets the gradient of its own slot.
 
-    That is all of it, although token 0 is copied into padding slots too: nothing that comes out depends on those, so
-    their gradient is zero. Adding up by index, as torch would, takes longer.
+    Padding slots hold token 0, too, but their gradient is zero, since no output depends on them. So nothing has to be
+    summed by index, as torch would do more slowly.
     """
 
     @staticmethod
@@ -189,7 +187,7 @@ class _Pad(torch.autograd.Function):
 
 
 class _Unpad(torch.autograd.Function):
-    """Slots → tokens. Backwards, padding slots get zero."""
+    """Slots → tokens. In the backward pass padding slots get zero."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, slot_of_token: Tensor, n_rows: int) -> Tensor:
@@ -205,6 +203,6 @@ class _Unpad(torch.autograd.Function):
 
 
 def _gather_rows(x: Tensor, rows: Tensor, n_rows: int) -> Tensor:
-    """Returns these rows of x, int64 (rows,), and then zeros: (n_rows, …)."""
+    """Returns rows of x, int64 (rows,), followed by zeros: (n_rows, …)."""
     found = x.index_select(0, rows)
     return found if len(rows) == n_rows else torch.cat((found, x.new_zeros(n_rows - len(rows), *x.shape[1:])))

@@ -1,7 +1,7 @@
-"""Cross-entropy of the target tokens without padding (section 5.4): sums and counts, never means of means.
+"""Cross-entropy of the target tokens without padding (section 5.4), as sums and counts.
 
-Training minimises `objective`; all that is printed and kept, validation and `tfm score` included, is `nll`. Knows ids
-and the model; does not know the batches of an epoch or the optimiser.
+Training minimises `objective`. Printed and stored losses, also those of validation and `tfm score`, are `nll`. Knows
+the model, but not the optimiser.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from transformer_cli.model.layout import Packed, to_device
 from transformer_cli.model.transformer import Output, Transformer
 
 CHUNK_TOKENS = 256  # tokens
-GPU_CHUNK_TOKENS = 4096  # on other devices than the CPU, which want few large products
+GPU_CHUNK_TOKENS = 4096  # GPUs are faster with few large products
 
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """The losses of a batch's real target tokens, <eos> included, row after row, in nats.
+    """The losses of a batch's target tokens in nats, <eos> included, padding excluded.
 
-    objective: scalar, the sum that training minimises (label smoothing included). nll (tokens,): -log p for each
-    token, without a gradient.
+    objective: scalar, the sum that training minimises (label smoothing included). nll (tokens,): -log p of each token,
+    row after row, without a gradient.
     """
 
     objective: Tensor
@@ -31,16 +31,16 @@ class TokenLosses:
 
 
 def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
-    """Predict each target token from the tokens before it; fastest if neighbours in the batch are of similar length.
+    """Predict each target token from those before it; fastest if neighbours in the batch have similar lengths.
 
     source int64 (batch, source), target int64 (batch, target): each row from <sos> to <eos>, then padding. Both may be
-    on the CPU, wherever the model is.
+    on the CPU while the model is on a GPU.
     """
     given, labels = target[:, :-1], target[:, 1:]  # teacher forcing: outputs shifted right (3.1)
-    is_label = labels != model.pad_id  # nothing is predicted where padding would come, nor read there
+    is_label = labels != model.pad_id  # padding is neither predicted nor read
     device = model.output.weight.device
     read, written = Packed(source, model.source_mask(source), device), Packed(given, is_label, device)
-    # (tokens, d_model); in bfloat16 on the CPU followed by a few rows that have no label (see `Packed`)
+    # (tokens, d_model); in bfloat16 on the CPU a few rows without a label follow (see `Packed`)
     hidden = model.decode(written, model.decoder.keys_values(model.encode(read)), read)
     labels = to_device(labels[is_label], device)  # (tokens,)
     objective, nll = losses_in_chunks(hidden, model.output, labels, label_smoothing=label_smoothing)
@@ -52,9 +52,9 @@ def cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Returns the objective, a scalar, and -log p of each label, (tokens,).
 
-    The objective is (1-ε)·(-log p of the label) + ε·(the mean of -log p over all words), summed, where p is the softmax
-    of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,).
-    unwritable_ids: words with the logit -inf, which are no part of that mean.
+    The objective is the sum of (1-ε)·(-log p of the label) + ε·(the mean of -log p over the vocabulary), where p is the
+    softmax of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,).
+    unwritable_ids: ids whose logit is -inf; the mean leaves them out.
     """
     log_p = torch.log_softmax(logits, dim=1)
     nll = -log_p.gather(1, labels[:, None])[:, 0]
@@ -68,9 +68,9 @@ def cross_entropy(
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:
-    """Returns the sum of `nll` (tokens,) for each row of target (batch, target), float64, and each row's token count.
+    """Returns the sum of nll (tokens,) for each row of target (batch, target), float64 (batch,), and the token counts.
 
-    Both are (batch,). For example, nll [1, 2, 4] for the rows <sos> a <eos> and <sos> <eos> <pad> gives the sums [3, 4]
+    For example, nll [1, 2, 4] for the rows <sos> a <eos> and <sos> <eos> <pad> gives the sums [3, 4]
     and the counts [2, 1].
     """
     counts = (target[:, 1:] != pad_id).sum(dim=1)
@@ -81,17 +81,16 @@ def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor
 def losses_in_chunks(
     hidden: Tensor, output: Output, labels: Tensor, *, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Returns objective and nll of `cross_entropy` for output(hidden), never with all logits in memory.
+    """Returns objective and nll of `cross_entropy` for output(hidden), without holding all logits in memory.
 
-    hidden (tokens, d_model), labels int64 (tokens,). hidden may have more rows than there are labels: those have no
-    loss, and the gradient 0. Under autocast, products are computed in its type; sums, losses and the gradients of the
-    weights are float32.
+    hidden (tokens, d_model), labels int64 (tokens,). Rows of hidden beyond the labels have no loss and a zero gradient.
+    Under autocast, matrix products have its type; sums, losses and the gradients of weights are float32.
     """
     return _ChunkedLosses.apply(hidden, labels, output, label_smoothing, torch.is_grad_enabled(), *output.parameters())
 
 
 class _ChunkedLosses(torch.autograd.Function):
-    """Computes the gradients in the forward pass, chunk by chunk, while the logits of a chunk are in memory."""
+    """Computes the gradients in the forward pass, chunk by chunk, while a chunk's logits are in memory."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""How many parameters a model would have, counted without building it, and whether there is memory for them."""
+"""Counts a model's parameters without building it, and checks whether they fit in memory."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -14,9 +14,9 @@ BYTES_PER_WEIGHT = 4  # of a float32
 
 
 def count_parameters_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> dict[str, int]:
-    """Returns how many parameters each part of the Transformer has; a tied matrix is the target embedding's.
+    """Returns the number of parameters of each part; a tied matrix counts for the target embedding.
 
-    The parts are those of `training.freeze`, and `positions`, the learned tables of both embeddings.
+    The parts are those of `training.freeze`, and `positions`: the learned positions of both embeddings.
     """
     width, inner = config.d_model, config.num_heads * (config.head_dim or config.d_model // config.num_heads)
     attention = 4 * inner * width + width + (3 * inner if config.qkv_bias else 0)
@@ -44,16 +44,16 @@ def check_model_memory(
 ) -> None:
     """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
 
-    vocabularies: the sizes of the source's and the target's. prefix: what the error begins with. frozen: the parts that
-    will not be trained (None: the model is only loaded). Training needs at least a gradient and two moments of each
-    weight; what shards, Muon and other processes on this machine need is not counted.
+    vocabularies: the sizes of source and target vocabulary. prefix: the beginning of the error message. frozen: the
+    parts that will not be trained (None: the model is only loaded). Each trained weight needs a gradient and two
+    moments besides; what shards, Muon and other processes on this machine need is not counted.
     """
     parts = count_parameters_by_part(config, *vocabularies)
     total = sum(parts.values())
-    kept = total  # numbers in all: weights, gradients and moments
+    n_numbers = total  # weights, gradients and moments
     if frozen is not None:
-        kept += 3 * sum(count for part, count in parts.items() if part not in frozen)
-    need, free = kept * BYTES_PER_WEIGHT, free_memory(device)
+        n_numbers += 3 * sum(count for part, count in parts.items() if part not in frozen)
+    need, free = n_numbers * BYTES_PER_WEIGHT, free_memory(device)
     if free is None or need <= free:
         return
     largest = max(parts, key=lambda part: parts[part])

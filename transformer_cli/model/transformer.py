@@ -1,9 +1,9 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): figure 1 first, then its parts.
 
-Knows ids and vectors, nothing of words, files or training. Built from layers.py (3.1, 3.3) and attention.py (3.2).
-`encode` and `decode` are the only places where embedding, stack and norm follow one another; how the tokens of a batch
-lie in the tensors is in their layouts (layout.py): padded rows, packed without padding as in training and scores, or
-the newest token of each hypothesis, as in a search (cache.py). At the end stands how weights begin.
+Knows ids and vectors, but not words, files or training. Built from layers.py (3.1, 3.3) and attention.py (3.2). Only
+`encode` and `decode` combine embedding, stack and norm. How a batch's tokens are arranged is up to its layouts
+(layout.py): padded rows, packed without padding for training and scores, or the newest token of each hypothesis in a
+search (cache.py). The initialisation of weights comes last.
 """
 
 import math
@@ -23,7 +23,7 @@ from transformer_cli.model.layout import Layout, Padded
 
 
 class Transformer(nn.Module):
-    """Source ids and target ids in, a score for every word of the target vocabulary out (figure 1)."""
+    """Source ids and target ids in, logits over the target vocabulary out (figure 1)."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Transformer(nn.Module):
         target_vocabulary: int,
         pad_id: int,
     ) -> None:
-        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both; <sos> has the next one."""
+        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both; <sos> is pad_id + 1."""
         super().__init__()
         self.config = config
         self.pad_id = pad_id
@@ -55,18 +55,17 @@ class Transformer(nn.Module):
                 init_embedding(self.source_embedding.tokens.weight, pad_id)
 
     def forward(self, source: Tensor, target: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """Returns logits for the token after each target position, all at once (teacher forcing).
+        """Returns logits for the token after each target position (teacher forcing).
 
         source int64 (batch, source); target int64 (batch, target), beginning with <sos>; both padded at the end.
         Returns (batch, target, vocabulary); softmax turns them into probabilities.
         """
-        read, written = Padded(source, self.source_mask(source)), Padded(target, target != self.pad_id)
-        encoded = self.encode(read, record)
-        decoded = self.decode(written, self.decoder.keys_values(encoded), read, record)
-        return self.output(decoded)
+        source_side, target_side = Padded(source, self.source_mask(source)), Padded(target, target != self.pad_id)
+        memories = self.decoder.keys_values(self.encode(source_side, record))
+        return self.output(self.decode(target_side, memories, source_side, record))
 
     def encode(self, source: Layout, record: AttentionRecord | None = None) -> Tensor:
-        """Returns the encoder's output, (…, source, d_model). source: its ids are (…, source)."""
+        """Returns the encoder's output, (…, source, d_model), for a layout whose ids are (…, source)."""
         x = self.source_embedding(source.ids, source.positions)
         return self.encoder(x, source.self_attention_fn(record.encoder_self if record else None))
 
@@ -77,9 +76,9 @@ class Transformer(nn.Module):
         source: Layout,
         record: AttentionRecord | None = None,
     ) -> Tensor:
-        """Returns the decoder's output, (…, target, d_model), before `output` turns it into logits.
+        """Returns the decoder's output, (…, target, d_model), from which `output` computes logits.
 
-        memories: what `decoder.keys_values` made of the encoder's output. source: as `encode` was given it.
+        memories: from `decoder.keys_values`. source: the layout that was encoded.
         """
         x = self.target_embedding(target.ids, target.positions)
         to_target = target.self_attention_fn(record.decoder_self if record else None, is_causal=True)
@@ -87,23 +86,23 @@ class Transformer(nn.Module):
         return self.decoder(x, memories, to_target, cross_attention_fn)
 
     def init_cache(self, source: Tensor) -> Cache:
-        """Encode once, and return the cache for decoding. source int64 (sentences, source), padded at the end."""
-        read = Padded(source, self.source_mask(source))
-        return Cache(self.decoder.keys_values(self.encode(read)), read)
+        """Encode source int64 (sentences, source), padded at the end. Returns the cache for decoding."""
+        source_side = Padded(source, self.source_mask(source))
+        return Cache(self.decoder.keys_values(self.encode(source_side)), source_side)
 
     def next_logits(self, tokens: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
-        """Returns logits for each hypothesis's next token, (hypotheses, vocabulary).
+        """Returns logits for the next token of each hypothesis, (hypotheses, vocabulary).
 
-        tokens int64 (hypotheses,): the newest token of each; the cache remembers those before. The result equals the
-        last position of `forward` over all tokens so far, if none of them is <pad>: searches never write it.
-        record: gets the last layer's attention to the source, (sentences, heads, beam, source), as its only entry;
-        `cache.ungroup_by_sentence` turns that into (hypotheses, heads, 1, source).
+        tokens int64 (hypotheses,): the newest token of each; the cache has those before. The result equals the last
+        position of `forward` over all tokens so far, if none is <pad>. record: its only entry will be the last layer's
+        attention to the source, (sentences, heads, beam, source); `cache.ungroup_by_sentence` makes it (hypotheses,
+        heads, 1, source).
         """
-        cache.advance(tokens)  # then it is the layout of the newest tokens
+        cache.advance(tokens)  # now the cache is the layout of the newest tokens
         return self.output(self.decode(cache, cache.memories, cache.source, record)[:, 0])
 
     def source_mask(self, source: Tensor) -> Tensor:
-        """Returns which ids (batch, source) are tokens: not <pad>, and not <sos> if the model does not know it."""
+        """Returns which ids (batch, source) are tokens: not <pad>, nor <sos> if the model has no start token."""
         is_token = source != self.pad_id
         if not self.config.start_token:
             is_token[:, 0] = False
@@ -121,7 +120,7 @@ class Embedding(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """ids int64 (…, length), positions int64, one for each id. Returns (…, length, d_model)."""
+        """ids and positions int64, both (…, length). Returns (…, length, d_model)."""
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
 
 
@@ -138,7 +137,7 @@ class LearnedPositions(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines and cosines, without weights and without a last position: the paper's, or of other frequencies."""
+    """Sines and cosines of given frequencies: no weights, and no maximum length."""
 
     frequencies: Tensor
 
@@ -184,10 +183,10 @@ def _positions(config: ModelConfig) -> nn.Module:
 
 
 class Output(nn.Linear):
-    """The projection to logits (3.4). Words that are never written have the logit -inf, so no share of the loss."""
+    """The projection to logits (3.4). Ids that are never generated get the logit -inf."""
 
     def __init__(self, d_model: int, vocabulary: int, unwritable_ids: Sequence[int] = ()) -> None:
-        """unwritable_ids: the ids of these words."""
+        """unwritable_ids: ids that are never generated."""
         super().__init__(d_model, vocabulary)
         self.unwritable_ids = list(unwritable_ids)
 
@@ -229,22 +228,19 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """x (…, target, d_model). Returns a tensor shaped like x.
 
-        memories: what `keys_values` returned of the encoder's output.
+        memories: from `keys_values`.
         """
         for layer, memory in zip(self.layers, memories, strict=True):
             x = layer(x, memory, attend_to_target, attend_to_source)
         return self.norm(x)
 
     def keys_values(self, encoded: Tensor) -> list[KeysValues]:
-        """Returns each layer's keys and values of the encoder's output (…, source, d_model).
-
-        Each is (…, heads, source, depth).
-        """
+        """Returns each layer's keys and values, (…, heads, source, depth), of the encoder's output."""
         return [layer.cross_attention.keys_values(encoded) for layer in self.layers]
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Returns how many trainable numbers there are. A tied matrix counts once; frozen rows of it are included."""
+    """Returns the number of trainable parameters. A tied matrix counts once, with its frozen rows."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -255,8 +251,7 @@ def _final_norm(config: ModelConfig) -> nn.Module:
 def initialize(module: nn.Module) -> None:
     """Initialise every matrix, embeddings included, Xavier-uniform; leave biases and LayerNorm as torch makes them.
 
-    The bound depends on a matrix's shape (Glorot and Bengio 2010), so the three parts of a fused q/k/v matrix are
-    initialised one by one.
+    The bound depends on a matrix's shape (Glorot and Bengio 2010), so W_Q, W_K and W_V are initialised one by one.
     """
     if isinstance(module, MultiHeadAttention):
         for part in module.qkv.weight.detach().split(module.inner_dim):
@@ -267,21 +262,19 @@ def initialize(module: nn.Module) -> None:
 
 
 def init_embedding(weight: Tensor, pad_id: int) -> None:
-    """Draw token vectors (vocabulary, d_model) from N(0, 1/d_model), as the paper's own code does; <pad>'s is zero.
+    """Draw token vectors (vocabulary, d_model) from N(0, 1/d_model), as the paper's own code does; <pad> gets zeros.
 
-    After × √d_model (3.4) their numbers are about as large as the sines and cosines of the positions (3.5). Drawn
-    Xavier-uniform they would be smaller, the more so the larger the vocabulary: for 37,000 tokens of 512 numbers 0.17
-    against 0.71, so that positions drown tokens.
+    After × √d_model (3.4) they are about as large as the sines and cosines of the positions (3.5). Xavier-uniform
+    values shrink with the size of the vocabulary: for 37,000 tokens of 512 numbers 0.17 against 0.71 of the positions.
     """
     nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
     nn.init.zeros_(weight.detach()[pad_id])
 
 
 class UninitializedWeights(TorchFunctionMode):
-    """Inside the block a new model draws no weights: they are whatever was in memory, and have to be loaded.
+    """Within the block, a new model's weights are not initialised, which saves time if they are loaded afterwards.
 
-    Everything else is as usual: buffers have their values, tied weights are one tensor.
-    Random states are not touched, and other threads draw as usual.
+    Buffers have their values, and tied weights are one tensor. No random state changes; other threads are unaffected.
 
         with UninitializedWeights():
             model = Transformer(config, …)
@@ -295,7 +288,7 @@ class UninitializedWeights(TorchFunctionMode):
         arguments: Sequence[Any] = (),
         keywords: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return a tensor unchanged if torch.nn.init, or a function it uses, would fill it; call any other function."""
+        """Return the tensor unchanged where torch.nn.init would fill it; call any other function."""
         keywords = keywords or {}
         if getattr(function, "__module__", None) == nn.init.__name__ or function in (Tensor.uniform_, Tensor.normal_):
             return keywords["tensor"] if "tensor" in keywords else arguments[0]
