@@ -106,7 +106,7 @@ def test_attention_map_is_blocks_of_text_that_show_weights_as_shades() -> None:
 def test_score_prints_a_line_for_each_pair(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "source").write_text("Der alte Hund singt im Park.\n\nDie Katze singt.\n", encoding="utf-8")
     (tmp_path / "target").write_text("the old dog sings in the park.\n\nthe cat\n", encoding="utf-8")
-    files = ("--input", tmp_path / "source", "--target", tmp_path / "target")
+    files = ("--input", tmp_path / "source", "--translation", tmp_path / "target")
     code, out, err = tfm("score", *files, cwd=project)
     assert (code, err.count("\n")) == (0, 1)
     assert re.search(r"target: 3 lines, 12 tokens, perplexity \d+\.\d{3}\n$", err)
@@ -122,7 +122,7 @@ def test_score_prints_a_line_for_each_pair(tfm: Tfm, project: Path, tmp_path: Pa
 def test_score_json_is_one_line_whatever_the_text_has(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     lines = ["Der Hund\u2028singt.", "Die Katze\x85singt."]  # at both of which Python, but no other program, ends lines
     (tmp_path / "source").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    files = ("--input", tmp_path / "source", "--target", tmp_path / "source")
+    files = ("--input", tmp_path / "source", "--translation", tmp_path / "source")
     code, out, _ = tfm("score", *files, "--json", cwd=project)
     found = out.removesuffix("\n").split("\n")
     assert code == 0
