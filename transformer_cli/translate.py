@@ -1,6 +1,6 @@
 """Translator: text → ids → search → text, in the order of the sentences. The only way from text to text.
 
-Knows no tables and no pictures. What is read and written of a line is in pipeline.py.
+How a line becomes a search request, and a hypothesis a translation, is in pipeline.py.
 """
 
 import logging
@@ -41,14 +41,14 @@ from transformer_cli.text.vocabulary import UNK
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
-MAX_PENDING_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
+MAX_PENDING_TOKENS = 500_000  # a stream translates the lines that it has read as soon as they have so many
 # A sentence is sampled by its key. Part n of line k has the key k + n·PART_KEY_STEP, so the first part has that of its
 # line; piece m of that part, if it is cut further, has k + n·PART_KEY_STEP + m·PIECE_KEY_STEP.
 PART_KEY_STEP, PIECE_KEY_STEP = 1 << 32, 1 << 64
 
 Same = TypeVar("Same", bound="Translator")
 OnProgress = Callable[[int], object]
-"""Is told how many more lines have been translated"""
+"""called with the number of lines that have been translated since the last call"""
 
 log = logging.getLogger(__name__)
 
@@ -59,12 +59,9 @@ class Translator:
     def __init__(
         self, runs: Sequence[Run], engine: Engine, checkpoints: Sequence[str], hook: LineHook = NO_HOOK
     ) -> None:
-        """What is open already: a run or an ensemble's, what translates, and the names of the checkpoints.
-
-        hook: what lines need besides.
-        """
+        """runs: one, or those of an ensemble. engine: has their models. checkpoints: their names."""
         self.run, self.runs, self.engine, self.checkpoints = runs[0], [*runs], engine, [*checkpoints]
-        self.settings = translation_settings(self.run.config.decoding, {})  # as the (first) run's own config says
+        self.settings = translation_settings(self.run.config.decoding, {})  # from the (first) run's config
         language, takes_constraints = self.run.config.data.source, engine.takes_constraints
         hook = hook.with_settings(self.settings)
         self.pipeline = TextPipeline(self.run.codecs, language, self.max_length, takes_constraints, self.settings, hook)
@@ -78,23 +75,22 @@ class Translator:
         )
 
     def for_target(self: Same, language: str | None) -> Same:
-        """Returns a translator with the same models into one of several languages; see `Run.for_target`."""
+        """Returns a translator with the same models and another target language; see `Run.for_target`."""
         other = copy(self)
         other.run = self.run.for_target(language)
         other.pipeline = replace(self.pipeline, codecs=other.run.codecs)
         return other
 
     def with_terms(self: Same, glossary: Mapping[str, str]) -> Same:
-        """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
+        """Returns a translator with the same models and further terms. Raises DataError."""
         return self.with_options(glossary={**self.settings.glossary, **glossary}) if glossary else self
 
     def with_options(self: Same, *overrides: str, **named: object) -> Same:
-        """Returns a translator with the same models and other settings, named as on the command line.
+        """Returns a translator with the same models and other settings.
 
-        For example, `translator.with_options(beam_size=5, length_penalty=0.6, n_best=3, prefix="The")`. All fields of
-        TranslationSettings have such names; those that are not named stay as they are. overrides: what --set says, such
-        as "decoding.top_k=3". Raises ConfigError for another name, or for a value that a setting cannot have, and
-        DataError for an entry of a glossary that is none.
+        For example, `translator.with_options(beam_size=5, length_penalty=0.6, n_best=3, prefix="The")`. named: fields
+        of TranslationSettings; the others stay as they are. overrides: as after --set, such as "decoding.top_k=3".
+        Raises ConfigError for an unknown name or a wrong value, and DataError for a wrong entry of a glossary.
         """
         if wrong := [each for each in overrides if not isinstance(each, str)]:
             what = "where a str such as 'decoding.top_k=3' is wanted; settings are named, as in beam_size=4"
@@ -106,18 +102,18 @@ class Translator:
 
     @property
     def model(self) -> "Transformer":
-        """The (first) run's model. Raises ConfigError if the run is exported: it has none of ours."""
+        """The (first) run's model. Raises ConfigError if the run is exported, and so has no PyTorch model."""
         return self.engine.models[0]
 
     @property
     def max_length(self) -> int | None:
-        """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
+        """Number of positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
         return self.engine.max_length
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
-        """Returns the translation of each sentence as plain text; the translation of a blank line is empty.
+        """Returns the translation of each sentence as plain text; a blank line stays blank.
 
-        A sentence may be a text of several lines, which are translated one by one, here and wherever text is given.
+        A sentence may have several lines. They are translated one by one, in this and all other methods.
         """
         translator = self.with_options(return_scores=False, return_attention=False)
         return [translation.text for translation in translator.translate_detailed(sentences)]
@@ -125,8 +121,8 @@ class Translator:
     def translate_detailed(self, sentences: Iterable[str], *, name: str = "") -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
 
-        name: what errors call the text. Raises DataError for a line that is too long, or a prefix that the model cannot
-        write.
+        name: the text's name in error messages. Raises DataError for a line that is too long, or a prefix that the
+        model cannot write.
         """
         refuse_str("sentences", sentences)
         self._check()
@@ -142,15 +138,15 @@ class Translator:
             return self._translate(lines, range(len(lines)), bar.update)
 
     def translate_lines(self, lines: Sequence[InputLine], *, keys: Sequence[int]) -> list[Translation]:
-        """Like `translate_detailed`, for lines, or parts of them, that are fit for translation.
+        """Like `translate_detailed`, for lines, or parts of lines, that are encoded.
 
-        keys: what the samples of each are drawn by, as PART_KEY_STEP says.
+        keys: seed the samples of each; see PART_KEY_STEP.
         """
         self._check()
         return self._translate(lines, keys, lambda n_lines: None, PIECE_KEY_STEP)
 
     def with_callback(self: Same, before_step: BeforeStep) -> Same:
-        """Returns a translator whose searches call this before each step, and end when it raises."""
+        """Returns a translator whose searches call this before each step, and stop when it raises."""
         other = copy(self)
         other._before_step = before_step
         return other
@@ -167,39 +163,38 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
-        chunk: at least 1. name: what errors call the text. first_line: the number of the first line, which begins a
-        chunk of a longer text: so the translations are those of the whole text. on_progress: called with the number of
-        lines that have been translated since the last call, before they are yielded. must_wait: whether the next line
-        is not there yet; then those before it are translated first. An error is raised when all lines before it have
-        been translated.
+        chunk: at least 1. name: the text's name in error messages. first_line: number of the first line, if the lines
+        go on with a longer text; at the beginning of a chunk, they are translated as in the whole text. on_progress is
+        called before the translations are yielded. must_wait: whether the next line is not there yet; then the lines
+        before it are translated first. An error is raised after the lines before it have been translated.
         """
         refuse_str("lines", lines)
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()
-        reading = self._encode_lines(lines, first_line, name)
+        encoded = self._encode_lines(lines, first_line, name)
         failure: TfmError | None = None
         while failure is None:
-            waiting: list[InputLine] = []
-            left = chunk - (first_line - 1) % chunk  # to the end of the chunk, also where MAX_PENDING_TOKENS has cut it
+            pending: list[InputLine] = []
+            n_left = chunk - (first_line - 1) % chunk  # in this chunk, of which MAX_PENDING_TOKENS may have cut a part
             try:
                 n_tokens = 0
-                while len(waiting) < left and n_tokens < MAX_PENDING_TOKENS:
-                    waiting.append(next(reading))
-                    n_tokens += sum(len(unit.encoded) for unit in waiting[-1].units)
+                while len(pending) < n_left and n_tokens < MAX_PENDING_TOKENS:
+                    pending.append(next(encoded))
+                    n_tokens += sum(len(unit.encoded) for unit in pending[-1].units)
                     if must_wait():
                         break
             except StopIteration:
-                if not waiting:
+                if not pending:
                     return
             except TfmError as error:
                 failure = error
-            yield from self._translate(waiting, range(first_line - 1, first_line - 1 + len(waiting)), on_progress)
-            first_line += len(waiting)
+            yield from self._translate(pending, range(first_line - 1, first_line - 1 + len(pending)), on_progress)
+            first_line += len(pending)
         raise failure
 
     def _check(self) -> None:
-        """Raises ConfigError for what the engine cannot do, DataError for a prefix that the model cannot write."""
+        """Raises ConfigError for unsupported settings, DataError for a prefix that the model cannot write."""
         if self.settings.split_sentences and (self.settings.n_best > 1 or self.settings.prefix):
             raise ConfigError(
                 "split_sentences: n_best and prefix are about one sentence; leave them out, or give each sentence as a "
@@ -209,7 +204,7 @@ class Translator:
         _ = self.pipeline.prefix
 
     def _encode_lines(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[InputLine]:
-        """Yield each line, or text that may have several, as it is translated. Raises DataError, which names it."""
+        """Yield each line, or text of several lines, encoded. Raises DataError with the line's number."""
         for number, sentence in enumerate(lines, start=first_line):
             if not isinstance(sentence, str):
                 raise ArgumentError(f"line {number}: {sentence!r}, where a str is wanted")
@@ -222,11 +217,7 @@ class Translator:
     def _translate(
         self, lines: Sequence[InputLine], keys: Sequence[int], on_progress: OnProgress, step: int = PART_KEY_STEP
     ) -> list[Translation]:
-        """Returns the translation of each line.
-
-        keys: what their samples are drawn by; step: by how much those of a line's parts differ. on_progress: see
-        `stream`.
-        """
+        """Returns the translation of each line. keys: seed its samples. step: between the keys of a line's parts."""
         pipeline = self.pipeline
         sentences = [
             pipeline.prepare(unit, key + n * step)
@@ -234,57 +225,55 @@ class Translator:
             for n, unit in enumerate(line.units)
         ]
         line_of = [number for number, line in enumerate(lines) for _ in line.units]
-        left = [len(line.units) for line in lines]  # those that are not yet translated
-        written: dict[int, Translation] = {}
-        on_progress(left.count(0))
+        n_left = [len(line.units) for line in lines]  # units of each line that are not yet translated
+        translations: dict[int, Translation] = {}
+        on_progress(n_left.count(0))
         for row, found in self._search(sentences):
-            written[row] = pipeline.decode(sentences[row], found)
-            left[line_of[row]] -= 1
-            on_progress(int(not left[line_of[row]]))
-        parts = iter(written[row] for row in range(len(sentences)))
+            translations[row] = pipeline.decode(sentences[row], found)
+            n_left[line_of[row]] -= 1
+            on_progress(int(not n_left[line_of[row]]))
+        parts = iter(translations[row] for row in range(len(sentences)))
         return [
             next(parts) if line.parts is None else join_parts(line, [next(parts) for _ in line.parts]) for line in lines
         ]
 
     def _search(self, sentences: Sequence[PreparedSentence]) -> Iterator[tuple[int, Sequence[Hypothesis]]]:
-        """Yield the number of each sentence and what is found for it, in any order.
+        """Yield the number of each sentence and its hypotheses, in any order.
 
-        One whose translation lacks something is searched for again at the end, with constraints.
+        A sentence whose translation does not meet its requirements is searched again at the end, with constraints.
         """
         settings = self.settings
-        if any(
-            each.line.encoded.normalized.placeholders or each.requirements for each in sentences
-        ):  # it says where to put them
-            settings = settings.model_copy(update={"return_attention": True})
-        if any(each.constrained_request for each in sentences):  # whose likelihood is asked
-            settings = settings.model_copy(update={"return_scores": True})
+        if any(each.line.encoded.normalized.placeholders or each.requirements for each in sentences):
+            settings = settings.model_copy(update={"return_attention": True})  # to know where to insert them
+        if any(each.constrained_request for each in sentences):
+            settings = settings.model_copy(update={"return_scores": True})  # for `allowed_nats`
 
         requests = {row: each.request for row, each in enumerate(sentences) if each.request}
         yield from ((row, [EMPTY_HYPOTHESIS]) for row in range(len(sentences)) if row not in requests)
-        lacking: dict[int, tuple[list[Hypothesis], float]] = {}
+        first_found: dict[int, tuple[list[Hypothesis], float]] = {}  # that are incomplete, and their allowed_nats
         while requests:  # at most twice
             rows, constrained = [*requests], dict[int, SearchRequest]()
             batches = self.engine.translate([*requests.values()], settings, before_step=self._before_step)
             for row, found in ((rows[place], found) for batch in batches for place, found in zip(*batch, strict=True)):
                 each = sentences[row]
-                if row in lacking:
-                    plain, allowed = lacking[row]
-                    yield row, found if found and plain[0].log_prob - found[0].log_prob <= allowed else plain
+                if row in first_found:
+                    first, allowed = first_found[row]
+                    yield row, found if found and first[0].log_prob - found[0].log_prob <= allowed else first
                 elif each.constrained_request and (allowed := self.pipeline.allowed_nats(each, found[0])):
-                    lacking[row], constrained[row] = (found, allowed), each.constrained_request
+                    first_found[row], constrained[row] = (found, allowed), each.constrained_request
                 else:
-                    yield row, found  # the caller writes it while others are searched for
+                    yield row, found  # the caller decodes it while the search goes on
             requests = constrained
 
 
 def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
-    """Load the best weights of a run, or of several that translate together. Returns also their checkpoints' names.
+    """Load the best weights of a run, or of an ensemble. Returns also the names of their checkpoints.
 
-    Raises CheckpointError, DeviceError, and ConfigError if codecs differ or if one of several is exported.
+    Raises CheckpointError, DeviceError, and ConfigError if codecs differ or if one of several runs is exported.
     """
     from transformer_cli.compute.devices import choose_device
     from transformer_cli.runs.checkpoints import load_best
-    from transformer_cli.search.decoder import TransformerEngine  # imports torch, without which an export translates
+    from transformer_cli.search.decoder import TransformerEngine  # imports torch, which exported runs do not need
 
     first = runs[0]
     for run in runs if len(runs) > 1 else ():
@@ -304,13 +293,13 @@ def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
 
 
 def refuse_not_finite(engine: Engine, runs: Sequence[Run]) -> None:
-    """Translate a word. Raises CheckpointError, which names the runs, if what their weights compute is not finite."""
+    """Translate a word. Raises CheckpointError, which names the runs, if its log-probability is not finite."""
     settings = TranslationSettings(max_tokens=4)
-    tried = SearchRequest([UNK], max_target_tokens(settings, 1, engine.max_length))
-    if not all(math.isfinite(one.log_prob) for _, found in engine.translate([tried], settings) for one in found[0]):
+    word = SearchRequest([UNK], max_target_tokens(settings, 1, engine.max_length))
+    if not all(math.isfinite(one.log_prob) for _, found in engine.translate([word], settings) for one in found[0]):
         folders = ", ".join(str(run.folder) for run in runs)
         raise CheckpointError(f"{folders}: its weights give numbers that are not finite; train it, or export it, again")
 
 
 RunLike = str | Path | Run | Translator
-"""a run where one is wanted: its name or its folder, or what is open already"""
+"""a run's name or folder, an open run, or a translator"""
