@@ -1,7 +1,6 @@
-"""The rules that leave pairs out of a training text. Knows no formats and no files.
+"""The cleaning rules of `data.clean`, in the order in which they are applied. Knows no formats and no files.
 
-A rule is a name in `data.clean`. Whatever it leaves out goes to `leave_out`, under that name. The rules stand here in
-the order in which they are applied. The one owner of py3langid, beside the server's.
+The only importer of py3langid, besides the server.
 """
 
 import hashlib
@@ -25,15 +24,14 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.text.lines import LocatedPair, has_letter
 from transformer_cli.text.normalization import lower, nfc_stripped, primary_subtag
 
-TOO_LONG = "too long"  # what is left out whatever `data.clean` says
-RATIO_SAMPLE_PAIRS = 10_000  # pairs, by which the usual ratio of lengths is known
-MAX_LENGTH_FACTOR = 4  # as long as its other side suggests: beyond that, and SLACK, a side is too long for the other
-LENGTH_SLACK_CHARS = 20  # characters
+TOO_LONG = "too long"  # a rule that always applies
+RATIO_SAMPLE_PAIRS = 10_000  # whose median is the usual length ratio
+MAX_LENGTH_FACTOR, LENGTH_SLACK_CHARS = 4, 20  # see `_has_unlikely_length`
 MAX_OWN_LANGUAGE_PROB = {True: 0.01, False: 1e-5}
-"""how likely a side's own language is at most, if the likeliest is that of the other side, or if it is a third one, for
-which names and titles are often taken"""
-LANGUAGE_SAMPLE_CHARS = 500  # characters of a side, by which its language is known
-PAIRS_PER_LOOKUP = 10_000  # pairs that are compared with those before at once
+"""up to this probability of its own language, a side counts as the detected one. True: this is the language of the
+other side; False: it is a third language, which names and titles are often mistaken for"""
+LANGUAGE_SAMPLE_CHARS = 500  # of a side, for language detection
+PAIRS_PER_LOOKUP = 10_000  # whose duplicates are looked up together
 THRESHOLDS = [
     RATIO_SAMPLE_PAIRS,
     MAX_LENGTH_FACTOR,
@@ -44,9 +42,7 @@ THRESHOLDS = [
 
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\\|\{\{|\}\}|\[\[|\]\]|" + _ENTITY.pattern)
-_TAG_OR_PLACEHOLDER = re.compile(
-    r"</?[A-Za-z][^<>]*>|\{\{\s{0,9}[\w.-]+\s{0,9}\}\}"
-)  # an element, a placeholder: <b>, {{name}}
+_TAG_OR_PLACEHOLDER = re.compile(r"</?[A-Za-z][^<>]*>|\{\{\s{0,9}[\w.-]+\s{0,9}\}\}")  # <b>, {{name}}
 _NON_WORD = re.compile(r"[\W_]+")
 _NUMBER = re.compile(r"\d+")
 
@@ -67,7 +63,7 @@ def clean_pairs(
     held_out: Collection[int],
     counts: Counter[str],
 ) -> Iterator[LocatedPair]:
-    """Yield the pairs that no rule of `data.clean` leaves out, and that are not too long.
+    """Yield the pairs that pass the rules of `data.clean` and are not too long; the others go to `leave_out`.
 
     counts: receives "entities_decoded", the number of pairs in which the rule `markup` decoded entities such as &apos;.
     held_out: the `sentence_hash` of each source sentence in the splits that have their own files.
@@ -95,25 +91,25 @@ def clean_pairs(
 def apply_rule(
     rule: str, applies: Callable[[str, str], bool], pairs: Iterator[LocatedPair], leave_out: LeaveOut
 ) -> Iterator[LocatedPair]:
-    """Yield the pairs that a rule does not apply to."""
-    for source, target, place in pairs:
+    """Yield the pairs to which a rule does not apply; the others go to `leave_out`."""
+    for source, target, location in pairs:
         if applies(source, target):
-            leave_out(rule, source, target, place)
+            leave_out(rule, source, target, location)
         else:
-            yield source, target, place
+            yield source, target, location
 
 
 def _decode_entities(pairs: Iterator[LocatedPair], counts: Counter[str]) -> Iterator[LocatedPair]:
-    for source, target, place in pairs:
+    for source, target, location in pairs:
         if _ENTITY.search(source) or _ENTITY.search(target):
             sides = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
             source, target = (side.replace("\n", " ") for side in sides)  # a pair is one line
             counts["entities_decoded"] += 1
-        yield source, target, place
+        yield source, target, location
 
 
 def _has_markup(source: str, target: str) -> bool:
-    """The rule on markup. Elements and placeholders that both sides have are text, which is translated with them."""
+    """Whether a pair has markup, or a side without letters. Tags and placeholders that both sides share are allowed."""
     spans = [sorted(_TAG_OR_PLACEHOLDER.findall(side)) for side in (source, target)]
     if spans[0] == spans[1]:
         source, target = (_TAG_OR_PLACEHOLDER.sub(" ", side) for side in (source, target))
@@ -121,14 +117,14 @@ def _has_markup(source: str, target: str) -> bool:
 
 
 def rule_parameters(data: DataConfig) -> dict[str, Any]:
-    """Returns what decides on what is left out, beside the settings; {} if nothing is."""
+    """Returns what else than the settings decides which pairs are left out; {} if there are no rules."""
     if not data.clean and not data.held_out.valid and not data.held_out.test:
         return {}
     return {"thresholds": THRESHOLDS, "languages": "language" in data.clean and _py3langid_version()}
 
 
 def sentence_hash(sentence: str, language: str) -> int:
-    """Returns 64 bits of a sentence, the same for all that reads alike but for case, numbers, marks and spaces."""
+    """Returns 64 bits that sentences share if they differ only in case, digits, punctuation and spaces."""
     text = _NON_WORD.sub("", lower(nfc_stripped(sentence), language).casefold())
     return _hash(_NUMBER.sub("0", text) or sentence)
 
@@ -138,34 +134,31 @@ def _hash(text: str) -> int:
 
 
 def _has_unlikely_length(ratio: float, source: str, target: str) -> bool:
-    """The rule on lengths. ratio: how many characters of the target there usually are for one of the source.
+    """Whether one side is much too long for the other. ratio: usual target characters per source character.
 
-    With a ratio of 1.2, a source of 50 characters suggests 60, so its target may have 260. A target of 60 may have a
-    source of 220, which suggests 264.
+    With a ratio of 1.2, a source of 50 characters lets expect a target of 60, and allows 4 · 60 + 20 = 260. A target of
+    60 allows a source of 220, for which 264 would be expected.
     """
-    expected, found = len(source) * ratio, len(target)
-    return (
-        found > MAX_LENGTH_FACTOR * expected + LENGTH_SLACK_CHARS
-        or expected > MAX_LENGTH_FACTOR * found + LENGTH_SLACK_CHARS * ratio
-    )
+    expected, found, factor, slack = len(source) * ratio, len(target), MAX_LENGTH_FACTOR, LENGTH_SLACK_CHARS
+    return found > factor * expected + slack or expected > factor * found + slack * ratio
 
 
 class SeenHashes:
-    """Which numbers have been seen. Takes 8 bytes for each, and 16 while two of its sorted arrays become one."""
+    """A set of hashes. Takes 8 bytes per hash, and 16 while two of its sorted arrays are merged."""
 
     def __init__(self) -> None:
-        self._runs: list[NDArray[np.uint64]] = []  # each at least twice as long as the next
+        self._arrays: list[NDArray[np.uint64]] = []  # sorted, each at least twice as long as the next
 
-    def add(self, numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Returns which of these numbers are there for the first time, also among themselves."""
-        is_first = np.zeros(len(numbers), np.bool_)
-        is_first[np.unique(numbers, return_index=True)[1]] = True
-        for run in self._runs:
-            is_first &= run[np.minimum(np.searchsorted(run, numbers), len(run) - 1)] != numbers
-        self._runs += [np.sort(numbers[is_first])] if is_first.any() else []
-        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
-            self._runs[-2:] = [np.concatenate(self._runs[-2:])]
-            self._runs[-1].sort()  # in place
+    def add(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Add hashes. Returns which of them are new; of equal ones, only the first is."""
+        is_first = np.zeros(len(hashes), np.bool_)
+        is_first[np.unique(hashes, return_index=True)[1]] = True
+        for array in self._arrays:
+            is_first &= array[np.minimum(np.searchsorted(array, hashes), len(array) - 1)] != hashes
+        self._arrays += [np.sort(hashes[is_first])] if is_first.any() else []
+        while len(self._arrays) > 1 and len(self._arrays[-2]) < 2 * len(self._arrays[-1]):
+            self._arrays[-2:] = [np.concatenate(self._arrays[-2:])]
+            self._arrays[-1].sort()  # in place
         return is_first
 
 
@@ -186,7 +179,7 @@ def _py3langid_version() -> str | None:
 
 
 def _language_rule(data: DataConfig) -> Callable[[str, str], bool] | None:
-    """Returns the rule on languages; None, with a notice, if it cannot be applied."""
+    """Returns the rule on languages; None, and logs why, if it cannot be applied."""
     if _py3langid_version() is None:
         log.info(
             "languages are not checked: py3langid is not installed; `pip install 'transformer-cli[clean]'` adds it"
@@ -195,7 +188,7 @@ def _language_rule(data: DataConfig) -> Callable[[str, str], bool] | None:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    known = {label for label in identifier.labels if len(label) == 2}  # no dialects, which names are taken for
+    known = {label for label in identifier.labels if len(label) == 2}  # no dialects: names are mistaken for them
     identifier.set_languages(known)
     source, target = (
         {"nb": "no"}.get(code := primary_subtag(each), code) for each in (data.source, data.output_language)
@@ -204,10 +197,8 @@ def _language_rule(data: DataConfig) -> Callable[[str, str], bool] | None:
         log.info("text in %s is not checked for its language: py3langid does not know it", " and ".join(unknown))
 
     def is_wrong(side: str, own: str, other: str) -> bool:
-        found = identifier.classify(side[:LANGUAGE_SAMPLE_CHARS])[0] if own in known else own
-        return (
-            found != own
-            and dict(identifier.rank(side[:LANGUAGE_SAMPLE_CHARS]))[own] <= MAX_OWN_LANGUAGE_PROB[found == other]
-        )
+        sample = side[:LANGUAGE_SAMPLE_CHARS]
+        found = identifier.classify(sample)[0] if own in known else own
+        return found != own and dict(identifier.rank(sample))[own] <= MAX_OWN_LANGUAGE_PROB[found == other]
 
     return lambda one, other: is_wrong(one, source, target) or is_wrong(other, target, source)

@@ -1,4 +1,4 @@
-"""What looks wrong in the text of a new dataset and is not surely wrong: one warning for each kind of thing."""
+"""Warnings about text of a new dataset that looks wrong: one for each kind of problem."""
 
 import logging
 from collections import Counter
@@ -13,19 +13,16 @@ from transformer_cli.data.corpus import read_pairs
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
 
-LINES_CHECKED = 1_000  # lines of each side of each split
-SUSPICIOUS_SHARE = 0.5  # the share of lines that makes one kind of text of it
-MAX_SUBWORD_SHARE = 0.1  # the share of lines with signs of subwords, of which other text has hardly any
-MAX_UNKNOWN_RATIO = 4  # the unknown words of training
+LINES_CHECKED = 1_000  # of each side of each split
+SUSPICIOUS_SHARE = 0.5  # of lines that are in another format, or the same on both sides
+MAX_SUBWORD_SHARE = 0.1  # of lines that look like subwords; other text has hardly any
+MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out and in training text
 
 log = logging.getLogger(__name__)
 
 
 def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Warn of text that is the same on both sides, swapped, unlike the training text, or no plain text.
-
-    folder, manifest: a dataset's.
-    """
+    """Warn if text of a dataset is not plain, the same on both sides, swapped, or unlike the training text."""
     texts = {
         (split, side): lines
         for split in manifest["splits"]
@@ -41,13 +38,11 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         elif name and n >= SUSPICIOUS_SHARE * len(lines):
             formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
     for name, where in formats.items():
-        log.warning(
-            "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
-        )
+        what = "text that looks like %s (%s); files are read as plain text, one sentence per line"
+        log.warning(what, name, "; ".join(where))
     if in_subwords:
-        log.warning(
-            "%s already (%s): give it as it was before, since tfm cuts it itself", SUBWORD_TEXT, "; ".join(in_subwords)
-        )
+        what = "%s (%s): give the original text, since tfm splits it into subwords itself"
+        log.warning(what, SUBWORD_TEXT, "; ".join(in_subwords))
     same = [
         split
         for split in manifest["splits"]
@@ -69,12 +64,12 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         )
     ]
     if swapped:
-        log.warning("source and target seem to be swapped, beside train: %s; correct data.files", ", ".join(swapped))
+        log.warning("source and target seem swapped, compared with train: %s; correct data.files", ", ".join(swapped))
     for side in SIDES:
         rates = {split: counts[side]["unknown_rate"] for split, counts in manifest["splits"].items()}
         for split in held_out if not swapped else ():
             if rates[split] > max(0.05, MAX_UNKNOWN_RATIO * rates["train"]):
-                what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%: is it text of the same kind?"
+                what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%; is this the same kind of text?"
                 log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
 
 

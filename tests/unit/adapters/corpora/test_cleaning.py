@@ -137,7 +137,7 @@ def test_gather_language_that_is_unknown_is_not_checked(
 
 
 def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., DataConfig]) -> None:
-    said = r"^data\.files\.train: not one pair of sentences \(left out: copies 2, such as '.+'\); see that neither"
+    said = r"^data\.files\.train: no sentence pairs left \(left out: copies 2, such as '.+'\); check the sides"
     with pytest.raises(DataError, match=said):
         clean_and_split(config(PLANTED["copies"], clean=["copies"]), None)
     with pytest.raises(DataError, match=r"valid: 1e-06 of 3 pairs: not one .*; give at least 5,000,000 pairs, a la"):
@@ -145,7 +145,7 @@ def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., 
     held_out = {"valid": 0.4}
     one = next(pair for pair in GOOD if assign_split(pair[0], config([], valid=None, held_out=held_out)) == "valid")
     data = config([one], valid=None, held_out=held_out)
-    with pytest.raises(DataError, match=r"^data\.files\.train: not one .*; all were held out; give at least 5 pairs$"):
+    with pytest.raises(DataError, match=r"^data\.files\.train: no .*; all were held out; give at least 5 pairs$"):
         clean_and_split(data, None)
 
 

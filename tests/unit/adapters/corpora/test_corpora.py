@@ -89,7 +89,7 @@ def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> 
 @pytest.mark.parametrize(("split", "text"), [("train", ""), ("valid", ""), ("train", "\n \n")])
 def test_open_corpus_split_without_a_pair_is_refused(tmp_path: Path, split: str, text: str) -> None:
     data = own(tmp_path, skip_empty=True, **{f"{split}_source": text, f"{split}_target": text})
-    with pytest.raises(DataError, match=rf"^data\.files\.{split}: not one pair of sentences.*; a split needs"):
+    with pytest.raises(DataError, match=rf"^data\.files\.{split}: no sentence pairs left.*; a split needs"):
         write(data, tmp_path)
 
 

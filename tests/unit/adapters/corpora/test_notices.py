@@ -45,7 +45,7 @@ def test_prepare_same_text_on_both_sides_warns(warned: Warned) -> None:
 
 
 def test_prepare_swapped_sides_of_a_split_warns(warned: Warned) -> None:
-    said = "source and target seem to be swapped, beside train: valid; correct data.files"
+    said = "source and target seem swapped, compared with train: valid; correct data.files"
     assert warned(valid=VALID[::-1]) == [said]
 
 
@@ -53,7 +53,7 @@ def test_prepare_held_out_text_of_unknown_words_warns(warned: Warned) -> None:
     odd = [f"{line} zwxq{number} vbnj{number} kjhg{number}" for number, line in enumerate(VALID[0])]
     (message,) = warned(valid=(odd, VALID[1]))
     assert message.startswith("valid, source: ")
-    assert message.endswith("is it text of the same kind?")
+    assert message.endswith("is this the same kind of text?")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_prepare_lines_of_another_format_warn_once(line: str, name: str, warned:
 def test_prepare_text_that_is_cut_already_warns(cut: str, warned: Warned) -> None:
     lines = [cut.format(line) if number % 5 == 0 else line for number, line in enumerate(TRAIN[1])]
     (message,) = (each for each in warned((TRAIN[0], lines)) if "cut into" in each)
-    assert message.startswith("text that is cut into subwords already (train, target): give it as it was before")
+    assert message.startswith("text that is cut into subwords (train, target): give the original text")
 
 
 @pytest.mark.parametrize("n_lines", [2, 3_000])
