@@ -217,7 +217,7 @@ def test_translate_a_folder_gives_one_with_the_same_files(tfm: Tfm, project: Pat
     os.mkfifo(folder / "pipe.html")
     code, printed, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
     failed = (
-        f"error: {folder}/bad.po: line 1: no line of a message catalogue (PO): 'msgid'\n"
+        f"error: {folder}/bad.po: line 1: not a line of a message catalogue (PO): 'msgid'\n"
         f"error: {folder}/e.txt: XML, as it seems; its texts can be translated as html, docx, xliff, po, srt; export "
         "them, or `--format text` translates its lines, marks and all\n"
         f"error: {folder}/pipe.html: not a file, but a device, a link or a closed folder; put a copy there\n"

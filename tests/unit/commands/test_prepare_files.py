@@ -140,7 +140,7 @@ def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files:
         (["memory.tsv", "--source", "de", "--target", "de"], "--source and --target are both de; name two languages"),
         (["memory.tsv", *LANGUAGES, "--multi30k-dir", "."], "--multi30k-dir is about Multi30k; leave it out"),
         (["memory.tsv", *LANGUAGES, "--name", "a/b"], "--name a/b: name: 'a/b' cannot name a run"),
-        (["memory.tsv", *LANGUAGES, "--name", "other"], "other.yaml is there already, and is about other"),
+        (["memory.tsv", *LANGUAGES, "--name", "other"], "other.yaml exists already, for other"),
         (["none.tsv", *LANGUAGES], "FILE: none.tsv: no such file; correct the path; text is read several times"),
         (["memory.tsv", *LANGUAGES, "--columns", "1, 4"], ": line 1 has 2 columns, but column 4 is wanted; mend"),
         (["train.de", *LANGUAGES], "train.de: the same text in en is not given; name it too"),

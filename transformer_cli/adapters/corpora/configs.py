@@ -1,4 +1,4 @@
-"""Files of text → a config for them, with the settings of a run where one is to be taught."""
+"""Chooses the config for new text files, on top of a config or of the settings of a run that is fine-tuned."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import decompressed_name
 from transformer_cli.text.subwords import min_vocab_size
 
-DEFAULT_BASE = "demo"  # the config whose model a new translator has, unless another one is named
-SMALL_TEXT_PAIRS = 20_000  # whose automatic number of subwords is large enough for any script
-PAIRS_PER_TRAINING = 300_000  # in all epochs of a new config, which has 3 to 30 of them
-PAIRS_PER_FINETUNING = 100_000  # the same for a run that is taught
+DEFAULT_BASE = "demo"  # the config whose model is used unless another one is named
+SMALL_TEXT_PAIRS = 20_000  # from here on, the automatic number of subwords is large enough for any script
+PAIRS_PER_TRAINING = 300_000  # in all epochs together, of which there are 3 to 30
+PAIRS_PER_FINETUNING = 100_000  # likewise when a run is fine-tuned
 
 
 def config_for_files(
@@ -29,22 +29,23 @@ def config_for_files(
     inherited: Mapping[str, Any] | None = None,
     held_out: HeldOutConfig,
 ) -> tuple[Config, Path]:
-    """Returns the config for training text in some files, and where it is to be written: NAME.yaml in this folder.
+    """Returns the config for training on some files, and its path, NAME.yaml in the current folder.
 
-    If NAME.yaml is there, its settings are kept, so that the same sentences stay held out; only the files are new.
-    options: what the command line says, as `load_config` takes it. base: the config whose other settings are taken.
-    inherited: settings of a run that is to be taught this text, as `load_config` takes them. held_out: the shares of
-    that run's text, which are the least for this one. Raises ConfigError, and DataError if the files cannot be read.
+    If NAME.yaml exists, only its list of files is replaced; so the same sentences stay held out.
+
+    options, inherited: see `load_config`; inherited are the settings of a run that is fine-tuned. base: the config that
+    provides the other settings. held_out: the least shares, those of the run. Raises ConfigError, and DataError if the
+    files cannot be read.
     """
     require_files(("FILE", path) for path in files)
     name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
     if not name:
-        raise ConfigError(f"--name is missing: the name of {files[0].name} has no letter from a to z; choose one")
-    place = Path(f"{name}.yaml")
-    is_new = not place.exists()
+        raise ConfigError(f"--name is missing: the file name {files[0].name} has no letter from a to z; choose one")
+    path = Path(f"{name}.yaml")
+    is_new = not path.exists()
     if not is_new and base is not None:
-        raise ConfigError(f"{place} is there already: leave --config out to go on with it, or give another --name")
-    start = (base or (None if inherited else DEFAULT_BASE)) if is_new else place
+        raise ConfigError(f"{path} exists already: leave --config out to reuse it, or give another --name")
+    start = (base or (None if inherited else DEFAULT_BASE)) if is_new else path
     before = load_config(start).data
     given: dict[str, tuple[Any, str]] = {"name": (name, option), "data.corpus": ("files", "FILE"), **options}
     sides = [given.get(f"data.{side}", (None,))[0] for side in SIDES]
@@ -53,15 +54,15 @@ def config_for_files(
         raise ConfigError(f"--{side} is missing: give the language of the {side}, such as --{side} de")
     languages = [named or kept for named, kept in zip(sides, (before.source, before.target), strict=True)]
     if not is_new and [before.corpus, *languages] != ["files", before.source, before.target]:
-        raise ConfigError(f"{place} is there already, and is about other text; give another --name")
+        raise ConfigError(f"{path} exists already, for other text; give another --name")
 
     def load(chosen: Mapping[str, Any]) -> Config:
         options = {**given, **{key: (value, "FILE") for key, value in chosen.items()}}
         return load_config(start, overrides, options=options, inherited=inherited)
 
-    chosen: dict[str, Any] = {"data.files.train": [*map(str, files)]}  # what the files call for
+    chosen: dict[str, Any] = {"data.files.train": [*map(str, files)]}
     if is_new:
-        chosen["data.fingerprint"] = None  # of other text, if the base is a run's config
+        chosen["data.fingerprint"] = None  # if the base is a run's config, this is about other text
         chosen["data.clean"] = list(get_args(Rule))
         chosen["data.held_out"] = {} if "valid" in (before.files or {}) else {"valid": 0.01}  # for now
     texts = pair_files(files, load(chosen).data)
@@ -70,7 +71,7 @@ def config_for_files(
     ]
     config = load(chosen)
     if not is_new:
-        return config, place
+        return config, path
     n_pairs = sum(1 for _ in read_texts(texts, config.data))
     shares = held_out_shares(n_pairs, config.data).model_dump()
     chosen["data.held_out"] = {split: max(share, getattr(held_out, split)) for split, share in shares.items()}
@@ -84,17 +85,17 @@ def config_for_files(
             size = size if size > smallest else smallest + smallest // 5
         chosen["data.subwords.vocab_size"] = size
         chosen["model.dropout"] = 0.1
-    return load(chosen), place
+    return load(chosen), path
 
 
-def commented_yaml(config: Config, place: Path) -> str:
-    """Returns the text of a config that is to stand at a place, with a comment on each setting."""
-    old = place.read_text(encoding="utf-8") if place.exists() else ""
+def commented_yaml(config: Config, path: Path) -> str:
+    """Returns a config as YAML with a comment on each setting, to be written to a path."""
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
     title = f"The settings of {config.run_name}, as `tfm prepare` chose them; change what you like"
-    return commented_settings(with_relative_paths(config, place.resolve().parent), text=old, title=title)
+    return commented_settings(with_relative_paths(config, path.resolve().parent), text=old, title=title)
 
 
 def _name_of(path: Path) -> str:
-    """Returns the name that text from a file has: memory of memory.tmx.gz, europarl of europarl.de."""
+    """Returns the run name for a file: memory for memory.tmx.gz, europarl for europarl.de."""
     stem = Path(decompressed_name(path).removesuffix(".txt")).stem
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:MAX_NAME_CHARS].strip("._-")

@@ -1,6 +1,6 @@
-"""The files of Multi30k: their addresses and SHA-256, and the folder that holds them or that they are fetched into.
+"""Finds, downloads and verifies the files of Multi30k.
 
-Knows nothing of words. The one owner of requests, which is imported only to fetch a file.
+The only importer of requests, and only when a file is downloaded.
 """
 
 import hashlib
@@ -23,28 +23,28 @@ OFFLINE_REMEDY = (
     "files with data.files, as `tfm config` shows them), or the embedded German–English corpus (--config demo-captions)"
 )
 TIMEOUT_S = 20.0
-RETRY_PAUSE_S = 1.0  # before the third attempt to reach the server
-RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)  # answers after which it is asked again
+RETRY_PAUSE_S = 1.0  # before the third attempt
+RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 TEST_SETS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 
 log = logging.getLogger(__name__)
 
 
 def find_files(source: str, target: str, multi30k_dir: Path | None = None) -> dict[str, FilePair]:
-    """Find Multi30k in two languages, in a folder or in the user's cache, and compare its files with their sums.
+    """Find the files of Multi30k in two languages and verify their checksums.
 
-    The folder is `multi30k_dir`, else the value of the environment variable TFM_MULTI30K_DIR; test sets may be missing
-    there. If neither is given, files that are missing in the cache are downloaded.
+    They are in `multi30k_dir`, or else in the folder that the environment variable TFM_MULTI30K_DIR names; a warning
+    names test sets that are missing there. Without such a folder, they are downloaded into the user's cache.
 
-    Returns the files of each split; a warning names test sets that the folder lacks. Raises DataError for a
-    folder without the files of train and valid, or with others, and DownloadError.
+    Returns the files of each split. Raises DataError if the folder lacks train or valid or has files with a wrong
+    checksum, and DownloadError.
     """
     folder = None
     if named := multi30k_dir or os.environ.get(FOLDER_VARIABLE):
         folder = Path(os.path.expanduser(named))
         if not folder.is_dir():
             by = "--multi30k-dir" if multi30k_dir else FOLDER_VARIABLE
-            raise DataError(f"{folder}: no such folder; {by} must name one that holds Multi30k's *.gz files")
+            raise DataError(f"{folder}: no such folder; {by} must name one with Multi30k's *.gz files")
     files, left_out = {}, []
     for split in ("train", "valid", *TEST_SETS):
         names = [f"{split.replace('valid', 'val')}.{language}.gz" for language in (source, target)]
@@ -55,24 +55,24 @@ def find_files(source: str, target: str, multi30k_dir: Path | None = None) -> di
             continue
         files[split] = FilePair(source=_verified_file(names[0], folder), target=_verified_file(names[1], folder))
     if left_out:
-        log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
+        log.warning("%s lacks %s; left out", folder, ", ".join(left_out))
     return files
 
 
 @cache
 def checksums() -> dict[str, str]:
-    """Returns the SHA-256 of each file of ADDRESS by its name, as `sha256sum` writes them. 2017 has no Czech."""
+    """Returns the SHA-256 of each file below ADDRESS by its name. 2017 has no Czech."""
     lines = Path(__file__).with_suffix(".sha256").read_text(encoding="utf-8").splitlines()
     return {name: total for total, name in map(str.split, lines)}
 
 
 def cache_folder() -> Path:
-    """Returns the user's folder for what is downloaded, which may not be there yet."""
+    """Returns the user's folder for downloads, which may not exist yet."""
     return Path(platformdirs.user_cache_dir("tfm"), "multi30k")
 
 
 def _verified_file(name: str, folder: Path | None) -> Path:
-    """Returns one of the files, in a folder or in the cache, into which it is fetched if it is missing or another."""
+    """Returns the path of a verified file in a folder (None: the cache, into which it is downloaded if necessary)."""
     path, address, expected = (folder or cache_folder()) / name, f"{ADDRESS}/{name}", checksums()[name]
     found = sha256_of_file(path) if path.is_file() else None
     if found == expected:
@@ -83,40 +83,36 @@ def _verified_file(name: str, folder: Path | None) -> Path:
     if folder:
         raise DataError(f"{other}; get it again from {address}")
     if found is not None:
-        log.warning("%s; fetching it again", other)
+        log.warning("%s; downloading it again", other)
     _download(address, path)
     return path
 
 
 def _download(address: str, path: Path) -> None:
-    """Fetch one of the files; it appears at `path` whole or not at all. Raises DownloadError.
-
-    A server that cannot be reached, or says that it may answer later, is asked three times.
-    """
+    """Download a file to `path`, whole or not at all, in at most three attempts. Raises DownloadError."""
     import requests  # takes a tenth of a second
     from requests.adapters import HTTPAdapter, Retry  # type: ignore[attr-defined]  # urllib3's, which requests needs
 
-    log.info("fetching %s", address)
+    log.info("downloading %s", address)
     total, expected = hashlib.sha256(), checksums()[path.name]
-    as_it_is = {"Accept-Encoding": "identity"}  # not compressed on the way: so the bar knows how much there is
+    uncompressed = {"Accept-Encoding": "identity"}  # so that the progress bar knows the length
     retries = Retry(2, backoff_factor=RETRY_PAUSE_S, status_forcelist=RETRIED_STATUSES, raise_on_status=False)
-    retries.respect_retry_after_header = False  # which may ask for hours
+    retries.respect_retry_after_header = False  # it may ask for hours
     try:
         with atomic_file(path) as file, requests.Session() as session:
             session.mount(ADDRESS, HTTPAdapter(max_retries=retries))
-            with session.get(address, headers=as_it_is, stream=True, timeout=TIMEOUT_S) as response:
+            with session.get(address, headers=uncompressed, stream=True, timeout=TIMEOUT_S) as response:
                 response.raise_for_status()
-                with bar(f"Fetching {path.name}", response.raw.length_remaining, "B", unit_scale=True) as progress:
+                with bar(f"Downloading {path.name}", response.raw.length_remaining, "B", unit_scale=True) as progress:
                     for block in response.iter_content(1 << 16):
                         file.write(block)
                         total.update(block)
                         progress.update(len(block))
             if total.hexdigest() != expected:
                 raise OSError(f"SHA-256 is {total.hexdigest()}, expected {expected}")
-    except OSError as error:  # those of requests are OSErrors too
+    except OSError as error:  # including those of requests
         cause: BaseException = error
         while inner := cause.__cause__ or cause.__context__:  # requests and urllib3 wrap the system's error
             cause = inner
-        raise DownloadError(
-            f"{address}: cannot be fetched into {path.parent}: {cause}; try again later, or {OFFLINE_REMEDY}"
-        ) from None
+        what = f"{address}: cannot be downloaded into {path.parent}: {cause}"
+        raise DownloadError(f"{what}; try again later, or {OFFLINE_REMEDY}") from None

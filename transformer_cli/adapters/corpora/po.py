@@ -1,4 +1,4 @@
-"""Messages of a catalogue (.po), read line by line. Knows no files, and not what becomes of a message."""
+"""Parses the messages of a gettext catalogue (.po) line by line. Knows no files."""
 
 import codecs
 import re
@@ -7,62 +7,61 @@ from dataclasses import dataclass, field
 
 from transformer_cli.errors import DataError
 
-HEADER_BYTES = 1 << 14  # bytes of a catalogue in which its encoding stands
-MAX_MESSAGE_CHARS = 1 << 24  # characters of a message with the lines before it
+HEADER_BYTES = 1 << 14  # of a catalogue, searched for its encoding
+MAX_MESSAGE_CHARS = 1 << 24  # including the lines before a message
 
 _STRING = re.compile(r'\s*(?:(msgctxt|msgid|msgid_plural|msgstr)(\[\d{1,2}\])?\s*)?"((?:[^"\\]|\\.)*)"\s*')
 _OTHER_LINE = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domain\s|\Z)")
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*?charset=([\w-]+)', re.IGNORECASE)
-_ESCAPE = re.compile(r"(?:\\[0-7]{1,3}|\\x[\da-fA-F]{1,2})+|\\.")  # bytes in digits, or one character
+_ESCAPE = re.compile(r"(?:\\[0-7]{1,3}|\\x[\da-fA-F]{1,2})+|\\.")  # octal or hexadecimal bytes, or one character
 _ESCAPED_CHARS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _BYTE = re.compile(r"\\(?:x([\da-fA-F]+)|([0-7]+))")
 
 
 @dataclass(slots=True)
 class Message:
-    """A message, or what stands behind the last one."""
+    """A message, or the lines after the last one."""
 
     number: int = 0
-    """of the line in which its first string begins"""
+    """the line number of its first string"""
     lines_before: list[str] = field(default_factory=list)
-    """its lines, and those between it and the message before it, as far as they are not of its translation"""
+    """all lines from the previous message to the first `msgstr`"""
     msgstr_lines: list[str] = field(default_factory=list)
-    """the lines of its `msgstr`, or of several"""
+    """the lines of its `msgstr`, or of all its plural forms"""
     strings: dict[str, list[str]] = field(default_factory=dict)
-    """msgctxt, msgid, msgid_plural, msgstr or msgstr[0] → what stands between its quotation marks, line by line"""
+    """msgctxt, msgid, msgid_plural, msgstr or msgstr[0] → the text inside the quotation marks, line by line"""
     is_fuzzy: bool = False
 
     @property
     def is_translated(self) -> bool:
-        """Whether there is a translation, or one of a form of the plural."""
+        """Whether there is a translation, at least of one plural form."""
         return any(any(texts) for key, texts in self.strings.items() if key.startswith("msgstr"))
 
 
 def parse_messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
-    """Yield the messages of a catalogue, and what stands behind the last one.
+    """Yield the messages of a catalogue, and then the lines after the last one.
 
-    where: what errors call the file. Raises DataError for what is no catalogue, or not a whole one.
+    where: the prefix of error messages. Raises DataError if the lines are not a complete catalogue.
     """
     message, key, number, size = Message(), "", 0, 0
     for number, line in enumerate(lines, start=1):
         found, comment = _STRING.fullmatch(line), _OTHER_LINE.match(line)
         if not found and not comment:
-            raise DataError(f"{where}line {number}: no line of a message catalogue (PO): {line[:40].strip()!r}")
+            raise DataError(f"{where}line {number}: not a line of a message catalogue (PO): {line[:40].strip()!r}")
         begins = found and found[1]
         if message.msgstr_lines and (comment or (begins and begins != "msgstr")):
             yield message
             message, key, size = Message(), "", 0
         size += len(line)
         if size > MAX_MESSAGE_CHARS:
-            raise DataError(
-                f"{where}line {number}: a message of more than {MAX_MESSAGE_CHARS:,} characters (PO); mend it"
-            )
+            what = f"a message of more than {MAX_MESSAGE_CHARS:,} characters (PO); shorten it"
+            raise DataError(f"{where}line {number}: {what}")
         if found:
             key = f"{found[1]}{found[2] or ''}" if begins else key
             if not key:
                 raise DataError(f"{where}line {number}: a string that belongs to no message (PO)")
             if begins and key in message.strings:
-                raise DataError(f"{where}line {number}: a second {key} in a message (PO); mend it")
+                raise DataError(f"{where}line {number}: a second {key} in a message (PO); delete one")
             message.number = message.number or number
             message.strings.setdefault(key, []).append(found[3])
         elif comment:
@@ -74,27 +73,27 @@ def parse_messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
 
 
 def po_encoding(content: bytes, where: str = "") -> str:
-    """Returns the encoding that a catalogue says; UTF-8 if it says none that is known.
+    """Returns the encoding that a catalogue declares; UTF-8 if it declares no known one.
 
-    where: what errors call the file. Raises DataError for an encoding that is not of text.
+    where: the prefix of error messages. Raises DataError for a codec that does not encode text.
     """
     named = _CHARSET.search(content[:HEADER_BYTES])
     try:
         encoding = codecs.lookup(named[1].decode()).name if named else "utf-8"
-    except LookupError:  # CHARSET, as templates have it
+    except LookupError:  # "CHARSET" in templates
         return "utf-8"
     try:
         b"\xff".decode(encoding, "replace")
-    except (LookupError, UnicodeError):  # such as base64 or idna, which Python knows for other things
-        raise DataError(f"{where}{encoding} is no encoding of text; convert the file to UTF-8") from None
+    except (LookupError, UnicodeError):  # such as base64 or idna
+        raise DataError(f"{where}{encoding} is not a text encoding; convert the file to UTF-8") from None
     return encoding
 
 
 def unescape(escaped: str, encoding: str) -> str:
-    r"""Returns what a string means, or a part of one: `"` for `\"`; for `\303\244`, the bytes of ä in UTF-8, ä."""
+    r"""Returns a string, or a part of one, without escapes: `"` for `\"`, ä for `\303\244` (its bytes in UTF-8)."""
 
-    def of_escape(found: re.Match[str]) -> str:
-        given = [int(each[1], 16) if each[1] else int(each[2], 8) & 255 for each in _BYTE.finditer(found[0])]
-        return bytes(given).decode(encoding, "replace") if given else _ESCAPED_CHARS.get(found[0][1], found[0][1])
+    def replace(found: re.Match[str]) -> str:
+        codes = [int(each[1], 16) if each[1] else int(each[2], 8) & 255 for each in _BYTE.finditer(found[0])]
+        return bytes(codes).decode(encoding, "replace") if codes else _ESCAPED_CHARS.get(found[0][1], found[0][1])
 
-    return _ESCAPE.sub(of_escape, escaped)
+    return _ESCAPE.sub(replace, escaped)

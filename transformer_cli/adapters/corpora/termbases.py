@@ -1,4 +1,4 @@
-"""Files of terms → pairs of a term and its translation: term bases (TBX), and tables. Knows no glossaries."""
+"""Reads pairs of a term and its translation from term bases (TBX) and tables. Knows no glossaries."""
 
 import logging
 from collections import Counter
@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 
 def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
-    """Yield the terms of a TBX, or of a table, each with one translation; "" for what is left as it is.
+    """Yield the terms of a TBX or a table, each with one translation ("": the term stays as it is).
 
-    A warning at the end says what was not taken. data: which languages are the source and the target. Raises DataError.
+    A warning at the end counts what was skipped. data: names the source and target language. Raises DataError.
     """
-    if is_stream(path):  # it can be read once, and is read several times
+    if is_stream(path):  # it can be read only once, but is needed several times
         with TemporaryDirectory() as folder:
             copy = Path(folder, path.name)
             copy.write_bytes(path.read_bytes())
@@ -41,22 +41,22 @@ def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
     is_tbx = detect_format(read_beginning(path)) == TBX
     yield from (_read_tbx if is_tbx else _read_table)(path, data, left_out)
     if left_out:
-        log.warning("%s: not taken: %s", path, ", ".join(f"{what} ({n:,})" for what, n in left_out.items()))
+        log.warning("%s: skipped: %s", path, ", ".join(f"{what} ({n:,})" for what, n in left_out.items()))
 
 
 def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
-    """Yield the entries of a table: of the columns that its heading names, or of the first two.
+    """Yield the entries of a table, from the columns that its heading names or from the first two.
 
-    Behind these, two columns may have the languages of each row, as DeepL has them.
+    As in DeepL's tables, two more columns may have the language codes of each row.
     """
-    of_first = [cells[2:] for cells, _ in islice(_read_entries(path, data), 2)]
-    are_coded = all(len(codes) == 2 and LANGUAGE_NAMES.keys() >= {*map(language_code, codes)} for codes in of_first)
+    first_codes = [cells[2:] for cells, _ in islice(_read_entries(path, data), 2)]
+    has_codes = all(len(codes) == 2 and LANGUAGE_NAMES.keys() >= {*map(language_code, codes)} for codes in first_codes)
     columns, names = (0, 1), list[str]()
-    for number, (cells, place) in enumerate(_read_entries(path, data)):
-        if are_coded:
+    for number, (cells, location) in enumerate(_read_entries(path, data)):
+        if has_codes:
             columns = find_sides(cells[2:], data) or (0, 0)
         elif number == 0:
-            refuse_heading(cells, data, place, "correct it")
+            refuse_heading(cells, data, location, "correct it")
             if named := find_sides(cells, data):
                 columns, names = named, cells
                 continue
@@ -65,23 +65,23 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
             left_out["entries without one of the languages"] += 1
         elif len(cells) == 1 or not source:
             found = "\t".join(cells)[:50]
-            raise DataError(f"{place}: {found!r} is not a source, a TAB and a translation; mend or delete it")
+            raise DataError(f"{location}: {found!r} is not a source, a TAB and a translation; correct or delete it")
         else:
-            further = [] if are_coded else [n for n, cell in enumerate(cells) if cell and n not in columns]
+            further = [] if has_codes else [n for n, cell in enumerate(cells) if cell and n not in columns]
             left_out.update(f"column {names[n] if n < len(names) else n + 1}" for n in further)
-            yield source, target, place
+            yield source, target, location
 
 
 def _read_entries(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Location]]:
     """Yield the rows of a table that are neither blank nor comments."""
-    for row, place in read_rows(path, data, with_comments=True):
+    for row, location in read_rows(path, data, with_comments=True):
         cells = [cell.strip() for cell in row]
         if any(cells) and not (len(cells) == 1 and cells[0].startswith("#")):
-            yield cells, place
+            yield cells, location
 
 
 def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
-    """Yield the entries of a TBX: each term of the source with each one of the target, but for deprecated ones."""
+    """Yield each source term of a TBX with each target term of its concept, except for deprecated terms."""
     for number, (concept, _) in enumerate(read_units(path, "termEntry", "conceptEntry"), start=1):
         texts: dict[str, list[str]] = {}
         for group in concept:

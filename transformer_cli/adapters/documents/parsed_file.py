@@ -65,5 +65,5 @@ def decode_text(content: bytes, encoding: str = "utf-8", errors: str = "strict")
     except (LookupError, UnicodeError):  # such as base64, which Python knows as an encoding of bytes
         round_trips = False
     if not round_trips:
-        raise DataError(f"{encoding} is no encoding of text in which the file can be written as it is; {remedy}")
+        raise DataError(f"{encoding} is not a text encoding that keeps every byte of the file; {remedy}")
     return text, encode

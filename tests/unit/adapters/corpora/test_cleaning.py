@@ -140,7 +140,7 @@ def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., 
     said = r"^data\.files\.train: no sentence pairs left \(left out: copies 2, such as '.+'\); check the sides"
     with pytest.raises(DataError, match=said):
         clean_and_split(config(PLANTED["copies"], clean=["copies"]), None)
-    with pytest.raises(DataError, match=r"valid: 1e-06 of 3 pairs: not one .*; give at least 5,000,000 pairs, a la"):
+    with pytest.raises(DataError, match=r"valid: 1e-06 of 3 pairs: no .*; give at least 5,000,000 pairs, a la"):
         clean_and_split(config(GOOD[:3], valid=None, held_out={"valid": 1e-6}), None)
     held_out = {"valid": 0.4}
     one = next(pair for pair in GOOD if assign_split(pair[0], config([], valid=None, held_out=held_out)) == "valid")
@@ -193,7 +193,7 @@ def test_shares_for_hold_out_a_thousand_pairs_or_two_in_a_hundred(n_pairs: int, 
 def test_prepare_subwords_pairs_that_are_left_out_are_counted_once(
     config: Callable[..., DataConfig], tmp_path: Path
 ) -> None:
-    settings = {"tokens": "subwords", "subwords": {"size": 330}, "skip_empty": True}
+    settings = {"tokens": "subwords", "subwords": {"vocab_size": 330}, "skip_empty": True}
     data = config([*GOOD[:200], (" ", "gone")], valid=[*VALID, ("gone", "")], **settings)
     manifest = prepare(Config(data=data), data_dir=tmp_path / "data").manifest
     assert manifest["cleaning"]["left_out"]["empty"]["pairs"] == 2

@@ -276,7 +276,7 @@ def test_read_text_catalogue_has_its_encoding_and_both_of_two_forms(read: Read) 
     expected = [("8 Mann", "man", "line 6"), ("Männer", "men", "line 6")]
     assert read(content.encode("latin-1")) == read(content.encode("utf-16")) == expected
     for encoding in ("base64", "idna"):
-        with pytest.raises(DataError, match=rf"text: {encoding} is no encoding of text; convert the file to UTF-8"):
+        with pytest.raises(DataError, match=rf"text: {encoding} is not a text encoding; convert the file to UTF-8"):
             read(content.replace("ISO-8859-1", encoding))
 
 
@@ -327,7 +327,7 @@ def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: s
         (b"<?xml version='1.0'?><TS/>", "a", "XML, but neither TMX nor XLIFF"),
         (b"<xliff version='2.0'><file><unit/></file></xliff>", "a", "unit 1: XLIFF 2.0; export it as XLIFF 1.2"),
         (b'msgid "a"\nmsgstr "b"\nmsgid "c"\n', "a", "line 3: ends in a message without a msgstr (PO); copy"),
-        (b'msgid "a"\nmsgid "b"\nmsgstr ""\n', "a", "line 2: a second msgid in a message (PO); mend it"),
+        (b'msgid "a"\nmsgid "b"\nmsgstr ""\n', "a", "line 2: a second msgid in a message (PO); delete one"),
         (b"one column\n", "a", "text of one column"),
         (b"German\tFrench\nb\tc\n", "a", "line 1 looks like a heading (German, French), but not of de and en; name"),
         (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),

@@ -145,7 +145,7 @@ def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_li
     corpus = open_corpus(DataConfig(), multi30k_dir=folder)
     assert list(corpus.splits) == ["train", "valid"]
     assert not any(name.startswith("test") for name in corpus.checksums)
-    assert caplog.messages == [f"{folder} lacks test_2016_flickr, test_2017_flickr: left out"]
+    assert caplog.messages == [f"{folder} lacks test_2016_flickr, test_2017_flickr; left out"]
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ def test_open_corpus_multi30k_folder_with_a_missing_or_other_file_is_refused(
 
 
 def test_open_corpus_multi30k_without_the_named_folder_says_what_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --multi30k-dir must name one that holds"):
+    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --multi30k-dir must name one with"):
         open_corpus(DataConfig(), multi30k_dir=Path("~nobody-at-all/a"))
     monkeypatch.setenv("TFM_MULTI30K_DIR", "/nowhere")
-    with pytest.raises(DataError, match=r"^/nowhere: no such folder; TFM_MULTI30K_DIR must name one that holds"):
+    with pytest.raises(DataError, match=r"^/nowhere: no such folder; TFM_MULTI30K_DIR must name one with"):
         open_corpus(DataConfig())
 
 
@@ -195,7 +195,7 @@ def test_open_corpus_multi30k_is_fetched_once_and_again_where_it_is_damaged(
     assert everything(open_corpus(DataConfig())) == everything(corpus)
     assert server.asked == ["val.de.gz"] * 2
     found, wanted = hashlib.sha256(b"damaged").hexdigest(), SUMS["val.de.gz"]
-    assert caplog.messages == [f"{cache}/val.de.gz: SHA-256 is {found}, expected {wanted}; fetching it again"] * 2
+    assert caplog.messages == [f"{cache}/val.de.gz: SHA-256 is {found}, expected {wanted}; downloading it again"] * 2
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_open_corpus_multi30k_download_that_fails_leaves_nothing(
     monkeypatch.setattr(multi30k, "TIMEOUT_S", 0.1)
     server.answers = [*answers]
     remedy = r"try again later, or use a folder .*\(--multi30k-dir FOLDER or TFM_M.*\), .* \(--config demo-captions\)$"
-    with pytest.raises(DownloadError, match=f"cannot be fetched into {cache}: .*{reason}.*; {remedy}"):
+    with pytest.raises(DownloadError, match=f"cannot be downloaded into {cache}: .*{reason}.*; {remedy}"):
         open_corpus(DataConfig())
     assert len(server.asked) == len(answers)
     assert list(cache.iterdir()) == []

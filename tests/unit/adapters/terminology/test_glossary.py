@@ -77,7 +77,7 @@ def test_read_glossary_takes_what_programs_export_and_says_what_it_leaves(
     path.write_text(text, encoding="utf-8")
     assert read_glossary(path, DataConfig()) == expected
     without = "entries without one of the languages"
-    assert caplog.messages == [f"{path}: not taken: {not_taken.replace('WITHOUT', without)}"] * bool(not_taken)
+    assert caplog.messages == [f"{path}: skipped: {not_taken.replace('WITHOUT', without)}"] * bool(not_taken)
 
 
 @pytest.mark.parametrize(
