@@ -1,4 +1,4 @@
-"""Which device computes, with which precision, and how much memory is free. Knows nothing of models or runs."""
+"""The device to compute on, its precision and its free memory. Does not know models or runs."""
 
 import platform
 import re
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 Precision = Literal["float32", "bfloat16"]
 
 CPU_INFO = Path("/proc/cpuinfo")
-MAX_SHARDS = 8  # chosen by themselves; each one more costs an addition of all gradients
+MAX_SHARDS = 8  # unless the setting asks for more; each shard costs an addition of all gradients
 OOM_MESSAGES = re.compile(r"can't allocate memory|not enough memory|out of memory|ALLOC_FAILED")  # in errors of torch
 
 
 def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
-    """Returns the kind of the named device (cpu or cuda) and its index, which is 0 but for CUDA.
+    """Returns the kind of a device (cpu or cuda) and its index (0 for the CPU).
 
-    auto is the first CUDA device, else the CPU. n_cuda: how many CUDA devices the library
-    sees. Raises DeviceError if there is no such device.
+    name: cpu, cuda, cuda:N or auto (the first CUDA device, else the CPU). n_cuda: the CUDA devices that `library` sees.
+    Raises DeviceError if there is no such device.
     """
     if name == "auto":
         return "cuda" if n_cuda else "cpu", 0
-    named = re.fullmatch(r"cpu|cuda(?::(\d{1,9}))?", name)  # torch itself takes cuda:256 for cuda:0
+    named = re.fullmatch(r"cpu|cuda(?::(\d{1,9}))?", name)  # torch reads cuda:256 as cuda:0
     if not named:
         raise DeviceError(f"device {name}: no such device; choose auto, cpu, cuda or cuda:N")
     kind, index = name.partition(":")[0], int(named[1] or 0)
@@ -41,9 +41,9 @@ def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
 
 
 def choose_device(name: str, world: World = SINGLE_PROCESS) -> "torch.device":
-    """Returns the named device of torch; if several processes run on a machine, each gets a CUDA device of its own.
+    """Returns the torch device of this name (see `parse_device`); several processes get a CUDA device each.
 
-    Raises DeviceError if this machine does not have it, or not one for each process; see `parse_device`.
+    Raises DeviceError if this machine does not have the device, or not one for each process.
     """
     import torch
 
@@ -54,15 +54,15 @@ def choose_device(name: str, world: World = SINGLE_PROCESS) -> "torch.device":
     if kind != "cuda" or ":" in name or world.local_size > count:
         raise DeviceError(
             f"device {name}: {world.local_size} processes here, and torch sees {pluralize(count, 'CUDA device')}; "
-            "choose cuda with one process for each device, so that each takes its own, or cpu"
+            "choose cuda and start one process for each device, or choose cpu"
         )
     return torch.device("cuda", world.local_rank)
 
 
 def choose_precision(setting: str, device: "torch.device") -> Precision:
-    """Returns the set precision; auto is bfloat16 where the hardware is fast at it, else float32.
+    """Returns the precision of a setting; auto is bfloat16 if the hardware is fast at it, else float32.
 
-    Fast are CPUs with AMX or AVX512-BF16, and CUDA devices of compute capability 8.0 or higher.
+    These are CPUs with AMX or AVX512-BF16, and CUDA devices of compute capability 8.0 or higher.
     """
     if setting == "bfloat16" or (setting == "auto" and bfloat16_unit(device)):
         return "bfloat16"
@@ -70,34 +70,32 @@ def choose_precision(setting: str, device: "torch.device") -> Precision:
 
 
 def choose_shards(setting: int | None, world: World) -> int:
-    """Returns in how many shards each process computes on a CPU: the set number, else one for each core that it has.
+    """Returns the number of shards per process on a CPU: the setting, else one per core, at most 8.
 
-    The processes of a machine share its cores; each has at least one shard, and at most 8.
+    The processes of a machine share its cores.
     """
     return setting or min(MAX_SHARDS, max(1, available_cores() // world.local_size))
 
 
 def autocast(device: "torch.device", precision: Precision) -> AbstractContextManager[object]:
-    """Compute matrix products in the given precision. All weights, and operations that need more, stay in float32."""
+    """Within the block, compute matrix products in this precision. Weights, and sensitive operations, stay float32."""
     if precision == "float32":
         return nullcontext()
     import torch
 
-    is_cached = (
-        device.type != "cpu"
-    )  # all threads share the cache of weights that were cast, and shards end at any time
+    is_cached = device.type != "cpu"  # threads share the cache, and the end of one shard's block would clear it
     return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=is_cached)
 
 
 def device_name(device: "torch.device") -> str:
-    """Returns what a device is: "NVIDIA H200", "cpu"."""
+    """Returns the name of a device: "NVIDIA H200", "cpu"."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def describe_device(device: "torch.device") -> str:
-    """Returns the device in words: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
+    """Returns a description of a device: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
     import torch
 
     if device.type == "cuda":
@@ -106,7 +104,7 @@ def describe_device(device: "torch.device") -> str:
 
 
 def bfloat16_unit(device: "torch.device") -> str:
-    """Returns by what a device is fast at bfloat16, such as "AVX512-BF16"; "" if it is not, or unknown to be."""
+    """Returns the hardware unit that makes bfloat16 fast, such as "AVX512-BF16"; "" if none is known."""
     import torch
 
     if device.type == "cuda":
@@ -118,7 +116,7 @@ def bfloat16_unit(device: "torch.device") -> str:
 
 
 def int8_sums_overflow() -> bool:
-    """Whether sums of int8 products may overflow 16 bits: on x86 without VNNI instructions they are cut off there."""
+    """Whether sums of int8 products overflow: on x86 without VNNI instructions they saturate at 16 bits."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
     with suppress(OSError):
@@ -127,10 +125,10 @@ def int8_sums_overflow() -> bool:
 
 
 def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/")) -> int | None:
-    """Returns how many bytes are free on a CUDA device, or for this process in the machine's memory (None: unknown).
+    """Returns the free bytes of a CUDA device, or of the memory that this process may use (None: unknown).
 
-    The machine's memory includes free swap. The limits of a container and of the groups above it count (cgroup version
-    2). root: where /proc and /sys are.
+    Memory includes free swap, and is limited by the container and the cgroups (version 2) above it. root: the folder of
+    /proc and /sys.
     """
     if device is not None and device.type == "cuda":
         import torch
@@ -147,15 +145,17 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
             limit, use = _read_text(folder / "memory.max").strip(), _read_text(folder / "memory.current").strip()
             if limit.isdigit() and use.isdigit():  # a group without a limit says "max"
                 cached = re.search(r"^inactive_file (\d+)$", _read_text(folder / "memory.stat"), re.MULTILINE)
-                found.append(max(0, int(limit) - int(use) + (int(cached[1]) if cached else 0)))  # files can be dropped
+                found.append(
+                    max(0, int(limit) - int(use) + (int(cached[1]) if cached else 0))
+                )  # cached files can be dropped
     return min(found, default=None)
 
 
 @contextmanager
 def catch_oom(what: Callable[[], str]) -> Iterator[None]:
-    """A block that may ask for more memory than there is. Raises MemoryShortage if so, with the words of `what`.
+    """Raise MemoryShortage if the block runs out of memory.
 
-    what: returns what did not fit, and what to do: "a batch of … does not fit in memory; lower …".
+    what: returns the message, such as "a batch of … does not fit in memory; lower …".
     """
     try:
         yield
@@ -166,14 +166,14 @@ def catch_oom(what: Callable[[], str]) -> Iterator[None]:
 
 
 def format_bytes(n_bytes: int) -> str:
-    """Returns a number of bytes as 34 kB, 512 MB or 1.5 GB."""
+    """Returns a size in bytes as text: 34 kB, 512 MB or 1.5 GB."""
     if n_bytes < 1e6:
         return f"{n_bytes / 1e3:,.0f} kB"
     return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
 
 
 def _read_text(path: Path) -> str:
-    """Returns what the system says in a file; nothing where it does not."""
+    """Returns the text of a system file; "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

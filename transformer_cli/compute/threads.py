@@ -1,4 +1,4 @@
-"""Work that CPU threads share, item by item. Knows nothing of what is computed; imports no torch by itself."""
+"""A pool of CPU threads that share torch's threads. Does not import torch by itself."""
 
 import os
 import sys
@@ -12,38 +12,34 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_start_lock = threading.Lock()  # held by whoever changes the process's number of threads for a moment
+_start_lock = threading.Lock()  # held while the process's number of threads is changed
 
 
 class WorkerPool(AbstractContextManager["WorkerPool"]):
-    """Worker threads that take one item at a time, for work that is too small to be split between torch's threads.
+    """Worker threads that process one item at a time: items are too small to be split among torch's threads.
 
-    | n_workers | threads_each | who computes, if torch has 5 threads    | used for                          |
-    |-----------|--------------|-----------------------------------------|-----------------------------------|
-    | 1         | None         | the caller, with all 5                  | GPUs (INLINE_POOL)                |
-    | n > 1     | None         | n workers, with 5 // n each, at least 1 | searches of several batches       |
+    | n_workers | threads_each | who computes, if torch has 5 threads    | used for                           |
+    |-----------|--------------|-----------------------------------------|------------------------------------|
+    | 1         | None         | the caller, with all 5                  | GPUs (INLINE_POOL)                 |
+    | n > 1     | None         | n workers, with 5 // n each, at least 1 | searches of several batches        |
     | 1         | 1            | one worker; the caller keeps its 5      | shards that share one generator    |
     | n > 1     | 1            | n workers, with one thread each         | shards, and groups of a validation |
 
-    Workers start at once and live until the end of a `with` block or garbage collection. Several objects of
-    this class may live at the same time. torch's number of threads in the process, and in every other thread, stays as
-    it is. (One exception: a thread that calls torch for the first time within the millisecond in which workers start
-    keeps a worker's number.) Where torch is not loaded, workers are threads like any others.
+    Workers live until the end of a `with` block, or until garbage collection. Several pools may exist at the same time.
+    torch's number of threads in the process and in all other threads stays as it is, except in a thread that first
+    calls torch in the very millisecond in which workers start. If torch is not loaded, workers are ordinary threads.
     """
 
     def __init__(self, n_workers: int, *, threads_each: int | None = None) -> None:
-        """n_workers: how many items are computed at a time. threads_each: torch threads of each worker.
-
-        The table above says what None does.
-        """
+        """n_workers: items processed at a time. threads_each: torch threads of each worker (None: see the table)."""
         assert n_workers > 0
         self.n_workers = n_workers
         self._pool = None if n_workers == 1 and threads_each is None else _start_pool(n_workers, threads_each)
 
     def run(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-        """Yield function's results in the order of the items. Items are taken from the iterable as they are needed.
+        """Yield function's results in the order of the items, which are taken from the iterable as they are needed.
 
-        Raises what function raises, when its item's turn comes. However this ends, no worker is still running then.
+        Raises what function raises for an item when its turn comes. No worker is running any more when this ends.
         """
         if self._pool is None:
             yield from map(function, items)
@@ -52,7 +48,7 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
         try:
             for item in items:
                 waiting.append(self._pool.submit(function, item))
-                if len(waiting) == 2 * self.n_workers:  # one more item waits for each worker, so that none is idle
+                if len(waiting) == 2 * self.n_workers:  # so many that no worker is ever idle
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -62,7 +58,7 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
             wait(waiting)
 
     def run_all(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """Returns function's results in the order of the items; otherwise like `run`."""
+        """`run`, as a list."""
         return list(self.run(function, items))
 
     def __exit__(self, *_: object) -> None:
@@ -71,18 +67,18 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
 
 
 INLINE_POOL = WorkerPool(1)
-"""no thread of its own: the caller works, with all of torch's threads"""
+"""runs in the calling thread, with all of torch's threads"""
 
 
 def _start_pool(n_workers: int, threads_each: int | None) -> ThreadPoolExecutor:
-    """Returns a pool of running threads, each with so many torch threads, or its share of the process's.
+    """Returns a pool of running threads with threads_each torch threads each (None: an equal share of the process's).
 
-    torch.set_num_threads(n) sets the number of the calling thread, and of all threads that have not queried their
-    number yet. So each worker queries its number before it sets it; in the end the process gets its number back:
+    torch.set_num_threads(n) sets the number of the calling thread, and of all threads that have not yet queried theirs.
+    So each worker queries its number before it sets it, and in the end the process's number is restored:
 
         process 4 → worker 1 queries (4), sets 2: process 2 → worker 2 queries (2), sets 2 → process 4 again
 
-    The process's number is that of a thread that nothing else uses, whatever the caller's own is.
+    The process's number is read in a new thread, since the caller may have a number of its own.
     """
     if sys.modules.get("torch") is None:
         return ThreadPoolExecutor(n_workers, "worker")
@@ -99,7 +95,7 @@ def _start_pool(n_workers: int, threads_each: int | None) -> ThreadPoolExecutor:
 
         pool = ThreadPoolExecutor(n_workers, "worker", initializer=take_share)
         try:
-            for started in [pool.submit(all_run.wait) for _ in range(n_workers)]:  # each one blocks a thread of its own
+            for started in [pool.submit(all_run.wait) for _ in range(n_workers)]:  # each blocks one thread
                 started.result()
         finally:
             torch.set_num_threads(total)
@@ -110,7 +106,7 @@ def _start_pool(n_workers: int, threads_each: int | None) -> ThreadPoolExecutor:
 
 
 def count_threads() -> int:
-    """Returns how many threads compute: as torch says where it is loaded, else OMP_NUM_THREADS, or the cores."""
+    """Returns torch's number of threads; if torch is not loaded, OMP_NUM_THREADS or the number of cores."""
     if torch := sys.modules.get("torch"):
         return int(torch.get_num_threads())
     wanted = os.environ.get("OMP_NUM_THREADS", "")
@@ -118,5 +114,5 @@ def count_threads() -> int:
 
 
 def available_cores() -> int:
-    """Returns how many cores this process may run on."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,7 +1,7 @@
-"""A job in several processes: what torchrun says about this one, and what they tell each other.
+"""The processes of a distributed job: rank and size from torchrun's environment, and collective operations.
 
-The one owner of torch.distributed, which is asked only where there is more than one process. Knows nothing of what the
-job does. Gradients travel by nccl between GPUs and by gloo between CPUs, everything else by gloo.
+Only this module uses torch.distributed, and only if there are several processes. GPU tensors are sent by nccl, all
+others by gloo.
 """
 
 import logging
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     import torch
 
 TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
-TIMEOUT = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
+TIMEOUT = timedelta(minutes=30)  # how long processes wait for each other, for example while one saves a checkpoint
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of one job, and which of them this one is. By default it is alone."""
+    """This process's place among the processes of a job. By default there is one process."""
 
     rank: int = 0
-    """0 … size-1; only the first, rank 0, prints and writes files"""
+    """0 … size-1; only rank 0, the main process, prints and writes files"""
     size: int = 1
-    """how many processes there are"""
+    """the number of processes"""
     local_rank: int = 0
     """the rank among the processes on this machine"""
     local_size: int = 1
-    """how many processes there are on this machine"""
+    """the number of processes on this machine"""
 
     @staticmethod
     def from_environment() -> "World":
-        """Read what torchrun has set in the environment; without torchrun this process is alone."""
+        """Read torchrun's environment variables; without them there is a single process."""
         given = [os.environ.get(name, "") for name in TORCHRUN_VARIABLES]
         return World(*map(int, given)) if all(given) else SINGLE_PROCESS
 
     @property
     def is_restarted(self) -> bool:
-        """Whether torchrun has started the same command again, because a process of it had failed."""
+        """Whether torchrun has restarted the job after a process had failed."""
         return self.size > 1 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
 
     @property
@@ -51,7 +51,7 @@ class World:
 
     @contextmanager
     def process_group(self, device: "torch.device") -> Iterator[None]:
-        """Be connected with the other processes during the block. In all but the first, the package's log is muted.
+        """Connect the processes during the block. The package logs in the main process only.
 
         Raises DistributedError if the other processes cannot be reached.
         """
@@ -67,7 +67,7 @@ class World:
             torch.cuda.set_device(device)
         try:
             store, *_ = next(rendezvous("env://", timeout=TIMEOUT))
-            if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it still has the addresses of the dead
+            if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it still has the addresses of dead processes
                 store = PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
@@ -88,19 +88,19 @@ class World:
             stopped = error
         finally:
             package.setLevel(level)
-        # After an error the connection lasts until the process has said it and ended. If it left in order, the others
-        # would end at once, and torchrun ends all as soon as one has ended. They may be dead, too.
+        # After an error the process keeps its connection until it has printed the error and ended: leaving the group
+        # would end the others at once, and then torchrun would kill this process, too.
         dist.destroy_process_group()
         if stopped is not None:
             raise stopped
 
     @contextmanager
     def fail_together(self) -> Iterator[None]:
-        """A block that ends well in all processes or in none. Inside it, none may wait for another.
+        """Raise in all processes at the end of the block if it raised in one; no collective calls inside.
 
-        A process that fails raises its own error, and the others raise TfmError with the words of the failed process
-        of the lowest rank, for example `rank 1 has failed: data/: no dataset …`. What only the first process does
-        stands in an `if` inside the block: the others wait for it at the end.
+        A process that failed raises its own error. The others raise TfmError with the message of the lowest failed
+        rank, for example `rank 1 has failed: data/: no dataset …`. Work of the main process alone stands in an `if`
+        inside the block; the other processes wait for it at the end.
         """
         failure: Exception | None = None
         try:
@@ -109,7 +109,7 @@ class World:
             raise
         except Exception as error:
             failure = error
-        words: list[str | None] = [None] * self.size  # of each process that has failed
+        words: list[str | None] = [None] * self.size  # the message of each process that failed
         if self.size > 1:
             import torch.distributed as dist
 
@@ -125,7 +125,7 @@ class World:
             raise TfmError("rank {} has failed: {}".format(*said))
 
     def all_gather(self, *values: float) -> list[list[float]]:
-        """Returns the values that each process passes, by rank: [[value, …], …]."""
+        """Returns the values of each process, by rank: [[value, …], …]."""
         if self.size == 1:
             return [list(values)]
         import torch
@@ -137,10 +137,10 @@ class World:
 
     def barrier(self) -> None:
         """Wait until all processes have reached this point."""
-        self.all_gather(0)  # a value is needed: gloo waits for nobody if there is nothing to sum
+        self.all_gather(0)  # with nothing to sum, gloo would not wait
 
     def broadcast(self, tensors: Iterable["torch.Tensor"]) -> None:
-        """Copy the first process's tensors into those of every process, which have the same shapes."""
+        """Copy the main process's tensors into those of all processes; shapes are equal."""
         if self.size == 1:
             return
         import torch.distributed as dist
@@ -150,9 +150,9 @@ class World:
                 dist.broadcast(tensor.detach(), src=0)
 
     def all_reduce(self, tensors: Sequence["torch.Tensor"]) -> None:
-        """Replace tensors by their sums over all processes, which have tensors of the same shapes, on one device.
+        """Replace tensors by their sums over all processes; shapes are equal, and all tensors are on one device.
 
-        All of them travel as one, which takes as much memory again.
+        They are sent as one tensor, which takes as much memory again.
         """
         if self.size == 1:
             return
@@ -167,7 +167,7 @@ class World:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Turn torch's error for a broken connection into ours: it means that another process has ended."""
+        """Turn torch's error for a broken connection into DistributedError: another process has ended."""
         import torch.distributed as dist
 
         try:

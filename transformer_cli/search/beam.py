@@ -1,13 +1,13 @@
-"""Beam search: the best hypotheses of each sentence at each step, all sentences of a batch together.
+"""Beam search for all sentences of a batch together. Does not know words, files or the model.
 
-Knows nothing of words, files or the model. The `beam_size` candidates of a sentence are shared by active and finished
-hypotheses. At each step every active one is continued by its top_candidates tokens, the continuations are ranked
-together with the finished ones, and the best get the candidates. A continuation with <eos>, or with as many tokens as
-are allowed, is finished then. A finished hypothesis that has to give its place to active ones is not forgotten: it is
-ranked again at the next step, when an active one may have fallen behind it. A sentence ends when no active one has a
-place, or when none can still become one of its n best. What an active one becomes has at most the score log_prob /
-limit^α, because log-probabilities are not positive; with α > 0 that is more than its score now, since the sum is
-divided by more.
+At each step every active hypothesis is continued by its most probable tokens. The continuations are ranked together
+with the sentence's finished hypotheses, and the best beam_size of them are the step's candidates. A continuation is
+finished if it ends in <eos> or reaches its maximum length. A finished hypothesis that active ones push out of the
+candidates stays stored: it is ranked again at the next step, since their scores may have dropped below its own.
+
+A sentence ends when no candidate is active, or when no active one can become one of its n best. The score of an active
+hypothesis can reach at most log_prob / max_tokens^α: log-probabilities are negative or 0, and with α > 0 the longer
+length divides the same sum by more.
 """
 
 from collections.abc import Callable
@@ -19,19 +19,19 @@ from torch import Tensor
 
 from transformer_cli.search.interface import NEG_INF, Hypothesis, SearchRules, Step, StepDecoder, score
 
-MAX_ARGMAX_PASSES = 64  # up to so many largest logits, taking one after the other is faster on a CPU
-ROWS_PER_BLOCK = 64  # rows of logits whose intermediate results stay in a processor's cache
+MAX_ARGMAX_PASSES = 64  # on a CPU, so many calls of argmax are faster than one of topk
+ROWS_PER_BLOCK = 64  # rows of logits whose intermediate results fit in a processor's cache
 
 
 def beam_search(
     decoder: StepDecoder, rules: SearchRules, *, beam_size: int, n_best: int, rank_fn: "RankFn | None" = None
 ) -> list[list[Hypothesis]]:
-    """Returns the n_best hypotheses of each sentence, the best score first; fewer, if there are no more.
+    """Returns up to n_best hypotheses of each sentence, the best score first.
 
-    Of equal scores, the hypothesis that was finished first goes first; of equal continuations, that of the better
-    hypothesis, then (on the CPU, and with few candidates) the lower id. With beam_size 1 this is greedy search.
+    Ties: the hypothesis that was finished first, then the continuation of the better hypothesis, then (on the CPU, with
+    beam_size up to 64) the lower id. With beam_size 1 this is greedy search.
 
-    rank_fn: what gives the candidates of a step (None: `top_candidates`).
+    rank_fn: chooses the candidates of a step (None: `top_candidates`).
     """
     active, finished = _initial_beams(rules), _FinishedHypotheses(rules, beam_size, n_best)
     for _ in range(int(rules.max_tokens.max())):
@@ -50,32 +50,35 @@ def beam_search(
 
 @dataclass(frozen=True)
 class ActiveBeams:
-    """Hypotheses that go on: the decoder's rows. Those of a sentence are neighbours, the best first."""
+    """The active hypotheses: the decoder's rows. Those of a sentence are neighbours, the best first.
+
+    In this file's shapes, `sentences` counts those that have active hypotheses.
+    """
 
     sentences: Tensor
-    """int64 (sentences that go on,), counted from 0 among all of the batch"""
+    """int64 (sentences,): their indices in the batch"""
     is_row: Tensor
-    """bool (sentences that go on, width): each sentence has as many as it has rows, on the left
+    """bool (sentences, width), where width is the largest number of rows of a sentence
 
-    For example, if sentence 0 has two of three candidates for active ones, and sentence 1 has one: [[True, True],
-    [True, False]]; the decoder's rows are 0 1 | 2.
+    For example, if sentence 0 has two rows and sentence 1 has one: [[True, True], [True, False]]; the decoder's rows
+    are 0 1 | 2.
     """
     log_probs: Tensor
     """(rows,)"""
     newest: Tensor
-    """int64 (rows,): the token to be read next"""
+    """int64 (rows,): the token that the decoder reads next"""
     tokens: Tensor
     """int64 (rows, length): all tokens, without <sos>"""
     backpointers: Tensor
-    """int64 (rows, length): for each token, the decoder's row in the step that chose it"""
+    """int64 (rows, length): for each token, the decoder's row at the step that chose it"""
 
     def extended(self, rows: Tensor, newest: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns `tokens` and `backpointers` of what continues these of the decoder's rows, int64 (n,), by a token."""
+        """Returns `tokens` and `backpointers` of these rows, int64 (n,), each with one more token, int64 (n,)."""
         tokens = torch.cat((self.tokens[rows], newest[:, None]), dim=1)
         return tokens, torch.cat((self.backpointers[rows], rows[:, None]), dim=1)
 
     def pad_by_sentence(self, values: Tensor, fill_value: float) -> Tensor:
-        """Returns (sentences that go on, width · n) of values (rows, n), `fill_value` where a sentence has no row."""
+        """Arrange values (rows, n) as (sentences, width · n), with fill_value where a sentence has no row."""
         whole = values.new_full((*self.is_row.shape, values.shape[1]), fill_value)
         whole[self.is_row.nonzero(as_tuple=True)] = values
         return whole.flatten(1)
@@ -83,24 +86,24 @@ class ActiveBeams:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What the best `beam_size` of a sentence are after a step: all (sentences, beam_size)."""
+    """The best beam_size hypotheses of each sentence after a step; all tensors are (sentences, beam_size)."""
 
     is_continuation: Tensor
-    """bool: a continuation, as opposed to what was finished before, or nothing"""
+    """bool: True for a new continuation, False for a hypothesis finished before, or for none"""
     rows: Tensor
-    """int64: the decoder's row that is continued, counted over all sentences"""
+    """int64: the decoder's row that is continued"""
     tokens: Tensor
-    """int64: the token that it is continued with"""
+    """int64: the token that continues it"""
     log_probs: Tensor
     scores: Tensor
 
 
 RankFn = Callable[[Step, ActiveBeams, Tensor, SearchRules], Candidates]
-"""Gives the candidates of a step. The tensor: the scores of what each sentence has finished, (sentences, beam_size)"""
+"""Chooses the candidates of a step. The tensor has the scores of finished hypotheses, (sentences, beam_size)."""
 
 
 class _FinishedHypotheses:
-    """The best finished hypotheses of each sentence, and what is needed to tell their tokens and alignment."""
+    """The best finished hypotheses of each sentence, with their tokens and alignments."""
 
     def __init__(self, rules: SearchRules, beam_size: int, n_best: int) -> None:
         shape, device = (len(rules.max_tokens), beam_size), rules.max_tokens.device
@@ -113,8 +116,8 @@ class _FinishedHypotheses:
         self.alignments: list[Tensor] = []  # for each step: (rows,)
 
     def add(self, active: ActiveBeams, candidates: Candidates, is_finished: Tensor) -> None:
-        """Rank the candidates that are finished, bool (sentences, beam_size), among the finished ones; keep the
-        best."""
+        """Add the candidates where is_finished, bool (sentences, beam_size); keep the best beam_size of each
+        sentence."""
         if not is_finished.any():
             return
         log_probs = candidates.log_probs[is_finished]
@@ -132,7 +135,7 @@ class _FinishedHypotheses:
     def may_improve(self, sentences: Tensor, log_probs: Tensor) -> Tensor:
         """Whether an active hypothesis can become one of its sentence's n best: bool (sentences, 1).
 
-        log_probs (sentences, beam_size): those of the active hypotheses.
+        log_probs (sentences, beam_size): of the active hypotheses.
         """
         best = log_probs.amax(dim=1) / self._longest[sentences]
         return (best > self.scores[sentences, self._n_best - 1])[:, None]
@@ -142,7 +145,7 @@ class _FinishedHypotheses:
         alignments = [each.tolist() for each in self.alignments]
         numbers = self._numbers[:, : self._n_best].tolist()
         found = [[self._hypothesis(number, alignments) for number in row if number >= 0] for row in numbers]
-        return [sorted(each, key=lambda one: -one.score) for each in found]  # rounding: scores were float32 so far
+        return [sorted(each, key=lambda one: -one.score) for each in found]  # the scores that ranked them were float32
 
     def _hypothesis(self, number: int, alignments: list[list[int]]) -> Hypothesis:
         tokens, backpointers, log_prob = self._done[number]
@@ -156,7 +159,7 @@ class _FinishedHypotheses:
 
 
 def _initial_beams(rules: SearchRules) -> ActiveBeams:
-    """One hypothesis of each sentence, which has read nothing yet."""
+    """Returns one empty hypothesis for each sentence."""
     sentences = torch.arange(len(rules.max_tokens), device=rules.max_tokens.device)
     newest, no_tokens = torch.full_like(sentences, rules.sos), sentences.new_empty(len(sentences), 0)
     is_row = torch.ones_like(sentences[:, None], dtype=torch.bool)
@@ -166,7 +169,7 @@ def _initial_beams(rules: SearchRules) -> ActiveBeams:
 
 
 def top_candidates(step: Step, active: ActiveBeams, finished_scores: Tensor, rules: SearchRules) -> Candidates:
-    """Give the candidates of each sentence to the best among its continuations and what it has finished: a `RankFn`."""
+    """Returns the best of each sentence's continuations and finished hypotheses: the default `RankFn`."""
     log_probs, tokens = _continuations(step.logits, active, rules, finished_scores.shape[1])
     log_probs, scores = rank_scores(log_probs, active, finished_scores, rules)
     order = scores.argsort(dim=1, descending=True, stable=True)[:, : finished_scores.shape[1]]
@@ -176,9 +179,9 @@ def top_candidates(step: Step, active: ActiveBeams, finished_scores: Tensor, rul
 def rank_scores(
     log_probs: Tensor, active: ActiveBeams, finished_scores: Tensor, rules: SearchRules
 ) -> tuple[Tensor, Tensor]:
-    """Returns log-probabilities of continuations, (rows, n), by sentences, and the scores of all that is ranked.
+    """Returns log-probabilities of continuations by sentence, (sentences, width · n), and the scores to rank by.
 
-    The scores are (sentences, beam_size + continuations): first those of what is finished.
+    log_probs (rows, n). Scores are (sentences, beam_size + width · n): finished hypotheses first, then continuations.
     """
     log_probs = active.pad_by_sentence(log_probs, NEG_INF)
     length = active.tokens.shape[1] + 1
@@ -186,7 +189,7 @@ def rank_scores(
 
 
 def is_ending(candidates: Candidates, active: ActiveBeams, rules: SearchRules) -> Tensor:
-    """Whether nothing may follow what has a place: bool (sentences, beam_size)."""
+    """Whether a candidate's last token is <eos>, or its length the maximum: bool (sentences, beam_size)."""
     is_last = rules.max_tokens[active.sentences, None] == active.tokens.shape[1] + 1
     return (candidates.tokens == rules.eos) | is_last
 
@@ -194,7 +197,7 @@ def is_ending(candidates: Candidates, active: ActiveBeams, rules: SearchRules) -
 def _continuations(logits: Tensor, active: ActiveBeams, rules: SearchRules, beam_size: int) -> tuple[Tensor, Tensor]:
     """Returns the best continuations of each active hypothesis: log-probabilities and tokens, (rows, n).
 
-    logits (rows, vocabulary) are overwritten. n is beam_size, because no more can get a place, or the vocabulary.
+    logits (rows, vocabulary) are overwritten. n is beam_size, or the size of a smaller vocabulary.
     """
     logits = logits.float()
     log_totals = torch.cat([block.logsumexp(dim=1) for block in logits.split(ROWS_PER_BLOCK)])
@@ -204,9 +207,9 @@ def _continuations(logits: Tensor, active: ActiveBeams, rules: SearchRules, beam
 
 
 def _top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Returns the largest logits of each row in falling order, and their ids. logits are overwritten.
+    """Returns the `count` largest logits of each row in descending order, and their ids. logits are overwritten.
 
-    Of equal ones, a CPU takes the lower id first if there are up to MAX_ARGMAX_PASSES.
+    On a CPU with count up to MAX_ARGMAX_PASSES, the lower id comes first among equal logits.
     """
     if logits.device.type != "cpu" or count > MAX_ARGMAX_PASSES:
         found = logits.topk(count, dim=1)
@@ -224,14 +227,14 @@ def _top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def gather_candidates(
     order: Tensor, scores: Tensor, log_probs: Tensor, tokens: Tensor, active: ActiveBeams
 ) -> Candidates:
-    """Returns the candidates that are given to some of what is ranked: first what is finished, then all continuations.
+    """Returns the chosen candidates.
 
-    order int64 (sentences, beam_size): their numbers. scores (sentences, beam_size + continuations): of all that is
-    ranked. log_probs (sentences, continuations); tokens (rows, n).
+    order int64 (sentences, beam_size): the chosen columns of scores. scores (sentences, beam_size + continuations) and
+    log_probs (sentences, continuations): from `rank_scores`. tokens (rows, n).
     """
     beam_size, n_each = order.shape[1], tokens.shape[1]
     scores = scores.gather(1, order)
-    # With beam 3 and two active ones: 0 1 2 continue the first, 3 4 5 the second.
+    # With beam_size 3 and two active hypotheses: 0 1 2 continue the first, 3 4 5 the second.
     which = (order - beam_size).clamp(min=0)
     rows = (active.is_row.flatten().cumsum(0) - 1).view_as(active.is_row).gather(1, which // n_each)
     is_continuation = (order >= beam_size) & (scores > NEG_INF)
@@ -241,11 +244,11 @@ def gather_candidates(
 
 
 def _advance(decoder: StepDecoder, active: ActiveBeams, candidates: Candidates, goes_on: Tensor) -> ActiveBeams:
-    """Returns the active hypotheses of the next step, bool goes_on (sentences, beam_size), and tells the decoder.
+    """Select the candidates where goes_on, bool (sentences, beam_size), as rows of the next step, also in the decoder.
 
-    For example, three sentences with two active ones each have the rows 0 1 | 2 3 | 4 5. Sentence 1 has ended. In
-    sentence 0 the best continues row 1, and the next one row 0; in sentence 2 only one goes on, which continues row 5.
-    Then the decoder selects [1, 0, 5], and the rows are 0 1 | 2.
+    For example, three sentences with two rows each have the rows 0 1 | 2 3 | 4 5. Sentence 1 has ended. In sentence 0
+    the best candidate continues row 1 and the second row 0; sentence 2 has one candidate, which continues row 5. Then
+    the decoder selects [1, 0, 5], and the new rows are 0 1 | 2.
     """
     where = goes_on.nonzero(as_tuple=True)
     rows, newest = candidates.rows[where], candidates.tokens[where]

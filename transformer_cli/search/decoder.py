@@ -1,4 +1,5 @@
-"""The Transformer as an engine, and as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
+"""The Transformer as an engine, and as the step decoder of a search: ids in, hypotheses out. Knows no words or
+files."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,17 +35,16 @@ from transformer_cli.search.interface import (
 )
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITABLE
 
-GPU_BATCH_POSITIONS = 16_384  # on other devices than CPUs
-MIN_CONSTRAINED_BEAM = 5  # places of a search with constraints
-MIN_SENTENCES_PER_THREAD = 16  # sentences of a thread: with fewer, steps are so short that two threads wait for Python
+GPU_BATCH_POSITIONS = 16_384
+MIN_CONSTRAINED_BEAM = 5  # the beam size of a search with constraints is at least this
+MIN_SENTENCES_PER_THREAD = 16  # with fewer, steps are so short that two threads wait for Python's lock
 
 
 class TransformerEngine:
-    """An `interface.Engine` of one Transformer, or of several as an ensemble, in torch: it can do everything.
+    """An `interface.Engine` of one Transformer, or of several as an ensemble, in torch. It supports all settings.
 
-    On the CPU, each of the caller's torch threads decodes a batch of its own, if there are MIN_SENTENCES_PER_THREAD
-    sentences for each. The products of a decoding step are small: if one were split between threads, these would mostly
-    wait for each other, and for any other program that keeps one of them from its core.
+    On the CPU, each torch thread decodes a batch of its own if it gets MIN_SENTENCES_PER_THREAD sentences. The matrix
+    products of a decoding step are small: threads that shared one would mostly wait for each other.
     """
 
     def __init__(self, models: Sequence[Transformer]) -> None:
@@ -58,7 +58,7 @@ class TransformerEngine:
 
     @cached_property
     def _bfloat16_models(self) -> list[Transformer]:
-        """The models with the matrices of layers and output in bfloat16, so that no step rounds them anew."""
+        """Copies of the models with bfloat16 matrices, so that no step has to round them."""
         copies = deepcopy(self.models)
         for module in (each for model in copies for each in model.modules() if isinstance(each, nn.Linear)):
             module.bfloat16()
@@ -66,11 +66,11 @@ class TransformerEngine:
 
     def precision(self, settings: DecodingConfig) -> Precision:
         if settings.precision == "auto" and devices.bfloat16_unit(self._device) == "AMX":
-            return "float32"  # a step of a search is too small: 0.97 times as fast in bfloat16
+            return "float32"  # decoding steps are too small: bfloat16 is 0.97 times as fast
         return choose_precision(settings.precision, self._device)
 
     def check_supported(self, settings: TranslationSettings) -> None:
-        """See `Engine`: ours can do everything."""
+        """See `Engine`: this one supports everything."""
 
     def translate(
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = never_stop
@@ -90,13 +90,13 @@ class TransformerEngine:
 
     @property
     def _threads(self) -> int:
-        """How many batches are decoded at a time."""
+        """The number of batches that are decoded at a time."""
         return torch.get_num_threads() if self.is_on_cpu else 1
 
     def _batches(
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings
     ) -> list[tuple[Sequence[int], TranslationSettings]]:
-        """Returns the rows of each batch, and how to search for them: those with constraints by themselves."""
+        """Returns the sentences of each batch, as indices, and its settings: constraints need a wider beam."""
         positions = BATCH_POSITIONS if self.is_on_cpu else GPU_BATCH_POSITIONS
         constrained = [row for row, each in enumerate(sentences) if each.constraints]
         others = [row for row, each in enumerate(sentences) if not each.constraints]
@@ -121,13 +121,12 @@ def decode(
     *,
     before_step: BeforeStep = never_stop,
 ) -> list[list[Hypothesis]]:
-    """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
+    """Returns up to n_best translations (or n_best samples) of each sentence of a batch, the best score first.
 
-    A sentence that has fewer translations gets fewer. models: one, or several of the same vocabularies and on the same
-    device, which predict the mean of their probabilities. sentences: all of them have constraints, or none has.
-    before_step: is called before each step.
+    models: one, or an ensemble with the same vocabularies on the same device, which predicts the mean of the models'
+    probabilities. sentences: all have constraints, or none. before_step: called before each step.
 
-    Raises MemoryShortage, and what before_step raises, which so ends the search.
+    Raises MemoryShortage, and what before_step raises.
     """
     device = next(models[0].parameters()).device
     constraints = [each.constraints for each in sentences if each.constraints]
@@ -153,11 +152,11 @@ def decode(
 def _samples(
     decoder: StepDecoder, rules: SearchRules, sentences: Sequence[SearchRequest], settings: TranslationSettings
 ) -> list[list[Hypothesis]]:
-    """Draw n_best samples of each sentence: its rows."""
+    """Draw n_best samples of each sentence."""
     count, limits = settings.n_best, rules.max_tokens
     rules = replace(rules, max_tokens=limits.repeat_interleave(count))
     decoder.select(torch.arange(len(limits), device=limits.device).repeat_interleave(count))  # 0 0 0 1 1 1 for count 3
-    # the key comes last: it may be long
+    # the key is last, because it may be long
     seeds = [(settings.seed, number, each.sample_key) for each in sentences for number in range(count)]
     uniform = uniform_numbers(seeds, int(limits.max())).to(limits.device)
     found = sample(
@@ -168,16 +167,15 @@ def _samples(
 
 
 class TransformerDecoder:
-    """An `interface.StepDecoder` that decodes a batch of sentences by the Transformer, or by several as an ensemble.
+    """An `interface.StepDecoder` of one Transformer, or of several as an ensemble.
 
-    The probabilities of an ensemble are the mean of the models' probabilities, and its logits log-probabilities. So is
-    what it attends to: the mean of the models' attention, each over its heads.
+    An ensemble averages the models' probabilities (its logits are log-probabilities) and their attention.
     """
 
     def __init__(self, models: Sequence[Transformer], source: Tensor, before_step: BeforeStep = never_stop) -> None:
-        """Encodes source by each model: int64 (sentences, source), from <sos> to <eos>, padded at the end.
+        """source int64 (sentences, source): from <sos> to <eos>, padded at the end. Every model encodes it.
 
-        before_step: is called before each step, and ends a search by raising.
+        before_step: called before each step; it ends the search by raising.
         """
         self._models = models
         self._before_step = before_step
@@ -198,13 +196,13 @@ class TransformerDecoder:
 
 
 def _step_model(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Tensor]:
-    """Returns a model's logits, (rows, vocabulary), and its last layer's attention, (rows, heads, source)."""
+    """Returns a model's logits, (rows, vocabulary), and the attention of its last layer, (rows, heads, source)."""
     record = AttentionRecord()
     logits = model.next_logits(tokens, cache, record)
     return logits, cache.ungroup_by_sentence(record.cross[0].weights)[:, :, 0]
 
 
 def mean_log_probs(logits: Sequence[Tensor]) -> Tensor:
-    """Returns the logarithm of the mean of several models' probabilities, (rows, vocabulary)."""
+    """Returns the logarithm of the mean of the models' probabilities, (rows, vocabulary)."""
     log_probs = torch.stack([each.float().log_softmax(dim=1) for each in logits])
     return log_probs.logsumexp(dim=0) - math.log(len(logits))

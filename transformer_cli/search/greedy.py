@@ -1,7 +1,7 @@
-"""Greedy search and sampling: one token for each sentence at each step, the likeliest, or one that is drawn.
+"""Greedy search and sampling: each step takes the most probable token of each sentence, or draws one.
 
-Knows nothing of words, files or the model. Every sample has random numbers of its own, one for each position. So it
-does not depend on the other sentences of its batch, nor on how many samples are drawn.
+Does not know words, files or the model. Every sample has its own random numbers, one for each position, so it does not
+depend on the other sentences of its batch or on the number of samples.
 """
 
 import math
@@ -14,17 +14,17 @@ from torch import Tensor
 from transformer_cli.search.interface import Hypothesis, SearchRules, StepDecoder, score
 
 ChooseFn = Callable[[Tensor, Tensor, int], Tensor]
-"""Logits (rows, vocabulary), the rows' sentences, int64 (rows,), and the position → each row's token, int64 (rows,)."""
+"""(logits (rows, vocabulary), the rows' sentences int64 (rows,), position) → each row's token, int64 (rows,)."""
 
 
 def greedy(decoder: StepDecoder, rules: SearchRules, *, scores: bool = True) -> list[Hypothesis]:
-    """Choose the likeliest token at each step, until <eos> or the sentence's own limit; one hypothesis per sentence.
+    """Take the most probable token at each step, until <eos> or the sentence's max_tokens. Returns one hypothesis each.
 
-    scores: whether log-probabilities are wanted; they are NaN if not.
+    scores: compute log-probabilities; if false, they are NaN.
     """
 
     def argmax(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
-        """Of equal ones, the first. On the CPU NumPy does it: it vectorises."""
+        """Returns the lower id of equal logits. NumPy's argmax is faster than torch's on the CPU."""
         if logits.device.type == "cpu":
             return torch.from_numpy(logits.numpy().argmax(axis=1))
         return logits.argmax(dim=1)
@@ -43,8 +43,8 @@ def sample(
 ) -> list[Hypothesis]:
     """Draw a translation of each sentence.
 
-    uniform (sentences, longest limit): numbers in [0, 1), one for each token, from `uniform_numbers`.
-    temperature, top_k, top_p: see DecodingConfig. Log-probabilities are the model's own, without these three.
+    uniform (sentences, max_tokens): numbers in [0, 1), one for each token, from `uniform_numbers`. temperature, top_k,
+    top_p: see DecodingConfig. Log-probabilities are the model's own, without these three.
     """
 
     def draw(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
@@ -60,16 +60,13 @@ def sample(
 def _decode_rows(
     decoder: StepDecoder, rules: SearchRules, choose: ChooseFn, *, scores: bool = True
 ) -> list[Hypothesis]:
-    """Choose a token of each sentence at each step, until <eos> or the sentence's limit; finished ones are dropped.
-
-    scores: as in `greedy`.
-    """
+    """Choose a token for each sentence at each step; drop finished sentences. scores: as in `greedy`."""
     max_tokens, eos, device = rules.max_tokens, rules.eos, rules.max_tokens.device
     n_rows, longest = len(max_tokens), int(max_tokens.max())
     tokens = torch.full((n_rows, longest), eos, device=device)
     alignment = torch.zeros((n_rows, longest), dtype=torch.int64, device=device)
     log_probs = torch.full((n_rows,), 0.0 if scores else math.nan, device=device)
-    active_rows = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
+    active_rows = torch.arange(n_rows, device=device)  # the sentence of each of the decoder's rows
     newest = torch.full((n_rows,), rules.sos, device=device)
     for position in range(longest):
         step = decoder.decode_step(newest)
@@ -91,21 +88,24 @@ def _decode_rows(
     rows = zip(tokens.tolist(), alignment.tolist(), log_probs.tolist(), max_tokens.tolist(), strict=True)
     for ids, aligned, log_prob, limit in rows:
         length = ids.index(eos) if eos in ids else longest
-        value = score(log_prob, min(length + 1, limit), rules.length_penalty)  # <eos> counts, if it was reached
+        value = score(log_prob, min(length + 1, limit), rules.length_penalty)  # <eos> counts if it was generated
         found.append(Hypothesis(ids[:length], aligned[:length], log_prob, value))
     return found
 
 
 def uniform_numbers(seeds: Sequence[tuple[int, ...]], length: int) -> Tensor:
-    """Returns `length` numbers in [0, 1) for each seed, float32 (len(seeds), length); the first do not depend on it."""
+    """Returns `length` numbers in [0, 1) for each seed, float32 (len(seeds), length).
+
+    A larger length does not change the first numbers.
+    """
     return torch.from_numpy(np.stack([np.random.default_rng(seed).random(length, np.float32) for seed in seeds]))
 
 
 def _top_probs(probs: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Returns the largest of the probabilities (rows, vocabulary) in falling order: (rows, places).
+    """Returns the probabilities that top_k and top_p keep, of (rows, vocabulary), in descending order: (rows, ranks).
 
-    For example, of 0.1 0.6 0.3 the top_k 2 are 0.6 0.3; with top_p 0.6 they are 0.6 0.0 0.0. Numbers alone are sorted,
-    without their ids: on the CPU NumPy does that twenty times as fast as torch sorts pairs of them.
+    For example, of 0.1 0.6 0.3 top_k = 2 keeps 0.6 0.3, and top_p = 0.6 keeps 0.6 0.0 0.0. Only the numbers are sorted,
+    not their ids: on the CPU NumPy does that twenty times as fast as torch sorts both.
     """
     if probs.device.type == "cpu":
         ranked = torch.from_numpy(-np.sort(-probs.numpy(), axis=1))
@@ -117,26 +117,26 @@ def _top_probs(probs: Tensor, top_k: int, top_p: float) -> Tensor:
         ranked = ranked[:, :top_k]
     if top_p == 1.0:
         return ranked
-    before = ranked.cumsum(dim=1) - ranked  # what the likelier ones have together
-    total = ranked.sum(dim=1, keepdim=True)  # top_p is a share of what top_k has left
+    before = ranked.cumsum(dim=1) - ranked  # the sum of the larger ones
+    total = ranked.sum(dim=1, keepdim=True)  # top_p is a share of the sum that top_k keeps
     return ranked.masked_fill(before >= top_p * total, 0.0)
 
 
 def _sample_rows(probs: Tensor, uniform: Tensor) -> Tensor:
-    """Returns for each row the first place whose probabilities up to there exceed `uniform` of them all: int64
-    (rows,)."""
-    up_to = probs.cumsum(dim=1)
-    place = torch.searchsorted(up_to, (uniform * up_to[:, -1])[:, None], right=True)
-    return torch.minimum(place, up_to.argmax(dim=1, keepdim=True))[:, 0]  # rounding may have reached the end
+    """Draw a column of each row, int64 (rows,): the first whose cumulative share of the probabilities exceeds
+    uniform."""
+    cumulative = probs.cumsum(dim=1)
+    column = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)
+    return torch.minimum(column, cumulative.argmax(dim=1, keepdim=True))[:, 0]  # rounding may go beyond the last one
 
 
-def _ids_of_ranks(places: Tensor, ranked: Tensor, probs: Tensor) -> Tensor:
-    """Returns the ids that have these places, int64 (rows,), when probs are ranked; of equal ones the lower id first.
+def _ids_of_ranks(ranks: Tensor, ranked: Tensor, probs: Tensor) -> Tensor:
+    """Returns the ids at these ranks, int64 (rows,); of equal probabilities the lower id ranks first.
 
-    For example, 0.2 0.6 0.2 are ranked 0.6 0.2 0.2: place 2 is the second one of 0.2, which is that of id 2.
+    For example, 0.2 0.6 0.2 are ranked 0.6 0.2 0.2: rank 2 is the second 0.2, which is id 2.
     """
-    value = ranked.gather(1, places[:, None])
-    earlier = places - (ranked > value).sum(dim=1)  # how many equal ones go before it
+    value = ranked.gather(1, ranks[:, None])
+    earlier = ranks - (ranked > value).sum(dim=1)  # the number of equal ones that rank before it
     rows, ids = ((probs == value) | value.isnan()).nonzero(as_tuple=True)  # by rows, the lower id first
     first = torch.searchsorted(rows, torch.arange(len(probs), device=rows.device))
     return ids[first + earlier]

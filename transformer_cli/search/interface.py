@@ -1,11 +1,11 @@
-"""What translates ids, and how a search and a decoder, which is run step by step, work together.
+"""The interfaces of engines, searches and step decoders.
 
-Three things stand here. An `Engine` translates many sentences at once: tfm's own models in decoder.py, CTranslate2 in
-adapters/interop/. A search of ours works with any `StepDecoder`, keeps `SearchRules`, and finds `Hypothesis`es.
+An `Engine` translates many sentences: decoder.py has tfm's own, adapters/interop/ that of CTranslate2. A search of ours
+runs a `StepDecoder` under `SearchRules` and returns hypotheses. Knows token ids, but not text, files or the class of a
+model; does not import torch.
 
-Knows token ids, positions and lengths. Knows no text, no files and no class of model; imports no torch. A row is one
-hypothesis in the making. Rows of a sentence are neighbours: one in greedy search, up to `beam_size` in beam search,
-where sentences may have different numbers of them.
+A row is one unfinished hypothesis. The rows of a sentence are neighbours: one in greedy search, up to beam_size in beam
+search, where sentences may have different numbers of rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
@@ -23,58 +23,55 @@ if TYPE_CHECKING:
 
     from transformer_cli.model.transformer import Transformer
 
-BATCH_POSITIONS = 2048  # padded source positions that one thread of a CPU decodes together
-MAX_BATCH_ROWS = 1024  # hypotheses that are decoded together
-NEG_INF = float("-inf")  # the logit of what may not be written
+BATCH_POSITIONS = 2048  # padded source positions in a batch of one CPU thread
+MAX_BATCH_ROWS = 1024  # hypotheses in a batch
+NEG_INF = float("-inf")  # the logit of a forbidden token
 
 BeforeStep = Callable[[], object]
-"""What is called before each step of a search, and ends it by raising: a server looks whether anybody still waits"""
+"""Called before each step of a search, which it ends by raising: a server checks whether the client still waits"""
 
 
 def never_stop() -> None:
-    """The `BeforeStep` of a search that always goes on."""
+    """The `BeforeStep` that never ends a search."""
 
 
 Ids = tuple[int, ...]
 
 
 class Constraints(Protocol):
-    """What a beam search has to write in a translation, such as the terms of a glossary."""
+    """Phrases that a translation must contain, such as the terms of a glossary."""
 
     @property
     def min_tokens(self) -> int:
-        """How many tokens that takes at least."""
+        """The least number of tokens of the phrases together."""
 
     def rank_fn(self, of_batch: Sequence[Any]) -> Callable[..., Any]:
-        """Returns the `beam.RankFn` of a batch.
-
-        of_batch: the constraints of each of its sentences, all of this class.
-        """
+        """Returns the `beam.RankFn` of a batch. of_batch: the constraints of each sentence, all of this class."""
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A sentence that waits for its translation."""
+    """A sentence to translate."""
 
     ids: Sequence[int]
-    """without <sos> and <eos>, at least one, and no more than there are positions for"""
+    """without <sos> and <eos>; at least one, at most as many as the model has positions for"""
     max_tokens: int
-    """how many tokens its translation may have, at least 1, <eos> not counted"""
+    """the maximum length of the translation, at least 1, <eos> not counted"""
     sample_key: int = 0
-    """what its samples are drawn by, together with the seed"""
+    """seeds the samples of this sentence, together with `settings.seed`"""
     prefix: Ids = ()
-    """ids that its translation begins with: the same for all sentences that are given together"""
+    """ids with which the translation begins: the same for all sentences of a call"""
     constraints: Constraints | None = None
-    """what its translation has to write, in a beam search of an engine that `takes_constraints`"""
+    """for a beam search of an engine that `takes_constraints`"""
 
 
 def max_target_tokens(
     settings: TranslationSettings, source_tokens: int, max_length: int | None, *, more: int = 0
 ) -> int:
-    """Returns how many tokens the translation of a sentence of `source_tokens` tokens may have.
+    """Returns the maximum length of a translation.
 
-    max_length: how many positions the model has (None: no limit). more: the tokens of constraints, which may take more
-    room than what stands in their place.
+    source_tokens: the length of the source. max_length: the model's number of positions (None: no limit). more: tokens
+    of constraints, which may be longer than the words they replace.
     """
     wanted = more + (2 * source_tokens + 10 if settings.max_tokens is None else settings.max_tokens)
     return wanted if max_length is None else min(wanted, max_length - N_SOS_EOS)
@@ -82,27 +79,26 @@ def max_target_tokens(
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A decoded row."""
+    """A finished translation."""
 
     tokens: list[int]
     """without <sos> and <eos>"""
     alignment: list[int]
-    """for each token, the index of the source token that the step which chose it attended to most; <sos> has no
-    index"""
+    """for each token, the index of the source token with the most attention; <sos> is not counted"""
     log_prob: float
-    """sum of the log-probabilities of the tokens, and of <eos> if it was reached; NaN if it was not wanted"""
+    """the sum over all tokens, and <eos> if the hypothesis ends in it; NaN if not asked for"""
     score: float
-    """what hypotheses of a sentence are compared by: log_prob / length^α, <eos> counted if it was reached"""
+    """log_prob / length^α, by which hypotheses are ranked; the length includes <eos> if log_prob does"""
 
 
 SearchResult = tuple[Sequence[int], Sequence[list[Hypothesis]]]
-"""Rows of sentences, and the n best translations of each, the best score first; fewer, if there are no more."""
+"""Indices of sentences, and up to n best translations of each, the best score first."""
 
 
 def score(log_prob: float, length: int, length_penalty: float) -> float:
-    """Returns log_prob / length^α, as CTranslate2, fairseq and Marian score hypotheses.
+    """Returns log_prob / length^α, as in CTranslate2, fairseq and Marian.
 
-    length: how many log-probabilities were added up, <eos> counted, at least 1. length_penalty: α; 0 leaves log_prob.
+    length: the number of summed log-probabilities, at least 1. length_penalty: α.
     """
     return log_prob / length**length_penalty
 
@@ -111,55 +107,54 @@ class Engine(Protocol):
     """Translates ids into ids."""
 
     device: str
-    """what it computes on: cpu, NVIDIA H200"""
+    """such as cpu, NVIDIA H200"""
     is_on_cpu: bool
     takes_constraints: bool
-    """whether its beam search can be given constraints"""
+    """whether its beam search supports constraints"""
 
     @property
     def models(self) -> "Sequence[Transformer]":
-        """What can be looked into: one model, or those of an ensemble. Raises ConfigError if they are none of ours."""
+        """One model, or those of an ensemble. Raises ConfigError if they are not tfm's own."""
 
     @property
     def max_length(self) -> int | None:
-        """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
+        """The maximum length of a sentence, <sos> and <eos> included (None: no limit)."""
 
     def precision(self, settings: DecodingConfig) -> str:
-        """Returns the type in which matrices are multiplied, such as bfloat16, or int8_float32 of an exported model."""
+        """Returns the type of matrix products, such as bfloat16, or int8_float32 of an exported model."""
 
     def check_supported(self, settings: TranslationSettings) -> None:
-        """Raises ConfigError for what this engine cannot do: callers ask before they read or translate anything."""
+        """Raises ConfigError for settings that this engine does not support; call it before any input is read."""
 
     def translate(
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = never_stop
     ) -> Iterator[SearchResult]:
-        """Yields batches as they are done, in any order, while others are translated; each row comes once.
+        """Yields batches as they are finished, in any order, while others are still translated.
 
-        before_step: is called before each step of a batch, where the engine takes steps one by one. Raises ConfigError
-        or MemoryShortage, and what before_step raises.
+        before_step: called before each step of a batch, or before each batch if the engine does not expose steps.
+        Raises ConfigError or MemoryShortage, and what before_step raises.
         """
 
 
 @runtime_checkable
 class TargetScorer(Protocol):
-    """An `Engine` whose models are not ours, so that it finds the log-probabilities of given translations itself."""
+    """An `Engine` of another program's models, which computes the log-probabilities of given translations itself."""
 
     def log_probs(self, sentences: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
+        """Returns the log-probabilities of each target's tokens and of <eos>, in nats.
 
-        sentences, targets: ids without <sos> and <eos>, perhaps none, and no more than there are positions for. Raises
-        MemoryShortage.
+        sentences, targets: ids without <sos> and <eos>, possibly none. Raises MemoryShortage.
         """
 
 
 def batches_longest_first(
     sentences: Sequence[Sized], positions: int, rows_per_sentence: int = 1, n_batches: int = 1
 ) -> list[list[int]]:
-    """Returns the rows of batches of sentences of similar length.
+    """Returns batches of sentences of similar length, as indices.
 
-    A batch has at most `positions` padded positions, and MAX_BATCH_ROWS hypotheses, if each sentence has
-    rows_per_sentence. The longest come first, so that batches that are decoded side by side end at about the same time.
-    There are at least n_batches of them if there are as many sentences.
+    A batch has at most `positions` padded positions and MAX_BATCH_ROWS hypotheses (rows_per_sentence each). The longest
+    sentences come first, so that threads finish at about the same time. There are at least n_batches, if there are
+    enough sentences.
     """
     lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
     most = max(1, MAX_BATCH_ROWS // rows_per_sentence)
@@ -171,18 +166,18 @@ def batches_longest_first(
 
 
 def batch_too_large(sentences: Sequence[Sized], rows_per_sentence: int) -> str:
-    """Returns what is said if the sentences of a batch do not fit in memory, with so many hypotheses of each."""
+    """Returns the error message for a batch that does not fit in memory."""
     longest = max(map(len, sentences))
     what = f"{len(sentences)} sentences of up to {longest} tokens, with {rows_per_sentence} hypotheses each,"
     return f"{what} do not fit in memory; use a smaller beam, or split long sentences"
 
 
 def group_by_length(lengths: NDArray[Any], most: int) -> list[NDArray[np.int64]]:
-    """Group sentences of similar length: at most `most` padded positions per group, <sos> and <eos> included.
+    """Group sentences of similar length, with at most `most` padded positions per group, <sos> and <eos> included.
 
-    lengths (sentences,). Returns the indices of each group, the shortest sentences first; a sentence that is longer
-    than `most` is a group of its own. For example, lengths [5, 1, 4] with 14 positions give [[1, 2], [0]]:
-    2 × (4 + 2) = 12 positions fit, and 3 × (5 + 2) = 21 do not.
+    lengths (sentences,). Returns the indices of each group, the shortest sentences first; a sentence longer than `most`
+    is a group of its own. For example, lengths [5, 1, 4] and most = 14 give [[1, 2], [0]]: 2 × (4 + 2) = 12 positions
+    fit, and 3 × (5 + 2) = 21 do not.
     """
     order = np.argsort(lengths, kind="stable")
     groups, start = [], 0
@@ -195,54 +190,53 @@ def group_by_length(lengths: NDArray[Any], most: int) -> list[NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Step:
-    """What a decoder returns after it has read one more token of each row."""
+    """A decoder's output after it has read one more token of each row."""
 
     logits: "Tensor"
     """(rows, vocabulary), for the next token; the search may change them in place"""
     alignment: "Tensor"
-    """int64 (rows,): the index of the source token that the last layer attended to most, the mean of its heads
+    """int64 (rows,): the source token with the most attention, the mean over the last layer's heads
 
-    Indices count the sentence's own tokens from 0: <sos>, <eos> and padding have none.
+    It is an index among the sentence's own tokens: 0 is the token after <sos>.
     """
 
 
 class StepDecoder(Protocol):
-    """A batch of sentences being decoded, one step at a time. It owns what has been computed so far (the cache)."""
+    """Decodes a batch of sentences step by step, and owns the cache."""
 
     def decode_step(self, tokens: "Tensor") -> Step:
         """Read the newest token of each row, int64 (rows,): <sos> in the first call."""
 
     def select(self, rows: "Tensor") -> None:
-        """Let row i continue what is now row rows[i]: int64 (rows from now on,), at least one.
+        """Let the new row i continue the old row rows[i]: int64 (new rows,), at least one.
 
-        A row may be continued more than once, or not at all. Sentences stay in their order; one without rows is
-        dropped. For example, in greedy search, when the second of four sentences is finished: [0, 2, 3]. If then the
-        old sentence 2 is finished: [0, 2]. When [0, 0, 0, 1, 1] follows, the one row of the first sentence becomes
-        three, and that of the other one two.
+        A row may be continued several times, or not at all. Sentences keep their order; a sentence without rows is
+        dropped. For example, when the second of four sentences is finished in greedy search: [0, 2, 3]. In beam search,
+        [0, 0, 0, 1, 1] gives three rows to the first sentence and two to the second.
         """
 
 
 @dataclass(frozen=True)
 class SearchRules:
-    """What may be written, in every search of ours; ctranslate2.py tells CTranslate2 the same."""
+    """Which tokens may be generated, in every search of ours; ctranslate2.py passes the same to CTranslate2."""
 
     max_tokens: "Tensor"
-    """int64 (sentences,): how many tokens each sentence's translation may have, at least 1, <eos> not counted"""
+    """int64 (sentences,): the maximum length of each translation, at least 1, <eos> not counted"""
     sos: int
     eos: int
     unwritable_ids: "Tensor"
-    """int64: ids that are never chosen"""
+    """int64: ids that are never generated"""
     no_repeat_ngram_size: int = 0
-    """the length of sequences that may not occur twice in a translation (0: all may)"""
+    """n-grams of this length may not occur twice in a translation (0: no such rule)"""
     prefix: Sequence[int] = ()
-    """ids that each translation begins with, even if it has a sequence twice"""
+    """ids with which each translation begins, even if they repeat an n-gram"""
     length_penalty: float = 1.0
     """α of the scores"""
 
     def mask_logits(self, logits: "Tensor", tokens: "Tensor") -> None:
-        """Set the logits (rows, vocabulary) of all tokens that may not follow to -inf, in place.
+        """Set the logits (rows, vocabulary) of forbidden next tokens to -inf, in place.
 
-        tokens int64 (rows, length): the tokens so far. After the prefix <eos> always may follow.
+        tokens int64 (rows, length): the tokens so far. After the prefix, <eos> is always allowed.
         """
         logits.index_fill_(1, self.unwritable_ids, NEG_INF)
         position = tokens.shape[1]
@@ -255,9 +249,9 @@ class SearchRules:
 
 
 def _banned_ngram_tokens(tokens: "Tensor", size: int) -> "tuple[Tensor, Tensor]":
-    """Returns rows and ids, both int64 (n,): ids[i] after rows[i] of tokens make an n-gram that this row has already.
+    """Returns rows and ids, both int64 (n,): ids[i] would repeat an n-gram of row rows[i] of tokens.
 
-    For example, after 7 8 9 7 8 with size 3: the last two tokens, 7 8, stood before a 9, so 9 would be one.
+    For example, after 7 8 9 7 8 with size 3, the id 9 would repeat 7 8 9.
     """
     seen = tokens.unfold(1, size, 1)  # (rows, n-grams, size)
     newest = tokens[:, None, tokens.shape[1] - size + 1 :]  # (rows, 1, size - 1)

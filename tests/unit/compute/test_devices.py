@@ -70,7 +70,7 @@ def test_choose_device_is_the_one_named_and_of_each_process_one_of_its_own(
 @pytest.mark.parametrize("name", ["auto", "cuda:1"])
 @pytest.mark.parametrize("rank", range(3))
 def test_choose_device_of_too_few_is_one_error_in_all_processes(rank: int, name: str) -> None:
-    told = f"^device {name}: 3 processes here, and torch sees 2 CUDA devices; choose cuda with one process for each"
+    told = f"^device {name}: 3 processes here, and torch sees 2 CUDA devices; choose cuda and start one process for"
     with pretended_gpus(2), pytest.raises(DeviceError, match=told):
         choose_device(name, World(rank, 3, rank, 3))
 
