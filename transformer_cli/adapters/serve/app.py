@@ -1,7 +1,7 @@
-"""The server's addresses: LibreTranslate's API, looking inside, health and the page. Knows no sockets and no signals.
+"""The server's routes: LibreTranslate's API, inspection, health and the page. Knows no sockets and no signals.
 
-What is wrong with a request is an answer {"error": "…"}: 400 for what is asked, 403 for a wrong key or another site's
-page, 408 and 413 for a body that is too slow or too long, 503 if too much is waiting.
+A refused request is answered by {"error": "…"} with 400 for wrong parameters, 403 for a wrong key or another site's
+page, 408 and 413 for a body that is too slow or too long, and 503 if the server is busy.
 """
 
 import asyncio
@@ -49,18 +49,18 @@ from transformer_cli.search.interface import BeforeStep
 from transformer_cli.translate import Translator
 
 PAGE = Path(__file__).with_name("page.html")
-DECIMALS = 4  # of weights, scores and vectors: more cannot be seen
+DECIMALS = 4  # of weights, scores and vectors; more are not visible
 
 Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
-# with 4XX, FastAPI describes no 422 of its own, which never comes
-router = APIRouter(responses={"4XX": {"description": 'What is wrong: {"error": "…"}'}})
+# with 4XX, FastAPI does not describe status 422, which never occurs
+router = APIRouter(responses={"4XX": {"description": 'The error: {"error": "…"}'}})
 
 
 @dataclass
 class Service:
-    """What the addresses share; each finds it as `request.app.state.service`."""
+    """What the routes share, as `request.app.state.service`."""
 
     directions: Directions
     queue: JobQueue
@@ -68,29 +68,28 @@ class Service:
     api_key: str | None
     metrics: Metrics
     inspections: threading.Semaphore
-    """places for sentences that are looked into, and for answers about them that have not been read"""
+    """limits the inspections that are computed, or whose answers are being sent"""
     parsing_lock: asyncio.Lock
-    """of larger bodies, which are parsed one after the other"""
+    """held while a larger body is parsed"""
     n_body_bytes: int = 0
-    """bytes of bodies of which more is to come, or that are not parsed yet"""
+    """bytes of all bodies that are arriving or not parsed yet"""
     n_unanswered: int = 0
-    """requests without a proper answer, because the server had to end"""
+    """requests that were cut off by the server's shutdown"""
 
     def reload_loop(self, requests: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
-        """Serve with runs that are opened anew, whenever True comes, until False comes.
+        """Reload the runs for each True in the queue, until False.
 
-        Requests that have begun end with the models with which they began. If a run does not open, the models of before
-        go on, and a line says so.
+        Running requests keep their models. If a run cannot be opened, logs an error and keeps the loaded models.
         """
         while requests.get():
             try:
                 self.directions = Directions(open_runs())
             except Exception as error:
                 why, traced = (error, None) if isinstance(error, TfmError) else (defect(error), error)
-                log.error("not reloaded: %s; what was loaded before goes on serving", why, exc_info=traced)
+                log.error("not reloaded: %s; the server keeps the models it has", why, exc_info=traced)
                 self.metrics.reloads.labels("failed").inc()
             else:
-                gc.collect()  # what a failed request has left behind may hold earlier models
+                gc.collect()  # the traceback of a failed request may hold earlier models
                 log.info("reloaded")
                 self.metrics.reloads.labels("done").inc()
 
@@ -104,12 +103,12 @@ def create_app(
     cors_origins: Sequence[str] = (),
     limits: Limits = Limits(),
 ) -> FastAPI:
-    """Returns the ASGI application. Its workers start and end with it (its lifespan).
+    """Returns the ASGI application, whose lifespan starts and ends the workers.
 
-    translators: one for each direction. n_workers: how many batches are translated at a time. api_key: what requests
-    that compute have to bring (None: nothing). hosts: names that clients may call the server by, or * for all;
-    localhost and addresses of digits need not be named. cors_origins: the pages of other servers that may ask, such as
-    https://example.org, or * for all. Raises ConfigError.
+    translators: one for each pair of languages. n_workers: how many batches are translated at a time. api_key: needed
+    by requests that compute (None: not needed). hosts: names of this server, or * for any; localhost and numeric
+    addresses are always allowed. cors_origins: sites whose pages may send requests, such as https://example.org, or *
+    for any. Raises ConfigError.
     """
     queue = JobQueue(n_workers, limits)
     metrics = Metrics(lambda: queue.n_waiting_lines)
@@ -127,7 +126,7 @@ def create_app(
         title="tfm",
         lifespan=lifespan,
         exception_handlers=handlers,
-        docs_url=None,  # that page and the next one load from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from other servers
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -140,11 +139,11 @@ def create_app(
             allow_headers=["Authorization", "Content-Type"],
         )
     app.add_middleware(RequestMiddleware, hosts=hosts, origins=cors_origins)
-    app.routes[:0] = router.routes  # include_router would have each request look for its route twice
+    app.routes[:0] = router.routes  # include_router would search the routes twice for each request
     return app
 
 
-# Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
+# Routes are searched in this order, so the one with the most requests comes first.
 @router.post("/translate", openapi_extra=body_schema(TranslateBody))
 async def translate(body: Annotated[TranslateBody, parsed_as(TranslateBody)], request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
@@ -152,7 +151,7 @@ async def translate(body: Annotated[TranslateBody, parsed_as(TranslateBody)], re
     parsing, size = partial(parse, body, service.directions, service.limits), body.n_characters
     if size <= SHORT_JOB_COST:
         parsed = await asyncio.to_thread(parsing)
-    else:  # long texts wait for it as for their translation, so that short ones pass
+    else:  # long texts are parsed by a worker, so that short ones need not wait
         job = FunctionJob(lambda before_step: parsing(), cost=min(size, service.limits.characters))
         parsed = await _wait_for_result(request, service.queue.add(job))
     translations = await _wait_for_result(request, submit(parsed, service.queue)) if parsed.sentences else []
@@ -162,7 +161,7 @@ async def translate(body: Annotated[TranslateBody, parsed_as(TranslateBody)], re
 
 @router.get("/", include_in_schema=False)
 async def page() -> Response:
-    """The page for people. It loads nothing, runs its own script alone, and no other page may show it as its part."""
+    """The page. It loads nothing, runs only its own script, and no other page may embed it."""
     written = PAGE.read_bytes()
     script, style = (_csp_hashes(tag, written) for tag in (b"script", b"style"))
     headers = {
@@ -176,20 +175,20 @@ async def page() -> Response:
 
 
 def _csp_hashes(tag: bytes, written: bytes) -> str:
-    """Returns what a Content-Security-Policy calls the text in the page's <script> or <style>."""
+    """Returns the sources for a Content-Security-Policy that allow the page's <script> or <style>."""
     texts = re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), written, re.DOTALL)
     return " ".join(f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in texts)
 
 
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
-    """Whether the server answers, with which models, and since when."""
+    """Say that the server is running, with which models, and since when."""
     return JSONResponse({"status": "ok", "models": request.app.state.service.directions.models()})
 
 
 @router.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
-    """Counts, for Prometheus."""
+    """Metrics for Prometheus."""
     counts: Metrics = request.app.state.service.metrics
     text, content_type = counts.text(request.headers.get("accept", ""))
     return Response(text, headers={"Content-Type": content_type})
@@ -197,13 +196,13 @@ async def metrics(request: Request) -> Response:
 
 @router.get("/languages")
 async def languages(request: Request) -> JSONResponse:
-    """The languages, and into which ones each is translated."""
+    """The languages, each with its target languages."""
     return JSONResponse(request.app.state.service.directions.languages())
 
 
 @router.post("/detect", openapi_extra=body_schema(TextBody))
 async def detect(body: Annotated[TextBody, parsed_as(TextBody)], request: Request) -> Response:
-    """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
+    """Detect the source language of a text, or of a list of texts together; the likeliest first."""
     service: Service = request.app.state.service
     text = " ".join(body.texts)
     refuse_over_limit(len(text), service.limits.characters, "characters")
@@ -213,7 +212,7 @@ async def detect(body: Annotated[TextBody, parsed_as(TextBody)], request: Reques
 
 @router.post("/inspect/steps", openapi_extra=body_schema(InspectBody))
 async def steps(body: Annotated[InspectBody, parsed_as(InspectBody)], request: Request) -> Response:
-    """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
+    """Translate a sentence, perhaps after given tokens, and list the likeliest candidates at each step."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import decoder_choices, rounded
@@ -238,7 +237,7 @@ async def steps(body: Annotated[InspectBody, parsed_as(InspectBody)], request: R
 
 @router.post("/inspect/attention", openapi_extra=body_schema(AttentionBody))
 async def attention(body: Annotated[AttentionBody, parsed_as(AttentionBody)], request: Request) -> Response:
-    """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
+    """Return the attention weights of one head, or the mean over all heads of a layer."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import inspect_translation, rounded
@@ -260,7 +259,7 @@ async def attention(body: Annotated[AttentionBody, parsed_as(AttentionBody)], re
 
 @router.post("/inspect/vectors", openapi_extra=body_schema(InspectBody))
 async def vectors(body: Annotated[InspectBody, parsed_as(InspectBody)], request: Request) -> Response:
-    """Place the vectors of a sentence in the plane, before and after the encoder."""
+    """Return the vectors of a sentence before and after the encoder, projected onto a plane."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import inspect_translation, project_directions_2d
@@ -279,13 +278,15 @@ async def vectors(body: Annotated[InspectBody, parsed_as(InspectBody)], request:
 async def _inspect(
     request: Request, body: InspectBody, look: Callable[[Translator, Translation], dict[str, Any]]
 ) -> Response:
-    """Translate a sentence from its prefix on, and return as JSON what a worker finds when it inspections into that."""
+    """Translate a sentence after its prefix in a worker, and return `look` of the translation as JSON."""
     service: Service = request.app.state.service
     refuse_over_limit(body.n_characters, service.limits.characters, "characters")
     chosen, _, _ = service.directions.choose(body.source, body.target, body.q)
     translator = await asyncio.to_thread(chosen.with_terms, body.glossary)
     if translator.run.exported:
-        raise DataError("an exported model cannot be looked into; /languages says what can be, under inspectable")
+        raise DataError(
+            "an exported model cannot be inspected; /languages lists the languages that can, as inspectable"
+        )
 
     def compute(before_step: BeforeStep) -> bytes:
         from transformer_cli.adapters.study.inspection import translate_from
@@ -296,7 +297,7 @@ async def _inspect(
         return bytes(JSONResponse(look(translator, translation)).body)
 
     if not service.inspections.acquire(blocking=False):
-        raise ServerBusy("too many sentences are being looked into; try again later")
+        raise ServerBusy("too many sentences are being inspected; try again later")
     try:
         answer = await _wait_for_result(
             request, service.queue.add(FunctionJob(compute, n_lines=service.limits.inspection_lines))
@@ -304,13 +305,13 @@ async def _inspect(
     except BaseException:
         service.inspections.release()
         raise
-    # in parts, because the end of the answer waits until all before it has been read
+    # streamed, because the background task then runs only when the client has read the answer
     released = BackgroundTask(service.inspections.release)
     return StreamingResponse(iter([answer]), media_type="application/json", background=released)
 
 
 async def _wait_for_result(request: Request, future: "Future[Result]") -> Result:
-    """Returns what workers find. If the client goes before that, the future is cancelled: nobody would read it."""
+    """Returns a job's result. If the client disconnects first, cancels the future and raises HTTPException."""
     result = asyncio.wrap_future(future)
     leaving = asyncio.ensure_future(_wait_for_disconnect(request))
     both: set[asyncio.Future[Any]] = {result, leaving}
@@ -330,7 +331,7 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 async def _error_response(_: Request, error: Any) -> Response:
-    """What is wrong with a request → an answer."""
+    """Returns the answer for an error."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, ServerBusy | MemoryShortage):

@@ -1,10 +1,9 @@
-"""Threads that translate what requests are waiting for, together. Knows translators and lines, but no HTTP.
+"""A queue of jobs, and the threads (workers) that compute them in batches. Knows translators and lines, but no HTTP.
 
-Each request is a job, which costs its characters × the hypotheses of its search. Jobs that cost at most SHORT come
-before longer ones, whenever those came; but once TURN_SECONDS have passed since the last batch of a long job, one has
-its turn, so that none waits for ever. A free worker takes what stands first in the next job, and then in others that
-want the same of the same run and are as short, until the batch costs BATCH_COST. Of a line that has been read, the
-tokens count, too.
+Each request is a job. Its cost is its characters × the hypotheses of its search. Short jobs, which cost at most
+SHORT_JOB_COST, come before long ones; but when LONG_JOB_DELAY_S have passed since the last batch of a long job, a long
+one is next, so that none waits for ever. A free worker fills a batch up to MAX_BATCH_COST: first from the next job,
+then from jobs that are no longer and have the same run and settings. A line with many tokens costs more once encoded.
 """
 
 import math
@@ -26,42 +25,42 @@ from transformer_cli.search.interface import BeforeStep
 from transformer_cli.text.line_encoder import InputLine
 from transformer_cli.translate import PART_KEY_STEP, PIECE_KEY_STEP, Translator
 
-SPLIT_REMEDY = "split the sentence"  # what a client can do about one that is too long
-MAX_BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
-MAX_BATCH_COST = 1 << 12  # of what is translated together, in characters × hypotheses: at most 0.2 s of a small model
-TOKEN_COST = 4  # characters that a token costs: as many as it has in usual text
-SHORT_JOB_COST = MAX_BATCH_COST  # of a job's cost: such jobs come before longer ones, in the order in which they came
-LONG_JOB_DELAY_S = 0.25  # from the end of a batch of a long job until another one comes before short jobs
+SPLIT_REMEDY = "split the sentence"  # for a client whose sentence is too long
+MAX_BATCH_LINES = 128  # about as many as Translator decodes at once
+MAX_BATCH_COST = 1 << 12  # in characters × hypotheses: at most 0.2 s of a small model
+TOKEN_COST = 4  # characters per token in usual text
+SHORT_JOB_COST = MAX_BATCH_COST  # jobs that cost at most this are computed first, in order of arrival
+LONG_JOB_DELAY_S = 0.25  # from the end of a long job's batch until the next one comes before short jobs
 
 
 class ServerBusy(TfmError):
-    """Too much is waiting, or the server ends: what is asked is not computed now."""
+    """The request is refused for now: the queue is full, or the server is shutting down."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Job:
-    """What workers do for a request. Cancel the future if nobody waits for it any more."""
+    """The work for one request. Cancel its future if the client is gone."""
 
     n_lines: int = 1
-    """how many lines it counts for until it is done"""
+    """the lines that it counts for until it is done"""
     cost: int = SHORT_JOB_COST
-    """what all of it costs, as far as that is known when it comes"""
+    """its whole cost, estimated on arrival"""
     future: "Future[Any]" = field(default_factory=Future, init=False)
     arrived: float = field(default_factory=monotonic, init=False)
     is_available: bool = field(default=True, init=False)
-    """whether a free worker may take something of it"""
+    """whether a free worker may take a part of it"""
 
 
 @dataclass(eq=False)
 class FunctionJob(Job):
-    """A function that a worker calls, which has its share of torch's threads."""
+    """A function that a worker calls, with its share of torch's threads."""
 
     function: Callable[[BeforeStep], Any]
-    """gets what ends a search that nobody waits for any more, for `Translator.calling`"""
+    """gets a callback for `Translator.with_callback`, which stops the search when the job is cancelled"""
 
 
 class _Part(NamedTuple):
-    """One of the parts that a line is read as: which one of which line of its job, and what it costs."""
+    """Part `number` of line `row` of a job; a line that is too long has several."""
 
     row: int
     number: int
@@ -71,26 +70,26 @@ class _Part(NamedTuple):
 
 @dataclass(eq=False)
 class TranslationJob(Job):
-    """Lines to be translated, at least one; one worker at a time takes some of them, from the front.
+    """One line or more to translate. One worker at a time takes parts of it, in order.
 
-    The future has one translation of each, or raises DataError, which names the line that is too long, or what decoding
-    raises.
+    The future has a translation of each line, or raises DataError, which names a line that is too long, or an error of
+    the search.
     """
 
     translator: Translator
     lines: Sequence[str]
     keys: Sequence[int]
-    """the number of each line in its request, from 0, and of sentences as PART_KEY_STEP says"""
+    """each line's number in its request, from 0; for sentences, see PART_KEY_STEP"""
     are_sentences: bool = False
-    """whether lines have been split, so that a sentence that is too long is cut further"""
+    """whether the lines are sentences, of which one that is too long is cut instead of refused"""
     n_glossary_characters: int = 0
-    """the characters of its own terms, which cost something, too"""
+    """the characters of the request's terms, which are part of its cost"""
     input_lines: list[InputLine] = field(default_factory=list, init=False)
-    """the lines that have been read, which are the first ones"""
+    """the first lines, as far as they are encoded"""
     parts: deque[_Part] = field(default_factory=deque, init=False)
-    """of these, what no worker has taken yet"""
+    """the parts of these lines that no worker has taken yet"""
     translations: dict[tuple[int, int], Translation] = field(default_factory=dict, init=False)
-    """the translations by the index of their line and the number of their part"""
+    """by row and number of the part"""
 
     def __post_init__(self) -> None:
         self.n_lines = len(self.lines)
@@ -100,12 +99,12 @@ class TranslationJob(Job):
         return 1 + max(len(text), TOKEN_COST * n_tokens) * self.translator.settings.rows_per_sentence
 
     def can_batch_with(self, other: "TranslationJob") -> bool:
-        """Whether both can be translated together. Samples depend on a line's number, which is that in its request."""
+        """Whether both can share a batch; not if they sample, since samples depend on a line's number in a request."""
         one, two = self.translator, other.translator
         return one.engine is two.engine and one.settings == two.settings and not one.settings.sample
 
     def next_part(self, max_cost: float, limits: Limits) -> _Part | None:
-        """Returns what comes next, if it costs at most so much. Raises DataError, or what reading a line raises."""
+        """Returns the next part if it costs at most `max_cost`. Raises DataError, or an error of encoding a line."""
         while not self.parts and len(self.input_lines) < len(self.lines):
             if self._cost(self.lines[len(self.input_lines)]) > max_cost:
                 return None
@@ -127,17 +126,17 @@ class TranslationJob(Job):
                 raise DataError(f"{n_tokens} tokens, but this server takes at most {max_tokens}; {SPLIT_REMEDY}")
         except DataError as error:
             raise DataError(f"line {self.keys[index] % PART_KEY_STEP + 1}: {error}") from None
-        for n, unit in enumerate(line.units or [line]):  # of nothing, one that is its own translation
+        for n, unit in enumerate(line.units or [line]):  # an empty line is its own translation
             self.parts.append(_Part(index, n, unit, self._cost(unit.sentence, len(unit.encoded))))
         self.input_lines.append(line)
 
     @property
     def has_more(self) -> bool:
-        """Whether there is more to take."""
+        """Whether some parts are not taken yet."""
         return bool(self.parts) or len(self.input_lines) < len(self.lines)
 
     def result(self) -> list[Translation] | None:
-        """Returns the translation of each line; None as long as one is not there."""
+        """Returns the translation of each line, or None while some are missing."""
         if self.has_more or len(self.translations) < sum(max(1, len(line.units)) for line in self.input_lines):
             return None
         parts = [
@@ -152,23 +151,23 @@ _Batch = list[tuple[TranslationJob, _Part]]
 
 
 class JobQueue:
-    """Threads that live as long as the server, and the jobs that they work on."""
+    """The server's jobs, and the worker threads that compute them."""
 
     def __init__(self, n_workers: int, limits: Limits = Limits()) -> None:
-        """n_workers: how many batches are translated at a time. They share torch's threads."""
+        """n_workers: how many batches are computed at a time. They share torch's threads."""
         self._n_workers = n_workers
         self._limits = limits
-        self._jobs: dict[Job, None] = {}  # that are not done, in the order in which they came
-        self._n_busy = 0  # workers that compute
-        self._long_batch_ended = -math.inf  # when the last batch of a long job ended; infinite while there is one
-        self._last_batch_shared = False  # whether the newest batch was of several jobs
+        self._jobs: dict[Job, None] = {}  # unfinished ones, in order of arrival
+        self._n_busy = 0  # workers that are computing
+        self._long_batch_ended = -math.inf  # when the last batch of a long job ended; infinite while one runs
+        self._last_batch_shared = False  # whether the last batch had parts of several jobs
         self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="translate")
 
     @property
     def n_waiting_lines(self) -> int:
-        """The lines of all jobs that are not done."""
+        """The lines of all unfinished jobs."""
         with self._changed:
             return sum(job.n_lines for job in self._jobs)
 
@@ -176,17 +175,17 @@ class JobQueue:
         self._thread.start()
 
     def close(self) -> None:
-        """End the threads when all that waits has been done."""
+        """Finish all jobs, then end the threads."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
         self._thread.join()
 
     def add(self, job: Job) -> "Future[Any]":
-        """Have a job done. Returns its future. Raises Busy."""
+        """Add a job. Returns its future. Raises ServerBusy."""
         with self._changed:
             limits, cost = self._limits, job.cost + sum(each.cost for each in self._jobs)
-            is_costly = cost > limits.waiting_cost and self._jobs  # alone, a wide beam is taken, too
+            is_costly = cost > limits.waiting_cost and self._jobs  # into an empty queue, any job may come
             if self.n_waiting_lines + job.n_lines > limits.waiting_lines or is_costly or self._is_closing:
                 raise ServerBusy("too much is waiting to be translated; try again later")
             self._jobs[job] = None
@@ -195,13 +194,13 @@ class JobQueue:
         return job.future
 
     def _remove(self, job: Job) -> None:
-        """Take a job off the list that is done, or that nobody waits for."""
+        """Remove a job that is done or cancelled."""
         with self._changed:
             self._jobs.pop(job, None)
 
     def _finish(self, job: Job, outcome: Any) -> None:
-        """End a job with a result or an error, unless its client has gone."""
-        self._remove(job)  # before the answer, behind which the same client may ask again
+        """Set a job's result or error, unless its client is gone."""
+        self._remove(job)  # before the answer, since the same client may then send another request
         with suppress(InvalidStateError):
             if isinstance(outcome, Exception):
                 job.future.set_exception(outcome)
@@ -214,7 +213,7 @@ class JobQueue:
                 pass
 
     def _work(self, _: int) -> None:
-        """A worker: compute what waits until the server ends."""
+        """Run a worker: compute batches until the server ends."""
         while (first := self._next_job()) is not None:
             batch = self._form_batch(first) if isinstance(first, TranslationJob) else []
             jobs: list[Job] = list(dict.fromkeys(job for job, _ in batch)) or [first]
@@ -234,9 +233,9 @@ class JobQueue:
                 self._finish(job, outcome)
 
     def _next_job(self) -> Job | None:
-        """Returns the job of which a worker takes something next; None at the end.
+        """Returns the job from which a worker takes parts next; None at the end.
 
-        Where others ask too, it waits a moment, so that what they ask is translated together.
+        If several clients send requests, waits a moment for more, which are then translated in one batch.
         """
         with self._changed:
             while True:
@@ -259,9 +258,9 @@ class JobQueue:
             return job
 
     def _choose(self, waiting: Sequence[Job]) -> Job:
-        """Returns the next job: of long ones, the one that has waited longest for the square of what it costs.
+        """Returns the next job; of long ones, the one with the longest wait divided by the square of its cost.
 
-        A job of 10,000 so comes before one of 100,000 that has waited up to a hundred times as long.
+        A job that costs 10,000 so comes before one that costs 100,000 and has waited up to a hundred times as long.
         """
         now, short = monotonic(), next((job for job in waiting if job.cost <= SHORT_JOB_COST), None)
         if short and now - self._long_batch_ended < LONG_JOB_DELAY_S:
@@ -270,7 +269,7 @@ class JobQueue:
         return max(long, key=lambda job: (1 + now - job.arrived) / job.cost**2, default=waiting[0])
 
     def _form_batch(self, first: TranslationJob) -> _Batch:
-        """Take parts of a job, then of those that are as short: at least one part, if any is wanted."""
+        """Take parts of a job, then of others that are no longer. Returns [] if the job was cancelled or has failed."""
         with self._changed:
             most = max(first.cost, SHORT_JOB_COST)
             others = [
@@ -301,9 +300,9 @@ class JobQueue:
 
 
 def _translate(batch: _Batch, before_step: BeforeStep) -> dict[Job, Any]:
-    """Translate parts together. Returns the results of the jobs that are done.
+    """Translate a batch. Returns the results of the jobs that are now done.
 
-    before_step: called before each step of the search, and ends it by raising.
+    before_step: called before each step of the search; stops it by raising an error.
     """
     if not batch:
         return {}
@@ -314,11 +313,11 @@ def _translate(batch: _Batch, before_step: BeforeStep) -> dict[Job, Any]:
     )
     for (job, part), translation in zip(batch, translations, strict=True):
         job.translations[part.row, part.number] = translation
-    results = {job: job.result() for job, _ in batch}  # two workers may see the end; the second one's is not taken
+    results = {job: job.result() for job, _ in batch}  # two workers may see the end; the second result is ignored
     return {job: result for job, result in results.items() if result is not None}
 
 
 def _stop_if_cancelled(jobs: Sequence[Job]) -> None:
-    """End a search between two of its steps when nobody waits for any of its results. Raises CancelledError."""
+    """Raises CancelledError if all jobs of a batch are done or cancelled."""
     if all(job.future.done() for job in jobs):
         raise CancelledError

@@ -1,6 +1,6 @@
-"""What every request goes through: whose pages may ask, a line in the log, a count, an answer where something failed.
+"""ASGI middleware for every request: host and origin checks, the access log, metrics, and answers to failures.
 
-ASGI middleware, and the counts of `/metrics`: the one owner of prometheus_client. Knows no addresses.
+The one owner of prometheus_client. Knows no routes.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer_cli.errors import defect
 
-MAX_LOGGED_CHARS = 100  # characters of an address in the log
-REPEAT_AFTER_S = 600.0  # after which a message is written again
+MAX_LOGGED_CHARS = 100  # of a path or a client's name
+REPEAT_AFTER_S = 600.0  # log the same message again
 MAX_REQUESTS = 900  # at a time
 CHUNKED_BODY = "Invalid request: its body comes in chunks; send it with a Content-Length"
-TOO_MANY_REQUESTS = "too many ask at once; try again later"
-SHUTTING_DOWN = "the server ends before this is answered; try again later"
-UNEXPECTED_ERROR = "an error that nobody foresaw; the server's log describes it"
+TOO_MANY_REQUESTS = "too many requests at once; try again later"
+SHUTTING_DOWN = "the server is shutting down; try again later"
+UNEXPECTED_ERROR = "an unexpected error; the server's log describes it"
 
 log = logging.getLogger(__name__)
 
 
 class Metrics:
-    """Counts since the server has started, as Prometheus asks for them."""
+    """Metrics since the start of the server, for Prometheus."""
 
     def __init__(self, n_waiting_lines: Callable[[], int]) -> None:
-        """n_waiting_lines: how many lines wait to be translated."""
+        """n_waiting_lines: returns how many lines are waiting to be translated."""
         self._registry = registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=registry)
         labels = ("address", "status")
@@ -46,39 +46,36 @@ class Metrics:
         waiting.set_function(n_waiting_lines)
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """Returns the counts and their type: what a client accepts, else OpenMetrics, which others can read, too."""
+        """Returns the metrics and their content type: one that the client accepts, otherwise OpenMetrics."""
         accepted = accept if "text/" in accept else openmetrics.CONTENT_TYPE_LATEST
         write, content_type = prometheus.exposition.choose_encoder(accepted)
         return write(self._registry), content_type
 
 
 def log_limiter() -> Callable[[str], bool]:
-    """Returns a function that tells whether a message may be logged: not again within ten minutes.
+    """Returns a function that says whether to log a message: once in ten minutes, even if it concerns every client."""
+    logged: deque[tuple[str, float]] = deque(maxlen=100)
 
-    What is wrong may be wrong for each client.
-    """
-    said: deque[tuple[str, float]] = deque(maxlen=100)
-
-    def may_log(what: str) -> bool:
+    def may_log(message: str) -> bool:
         since = time.monotonic() - REPEAT_AFTER_S
-        if is_new := all(what != other or then <= since for other, then in said.copy()):
-            said.append((what, time.monotonic()))
+        if is_new := all(message != other or then <= since for other, then in logged.copy()):
+            logged.append((message, time.monotonic()))
         return is_new
 
     return may_log
 
 
 class RequestMiddleware:
-    """Refuses what the pages of other sites ask through somebody's browser, and writes a line for each request.
+    """Refuses requests from other sites' pages, logs and counts each request, and answers if something fails.
 
-    A browser tells whose page asks (Origin). Where a site has let its own name point at this machine, both have the
-    same name, so requests by a name that is not the server's own are refused too; an address of digits is no name. A
-    proxy on the same machine may say in headers who asks it, and by which name: pages of other sites cannot add them.
-    Starlette's TrustedHostMiddleware would refuse those as well, and does not answer in JSON.
+    The Origin header names the site of the page that sends a request. A site may have its own name point at this
+    machine (DNS rebinding), so a Host that is not a name of this server is refused too; numeric addresses are allowed.
+    A proxy on this machine may name its client and its own host in X-Forwarded-For and X-Forwarded-Host, which pages
+    cannot set. Starlette's TrustedHostMiddleware refuses numeric addresses, and does not answer in JSON.
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str], origins: Collection[str]) -> None:
-        """hosts: the server's public names, or * for all; localhost is one anyway. origins: pages that may ask."""
+        """hosts: the server's names besides localhost, or * for any. origins: sites whose pages may send requests."""
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
@@ -96,7 +93,7 @@ class RequestMiddleware:
         is_proxy = is_local_address(client)
         if is_proxy and (named := headers.get(b"x-forwarded-for", b"").rpartition(b",")[2].strip()):
             client = quote(named[:MAX_LOGGED_CHARS], safe=":[]")
-        routed = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # uvicorn sends no body
+        routed = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # uvicorn omits the body
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
@@ -105,11 +102,11 @@ class RequestMiddleware:
 
         try:
             refused = self._refusal(routed, headers, is_proxy)
-            if refused and refused.status_code == 411:  # an answer to somebody who still sends may be lost
+            if refused and refused.status_code == 411:  # a client that is still sending may miss the answer
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(receive(), 1.0)
             await (refused or self._app)(routed, receive, send_and_note)
-        except asyncio.CancelledError:  # the server ends
+        except asyncio.CancelledError:  # the server is shutting down
             scope["app"].state.service.n_unanswered += 1
             if not status:
                 await JSONResponse({"error": SHUTTING_DOWN}, 503)(scope, receive, send_and_note)
@@ -121,22 +118,22 @@ class RequestMiddleware:
         finally:
             self._n_running -= 1
             now, took = time.strftime("%Y-%m-%d %H:%M:%S"), time.monotonic() - started
-            what = f"{scope['method']} {quote(scope['path'][:MAX_LOGGED_CHARS])}"
-            log.info("%s %s %s %d %.0f ms", now, client, what, status, took * 1000)
-            address = getattr(routed.get("route"), "path", "other")
-            scope["app"].state.service.metrics.requests.labels(address, status).observe(took)
+            request = f"{scope['method']} {quote(scope['path'][:MAX_LOGGED_CHARS])}"
+            log.info("%s %s %s %d %.0f ms", now, client, request, status, took * 1000)
+            path = getattr(routed.get("route"), "path", "other")
+            scope["app"].state.service.metrics.requests.labels(path, status).observe(took)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], is_proxy: bool) -> JSONResponse | None:
-        """Returns what is wrong: too many ask, in chunks, by which name, or whose page asks; None if nothing is."""
+        """Returns the answer to a request that is refused by its headers, or because of too many requests; or None."""
         if self._n_running > MAX_REQUESTS:
             return JSONResponse({"error": TOO_MANY_REQUESTS}, 503, {"Retry-After": "1", "Connection": "close"})
-        if b"transfer-encoding" in headers:  # 11,000 chunks of a byte hold uvicorn for a third of a second
+        if b"transfer-encoding" in headers:  # 11,000 chunks of one byte block uvicorn for a third of a second
             return JSONResponse({"error": CHUNKED_BODY}, 411, {"Connection": "close"})
         host_header = (
             headers.get(b"host", b"localhost").decode("latin-1").lower()
         )  # HTTP/1.0 has none, but all browsers have
         host = _host_name(host_header)
-        is_number = ":" in host or host.replace(".", "").isdecimal()  # no name ends in digits alone, or has a colon
+        is_number = ":" in host or host.replace(".", "").isdecimal()  # no host name is only digits, or has a colon
         if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or is_number):
             what = f"{host_header[:MAX_LOGGED_CHARS]!r} is not a name of this server"
             remedy = f"its operator may add --allow-host {host[:MAX_LOGGED_CHARS]}"
@@ -156,7 +153,7 @@ class RequestMiddleware:
 
 
 def _host_name(host: str) -> str:
-    """Returns the name in a host and perhaps a port: tr.example.org:5000 → tr.example.org, [::1]:5000 → ::1."""
+    """Returns a Host header without its port: tr.example.org:5000 → tr.example.org, [::1]:5000 → ::1."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
@@ -164,7 +161,7 @@ def _host_name(host: str) -> str:
 
 
 def is_local_address(address: str) -> bool:
-    """Whether an address is one of this machine that no other can reach."""
+    """Whether an address is a loopback address, which other machines cannot reach."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""The texts of a request: what they are split into, and the answer that is made of the translations. Knows no HTTP."""
+"""A request to translate: its texts split into lines and sentences, and the answer from translations. Knows no HTTP."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -22,34 +22,34 @@ from transformer_cli.text.sentences import join_translations
 from transformer_cli.translate import PART_KEY_STEP, Translator
 
 _TranslatedLine = tuple[str, Sequence[Span], Sequence[Translation]]
-"""A line, where its sentences are, and their translations"""
+"""a line, the spans of its sentences, and their translations"""
 
 
 @dataclass(frozen=True)
 class ParsedRequest:
-    """A request to translate, whose texts are lines, or blocks of HTML, which have sentences."""
+    """A request to translate. A text has lines, or blocks if it is HTML; a line or block has sentences."""
 
     body: TranslateBody
     documents: Sequence[Document]
-    """of HTML; otherwise empty"""
+    """the parsed texts, if they are HTML; otherwise empty"""
     lines_of: Sequence[Sequence[str]]
     """the lines of each text"""
     spans_of: Sequence[Sequence[Span]]
-    """where the sentences of each line are, of all texts together"""
+    """the spans of the sentences in each line, for all texts together"""
     translator: Translator
     source: str
-    """the code of the language of all texts"""
+    """the code of the texts' language"""
     confidence: float
-    """how sure that is, in percent"""
+    """the probability of that language, in percent"""
 
     @property
     def sentences(self) -> list[str]:
-        """All that is to be translated."""
+        """The sentences of all texts."""
         lines = chain.from_iterable(self.lines_of)
         return [line[start:end] for line, spans in zip(lines, self.spans_of, strict=True) for start, end in spans]
 
     def answer(self, translations: Sequence[Translation]) -> dict[str, Any]:
-        """Returns LibreTranslate's answer. translations: one of each sentence."""
+        """Returns the answer in LibreTranslate's format. translations: one for each sentence."""
         spans_of, found = iter(self.spans_of), iter(translations)
         texts = [
             [(line, spans, [next(found) for _ in spans]) for line, spans in zip(lines, spans_of, strict=False)]
@@ -70,7 +70,10 @@ class ParsedRequest:
         return answer if isinstance(self.body.q, list) else {key: values[0] for key, values in answer.items()}
 
     def _render(self, number: int, lines: Sequence[_TranslatedLine], alternative: int | None = None) -> str:
-        """Returns the translation of a text, or a further one, where a sentence that has fewer of them stays."""
+        """Returns a text's best translation, or its alternative `alternative`, counted from 0.
+
+        A sentence that has fewer alternatives keeps its best translation.
+        """
         which = slice(0) if alternative is None else slice(alternative, alternative + 1)
         chosen = [
             (line, spans, [(one.alternatives[which] or [one])[0] for one in found]) for line, spans, found in lines
@@ -81,21 +84,21 @@ class ParsedRequest:
 
 
 def _sentences_as_json(number: int, line: _TranslatedLine) -> Iterator[dict[str, Any]]:
-    """Yields each sentence of a line as JSON. number: that of the line in its text."""
+    """Yield each sentence of a line as JSON. number: the line's number in its text."""
     for (start, end), one in zip(*line[1:], strict=True):
         place = {"line": number, "start": start, "end": end}
         yield {**place, "source": one.source, "translation": one.text, **annotations(one)}
 
 
 def parse(body: TranslateBody, directions: Directions, limits: Limits) -> ParsedRequest:
-    """Returns what is to be translated. Raises DataError, where it can in LibreTranslate's words and order."""
+    """Returns the parsed request. Raises DataError, in LibreTranslate's words and order where possible."""
     texts, most = body.texts, body.alternatives or 0
     if not 0 <= most <= limits.alternatives:
         bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
         raise DataError(f"Invalid request: alternatives parameter must be {bound}")
     refuse_over_limit(body.n_characters, limits.characters, "characters")
     is_html = body.format == "html"
-    if is_html and body.source == AUTO:  # the languages that a page is marked with are changed where it is parsed
+    if is_html and body.source == AUTO:  # parsing with languages changes lang attributes, so detect first
         looked_at = [block.text for text in texts for block in parse_html(text).blocks]
     else:
         looked_at = texts
@@ -117,7 +120,7 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
 
 
 def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]":
-    """Have the sentences of a request translated, of which there is at least one. Raises Busy."""
+    """Queue the sentences of a request, of which there is at least one. Raises ServerBusy."""
     settings, n_best = parsed.translator.settings, 1 + (parsed.body.alternatives or 0)
     translator = parsed.translator.with_options(
         return_scores=False,
@@ -134,7 +137,7 @@ def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]
 def _split_sentences(
     lines: Sequence[str], language: str, protected: FindSpans, *, are_blocks: bool
 ) -> list[list[Span]]:
-    """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
+    """Returns the spans of the sentences in each line. Raises DataError if a line, or a block's word, is too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
         spans = (

@@ -1,8 +1,7 @@
-"""What may be asked, and how much of it: the bodies of requests, and how they are read.
+"""The bodies of requests: their models, their limits, and how they are received and parsed. Knows no translators.
 
-Parameters are checked by these models, which /openapi.json describes; JSON and forms are parsed here. Where a
-key is needed, a body is searched for it before anything else is read of it. Then what parsing would cost is bounded by
-what can be counted in bytes, so that no call keeps other threads waiting. Knows no translators.
+Pydantic models check the parameters; /openapi.json describes them. A server with a key checks it before
+anything else is parsed. Counts of bytes then bound the cost of parsing, so that no request blocks other threads.
 """
 
 import asyncio
@@ -21,14 +20,14 @@ from starlette.exceptions import HTTPException
 
 from transformer_cli.errors import DataError
 
-CLIENT_CLOSED = 499  # nginx's status for a client that has gone; nobody reads it
+CLIENT_CLOSED = 499  # nginx's status for a client that has disconnected
 MAX_ENTRIES = 1000  # fields of a form, texts in a list, ids of a prefix, terms of a glossary
-MAX_TERM_CHARS = 200  # characters
-MAX_PART_HEADER = 1000  # bytes of a part of a form in which its name stands
-SMALL_BODY_BYTES = 1 << 16  # bytes of a body that is read however many others are arriving, and parsed at once
+MAX_TERM_CHARS = 200
+MAX_PART_HEADER = 1000  # bytes of a multipart form's part that are searched for its name
+SMALL_BODY_BYTES = 1 << 16  # a body up to this size is always read, and parsed at once
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 JSON_TYPE = re.compile(r"application/(.*\+)?json")
-UNREADABLE_FORM = "Invalid request: not a form that can be read; send JSON or a form"
+UNREADABLE_FORM = "Invalid request: not a valid form; send JSON or a form"
 _API_KEY_IN_JSON = re.compile(rb'"api_key"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
 _PERCENT_ENCODED = re.compile(rb"(?:%[\da-fA-F]{2})+")
 _PART_NAME = re.compile(rb'^content-disposition:[^\r\n]*;[ \t]*name="?([^"\s;]*)"?\s*$', re.IGNORECASE | re.MULTILINE)
@@ -38,16 +37,16 @@ Fields = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server bounds, so that no request can take all of its memory or time."""
+    """Limits that keep any request from taking all memory or time."""
 
     body_bytes: int = 2 << 20
-    """bytes of a request: more than `characters` need, however they are escaped"""
+    """bytes of one body: enough for `characters`, however they are escaped"""
     all_bodies_bytes: int = 64 << 20
-    """bytes of all bodies that are arriving or wait to be parsed; beyond them, only those up to SMALL_BODY are read"""
+    """bytes of all bodies that are arriving or not parsed yet; beyond it, only those up to SMALL_BODY_BYTES are read"""
     body_timeout_s: float = 30.0
-    """how long a client may take to send a request"""
+    """how long a client may take to send a body"""
     json_values: int = 5000
-    """values in the JSON of a request, those inside others included"""
+    """values in a JSON body, including nested ones"""
     lines: int = 1000
     """lines of one request"""
     sentences: int = 2000
@@ -55,23 +54,23 @@ class Limits:
     characters: int = 100_000
     """characters of one request, its glossary included"""
     line_tokens: int = 500
-    """tokens of a line: its translation has at most twice as many and 10, also where a model has no last position"""
+    """tokens of a line; its translation has at most 2 × as many + 10, even if the model has no limit"""
     hypothesis_tokens: int = 2500
-    """tokens × hypotheses of a sentence: with many alternatives, it may have fewer tokens"""
+    """tokens × hypotheses of a sentence; with many alternatives, a sentence may have fewer tokens"""
     alternatives: int = 10
     """further translations of each line"""
     inspected_tokens: int = 200
-    """tokens of a sentence that is looked into, whose answer grows with their square"""
+    """tokens of an inspected sentence; the answer's size grows with their square"""
     inspections: int = 32
-    """answers about sentences that are being computed, or read by slow clients"""
+    """inspections that are computed, or whose answers are being sent"""
     inspection_lines: int = 25
-    """lines that looking into a sentence counts as: nothing is computed together with it, and much is returned"""
+    """lines that an inspection counts as, since it is computed alone and returns much"""
     waiting_lines: int = 5000
     """lines of all requests that wait for their translation"""
     waiting_cost: int = 2_000_000
-    """what these cost, in characters × hypotheses; a request that costs more is taken where nothing waits"""
+    """cost of these lines, in characters × hypotheses; a request that costs more is accepted if the queue is empty"""
     batching_delay_s: float = 0.005
-    """how long a worker waits for further requests before it translates the first one, where several clients ask"""
+    """how long a worker waits for further requests to fill a batch, if several clients send requests"""
 
 
 Text = Annotated[str, Field(min_length=1)]
@@ -81,11 +80,11 @@ Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_ENTRIES, fail_fa
 
 
 class TextBody(BaseModel):
-    """What every address that computes reads, and all that `POST /detect` reads."""
+    """The body of `POST /detect`, and what all bodies have."""
 
-    model_config = ConfigDict(str_min_length=0)  # a string whose length has a limit may hold no lone surrogate
+    model_config = ConfigDict(str_min_length=0)  # with a length limit, pydantic refuses lone surrogates
 
-    api_key: str | None = Field(None, description="The key, if there is one; or the header Authorization: Bearer KEY.")
+    api_key: str | None = Field(None, description="The key, if one is needed; or send Authorization: Bearer KEY.")
     q: Text | Texts = Field(description="The text, or texts.")
 
     @property
@@ -94,9 +93,9 @@ class TextBody(BaseModel):
 
 
 class LanguagePairBody(TextBody):
-    """What is asked of one direction."""
+    """A body that names the source and target languages."""
 
-    source: LanguageCode = Field(description="A language's code, or auto for that of the text.", examples=["auto"])
+    source: LanguageCode = Field(description="A language's code, or auto to detect it.", examples=["auto"])
     target: LanguageCode = Field(description="A language's code.", examples=["en"])
     glossary: Annotated[dict[Term, Term], Field(max_length=MAX_ENTRIES)] = Field(
         {},
@@ -106,7 +105,7 @@ class LanguagePairBody(TextBody):
 
     @property
     def n_glossary_characters(self) -> int:
-        """The characters of all terms, each of which takes time and memory while the request waits."""
+        """The characters of all terms."""
         return sum(len(source) + len(translation) for source, translation in self.glossary.items())
 
     @property
@@ -116,7 +115,7 @@ class LanguagePairBody(TextBody):
     @field_validator("glossary", mode="before")
     @classmethod
     def _keep_first_error(cls, value: object) -> object:
-        """Leaves of a wrong glossary what shows its first error: pydantic would list those of all its entries."""
+        """Keep only the first wrong entry of a glossary, because pydantic would list the errors of all entries."""
         for entry in value.items() if isinstance(value, dict) else ():
             if not all(isinstance(text, str) and len(text) <= MAX_TERM_CHARS for text in entry):
                 return dict([entry])
@@ -124,33 +123,33 @@ class LanguagePairBody(TextBody):
 
 
 class TranslateBody(LanguagePairBody):
-    """`POST /translate`: each line of a text is translated by itself."""
+    """The body of `POST /translate`. Each line of a text is translated by itself."""
 
-    format: str | None = Field(None, description="text or html. Of HTML, each block is a line.")
-    alternatives: int | None = Field(None, description="How many further translations of each text are wanted.")
-    split: bool = Field(True, description="Whether the sentences of each line are translated one by one.")
-    sentences: bool = Field(False, description="Whether the sentences, and where they stand, are wanted too.")
+    format: str | None = Field(None, description="text or html. In HTML, each block is a line.")
+    alternatives: int | None = Field(None, description="How many further translations of each text to return.")
+    split: bool = Field(True, description="Translate the sentences of each line one by one.")
+    sentences: bool = Field(False, description="Return the sentences and their positions, too.")
 
 
 class InspectBody(LanguagePairBody):
-    """What is asked about one sentence, and perhaps the beginning of its translation."""
+    """The body of an inspection: one sentence, and perhaps the beginning of its translation."""
 
     q: Annotated[str, Field(min_length=1, pattern=r"^[^\n]*$")] = Field(description="A sentence on one line.")
     prefix: Annotated[list[int], Field(max_length=MAX_ENTRIES, fail_fast=True)] = Field(
-        [], description="The ids that the translation begins with; <eos> as the last one ends it there."
+        [], description="Ids that the translation begins with; if the last is <eos>, it ends there."
     )
 
 
 class AttentionBody(InspectBody):
-    """What is asked about the attention in one layer."""
+    """The body of `POST /inspect/attention`."""
 
-    kind: Literal["encoder", "decoder", "cross"] = Field(description="What attends to what.")
-    layer: int | None = Field(None, description="Which layer, counted from 1. Default: the last.")
-    head: int | None = Field(None, description="Which head, counted from 1. Default: all of them.")
+    kind: Literal["encoder", "decoder", "cross"] = Field(description="Encoder or decoder self-attention, or cross.")
+    layer: int | None = Field(None, description="A layer, counted from 1. Default: the last.")
+    head: int | None = Field(None, description="A head, counted from 1. Default: the mean of all heads.")
 
 
 def parsed_as(model: type[TextBody]) -> Any:
-    """Returns what FastAPI gets a parameter by: what the body of a request says, read within the server's limits."""
+    """Returns a FastAPI dependency that receives and parses a request's body, within the server's limits."""
 
     async def read(request: Request) -> TextBody:
         return model.model_validate(await _parse_request(request))
@@ -159,12 +158,12 @@ def parsed_as(model: type[TextBody]) -> Any:
 
 
 def body_schema(model: type[TextBody]) -> dict[str, Any]:
-    """Returns how /openapi.json describes such a body."""
+    """Returns the description of a body for /openapi.json."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
 
 
 async def _parse_request(request: Request) -> dict[str, Any]:
-    """Returns the parameters of a request, which does not keep its body. Raises DataError or HTTPException."""
+    """Receive and parse a request's body. Returns its parameters. Raises DataError or HTTPException."""
     service, body = request.app.state.service, bytearray()
     try:
         await _receive(request, body)
@@ -177,9 +176,9 @@ async def _parse_request(request: Request) -> dict[str, Any]:
 
 
 async def _receive(request: Request, body: bytearray) -> None:
-    """Read the body. Raises HTTPException if it is too long, not there in time, or too much is arriving.
+    """Receive the body. Raises HTTPException if it is too long or too slow, or too many bytes are arriving.
 
-    Of a body that is refused all is read and thrown away, since few clients listen while they send.
+    A refused body is read to its end and discarded, since few clients read an answer while they are sending.
     """
     service, limits, close = request.app.state.service, request.app.state.service.limits, {"Connection": "close"}
     refused: HTTPException | None = None
@@ -211,7 +210,7 @@ async def _receive(request: Request, body: bytearray) -> None:
 
 
 def _parse_body(request: Request, body: bytes) -> dict[str, Any]:
-    """Returns what is asked, if the key is right. Raises DataError or HTTPException."""
+    """Check the key, then return the parameters. Raises DataError or HTTPException."""
     service, content_type = request.app.state.service, request.headers.get("content-type", FORM)
     media_type = content_type.partition(";")[0].strip().lower()
     is_json = JSON_TYPE.fullmatch(media_type) is not None
@@ -229,25 +228,22 @@ def _parse_body(request: Request, body: bytes) -> dict[str, Any]:
         elif media_type in (FORM, MULTIPART) or in_url:
             parameters = _form_parameters(in_body, in_url)
         else:
-            raise DataError(f"Invalid request: {media_type[:50]} is not read; send JSON or a form")
+            raise DataError(f"Invalid request: {media_type[:50]} is not supported; send JSON or a form")
         if not is_json and isinstance(glossary := parameters.get("glossary"), str):
-            with suppress(DataError):  # what is no JSON is no object either, which is said
+            with suppress(DataError):  # the model then refuses the str
                 parameters["glossary"] = _parse_json(glossary.encode(), service.limits)
     except UnicodeDecodeError:
         raise DataError("Invalid request: not in UTF-8; encode it in UTF-8") from None
     if not isinstance(parameters, dict):
         raise DataError("Invalid JSON format")
     for name, value in parameters.items():
-        if isinstance(value, list | dict):  # whose items are looked at later
+        if isinstance(value, list | dict):  # before pydantic checks the items
             refuse_over_limit(len(value), MAX_ENTRIES, "characters" if name == "q" else f"entries in {name}")
     return parameters
 
 
 def _check_api_key(api_key: bytes, authorization: str, body: bytes, fields: Fields) -> None:
-    """Raises HTTPException if neither a header nor a parameter has the right key. Nothing else is looked at.
-
-    One is enough: a wrong one in the header may be a proxy's.
-    """
+    """Raises HTTPException unless the header or a parameter has the right key; one in the header may be a proxy's."""
     scheme, _, token = authorization.partition(" ")
     keys = [token.strip().encode("latin-1")] if scheme.lower() == "bearer" else []
     for found in islice(_API_KEY_IN_JSON.finditer(body), MAX_ENTRIES):
@@ -255,7 +251,7 @@ def _check_api_key(api_key: bytes, authorization: str, body: bytes, fields: Fiel
             keys.append(json.loads(found[1]).encode())
     for name, value in fields:
         if name == b"api_key":
-            keys.append(_percent_decoded(value[: 3 * len(api_key) + 1]))  # what is longer is wrong anyway
+            keys.append(_percent_decoded(value[: 3 * len(api_key) + 1]))  # a longer one is wrong anyway
     if not any(keys):
         raise HTTPException(400, "Please contact the server operator to get an API key")
     if not any(hmac.compare_digest(key, api_key) for key in keys):
@@ -263,10 +259,10 @@ def _check_api_key(api_key: bytes, authorization: str, body: bytes, fields: Fiel
 
 
 def _parse_json(body: bytes, limits: Limits) -> Any:
-    r"""Returns what is said in JSON. Raises DataError if it is none, or has too many values, UnicodeDecodeError.
+    r"""Returns the value of JSON. Raises DataError if it is invalid or has too many values, or UnicodeDecodeError.
 
-    Values are counted by the commas and brackets that do not stand between quotes: of {"a, \" b": [1, 2]}, {: [1, 2]}
-    is left, which has three. Where there are more quotes than so many values have, the rest is counted as it is.
+    Counts values by the commas and brackets outside of strings: {"a, \" b": [1, 2]} without its strings is {: [1, 2]},
+    which has three. After more quotes than the allowed values can have, the rest is counted with its strings.
     """
     text, strings = body.decode("utf-8-sig"), body.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside = b"".join(strings.split(b'"', 4 * limits.json_values)[::2])
@@ -276,15 +272,15 @@ def _parse_json(body: bytes, limits: Limits) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"Invalid JSON format: {error.msg} at character {error.pos}") from None
-    except (ValueError, RecursionError):  # a number of 5,000 digits; brackets in brackets
+    except (ValueError, RecursionError):  # a number of 5,000 digits; deeply nested brackets
         raise DataError("There was an error parsing the body") from None
 
 
 def _form_parameters(in_body: Fields, in_url: Fields) -> dict[str, Any]:
-    r"""Returns the parameters in the URL and in a form, as lists where a name is repeated.
+    r"""Returns the parameters of the URL and a form; a name that is repeated has a list. Raises UnicodeDecodeError.
 
-    If both have a name, the URL's are taken, and beside JSON none of the URL, as in LibreTranslate (`request.values`).
-    Browsers send their line ends as "\r\n". Raises UnicodeDecodeError.
+    The URL's values replace the form's, as in LibreTranslate (`request.values`). "\r\n", which browsers send, becomes
+    "\n".
     """
     found: dict[str, Any] = {}
     for fields in (in_body, in_url):
@@ -297,21 +293,21 @@ def _form_parameters(in_body: Fields, in_url: Fields) -> dict[str, Any]:
 
 
 def _percent_decoded(text: bytes) -> bytes:
-    """Returns what %XX and + stand for. Other percent signs stay, as in q=5% of all, which curl -d sends as it is."""
+    """Decode %XX and +. Other percent signs stay, as in q=5% of all, which curl -d sends unescaped."""
     return _PERCENT_ENCODED.sub(
         lambda run: bytes.fromhex(run[0].replace(b"%", b" ").decode()), text.replace(b"+", b" ")
     )
 
 
 def _form_fields(form: bytes) -> Fields:
-    """Returns the names and values of a form or a query as they are written. Raises DataError if it has too many."""
+    """Returns the names and values of a form or query, still encoded. Raises DataError if there are too many."""
     if form.count(b"&") >= MAX_ENTRIES:
         raise DataError(UNREADABLE_FORM)
     return [(name, value) for name, _, value in (each.partition(b"=") for each in form.split(b"&") if each)]
 
 
 def _multipart_fields(content_type: str, body: bytes) -> Fields:
-    """Returns those of a form in parts (RFC 7578), as the other kind writes them. Raises DataError; for files, too."""
+    """Returns a multipart form's fields (RFC 7578), encoded as in `_form_fields`. Raises DataError, also for files."""
     boundary = re.search(r'boundary="?([^";]+)', content_type, re.IGNORECASE)
     line = b"\r\n--" + (boundary[1].strip() if boundary else "").encode("latin-1")
     form, end, _ = (b"\r\n" + body).partition(line + b"--")
@@ -327,16 +323,16 @@ def _multipart_fields(content_type: str, body: bytes) -> Fields:
 
 
 def refuse_over_limit(size: int, limit: int, unit: str) -> None:
-    """Raises DataError in LibreTranslate's words, which counts only characters, if there is more than may be."""
+    """Raises DataError if `size` exceeds `limit`, in the words that LibreTranslate uses for characters."""
     if size > limit:
         what = "" if unit == "characters" else f" of {unit}; send it in parts"
         raise DataError(f"Invalid request: request ({size}) exceeds text limit ({limit}){what}")
 
 
 def validation_message(wrong: ValidationError) -> str:
-    """Returns the first thing that is wrong with a body, in LibreTranslate's words."""
+    """Returns the first error of a body, in LibreTranslate's words."""
     first, *_ = wrong.errors()
-    name, *inside = first["loc"]  # of a union "q", "constrained-str", and the index in a list
+    name, *inside = first["loc"]  # for a union: "q", "constrained-str", and the index in a list
     if first["type"] in ("int_parsing", "int_type") and not inside:
         return f"Invalid request: {name} parameter is not a number"
     if first["type"] == "missing" or (first["input"] in (None, "", []) and not isinstance(first["loc"][-1], int)):

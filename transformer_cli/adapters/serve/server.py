@@ -1,12 +1,11 @@
-"""The process that serves: its socket, its signals, its log. The one owner of uvicorn, by its public options.
+"""The server process: its socket, signals and log. The one owner of uvicorn. Knows no routes and no translation.
 
-A connection on which no request comes is closed here: the socket notes whom it accepts, and the application is wrapped
-to note who asks. The system itself ends a connection whose client reads no answer. Knows no addresses and no
-translation.
+Connections without a request are closed here: the socket records accepted connections, and the wrapped application
+records their requests. The operating system closes a connection whose client does not read its answer.
 
-nginx, as docs/operating.md has it, would take over: closing idle connections, waiting for slow senders and readers,
-and holding bodies until they are whole (Limits.body_timeout_s, Limits.bodies). All of that stands here anyway, because
-many servers run without a proxy, on one machine or in a trusted network, where one broken client must not stop them.
+nginx in front of it (docs/operating.md) closes idle connections, waits for slow clients and buffers bodies. The server
+does the same (see also `Limits.body_timeout_s` and `Limits.all_bodies_bytes`), because many servers run without a
+proxy on one machine or in a trusted network, where one broken client must not stop them.
 """
 
 import asyncio
@@ -31,17 +30,15 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler
 
-BACKLOG = 1024  # connections that wait until they are accepted
+BACKLOG = 1024  # connections that wait to be accepted
 MAX_CONNECTIONS = 900  # at a time; most systems let a process open 1,024 files
-CHECK_INTERVAL_S = 1.0  # between two inspections at connections
-HEADER_TIMEOUT_S = 10  # until the head of a request has come
-RECEIVE_BUFFER_BYTES = (
-    1 << 15
-)  # bytes that a client may send ahead: what comes in one go is parsed in one go, and others wait
+CHECK_INTERVAL_S = 1.0  # between two checks for idle connections
+HEADER_TIMEOUT_S = 10  # for a request's header to arrive
+RECEIVE_BUFFER_BYTES = 1 << 15  # small, because a full buffer is parsed at once while other requests wait
 KEEP_ALIVE_S = 30  # for an idle connection
-READ_TIMEOUT_S = 60.0  # for a client to read more of an answer
-SHUTDOWN_TIMEOUT_S = 60  # for what runs when a signal arrives
-MAX_QUEUED_LOG_LINES = 10_000  # that wait to be written: more than all requests together may have (Limits.waiting)
+READ_TIMEOUT_S = 60.0  # for a client to read more of its answer
+SHUTDOWN_TIMEOUT_S = 60  # for running requests, after a signal
+MAX_QUEUED_LOG_LINES = 10_000  # more than all requests together can log (Limits.waiting_lines)
 
 log = logging.getLogger(__name__)
 
@@ -50,16 +47,16 @@ log = logging.getLogger(__name__)
 class _Connection:
     accepted: socket.socket
     deadline: float
-    """until when its next request must have come; infinite while one is answered"""
+    """when its next request must have arrived; infinite while a request is answered"""
 
 
 class ListeningSocket(socket.socket):
-    """A socket that notes the connections that asyncio accepts by it."""
+    """A socket that records the connections that asyncio accepts."""
 
     def __init__(self, *arguments: int) -> None:
         super().__init__(*arguments)
         self.connections: dict[Any, _Connection] = {}
-        """by their clients' host and port; some are closed"""
+        """by the client's host and port; some are closed"""
 
     def accept(self) -> tuple[socket.socket, Any]:
         accepted, client = super().accept()
@@ -68,10 +65,7 @@ class ListeningSocket(socket.socket):
 
 
 def bind(host: str, port: int) -> ListeningSocket:
-    """Returns a socket that is bound to an address but does not accept connections yet. Raises ConfigError.
-
-    port: 0 lets the system choose one.
-    """
+    """Returns a socket that is bound to an address but not listening. port: 0 for any free one. Raises ConfigError."""
     where = f"--host {host} --port {port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -88,28 +82,28 @@ def bind(host: str, port: int) -> ListeningSocket:
 
 
 def url_of(bound: socket.socket) -> str:
-    """Returns the address of the server that will listen there."""
+    """Returns the URL of the server on this socket."""
     host, port = bound.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def notify_systemd() -> None:
-    """Tell systemd that the server is ready, if it has started it with Type=notify; see sd_notify(3)."""
+    """Tell systemd that the server is ready, if its unit has Type=notify; see sd_notify(3)."""
     if address := os.environ.get("NOTIFY_SOCKET"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
             to_systemd.sendto(b"READY=1", address.replace("@", "\0", 1) if address[0] == "@" else address)
 
 
 class Server(uvicorn.Server):
-    """Serves an ASGI application until a signal tells it to stop."""
+    """Serves an ASGI application until a stop signal."""
 
     def __init__(self, app: ASGIApp, bound: ListeningSocket) -> None:
         self._app = app
         self._bound = bound
         self._signal_number: int | None = None
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections have it from the socket that accepts them
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(READ_TIMEOUT_S * 1000))
-        bound.listen(BACKLOG)  # from now on clients wait, instead of being refused
+        bound.listen(BACKLOG)  # from now on clients wait instead of being refused
         super().__init__(
             uvicorn.Config(
                 self._track_requests,
@@ -120,7 +114,7 @@ class Server(uvicorn.Server):
                 loop="asyncio",
                 backlog=BACKLOG,
                 log_config=None,
-                proxy_headers=False,  # the gate reads them
+                proxy_headers=False,  # the middleware reads them
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=KEEP_ALIVE_S,
@@ -129,7 +123,7 @@ class Server(uvicorn.Server):
         )
 
     def run_until_signal(self) -> int | None:
-        """Serve. Returns the signal that ended it, once what was asked before has been answered, or is lost."""
+        """Serve until a signal, then finish running requests. Returns the signal's number."""
         _limit_library_logs()
         handler = signals.current_stop_handler()
         with nullcontext() if handler is None else handler.with_listener(self._request_shutdown):
@@ -142,7 +136,7 @@ class Server(uvicorn.Server):
         yield
 
     async def _track_requests(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application; as long as it lives, connections are watched."""
+        """Run the application and record when each connection's next request is due."""
         if scope["type"] == "lifespan":
             watch = asyncio.create_task(self._close_idle_connections())
             await self._app(scope, receive, send)
@@ -156,7 +150,7 @@ class Server(uvicorn.Server):
             connection.deadline = monotonic() + KEEP_ALIVE_S + HEADER_TIMEOUT_S
 
     async def _close_idle_connections(self) -> None:
-        """Once a second, close connections on which no request has come in time; if there are too many, the oldest."""
+        """Once a second, close connections without a request in time, and the oldest ones if there are too many."""
         may_log, connections = log_limiter(), self._bound.connections
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
@@ -166,19 +160,19 @@ class Server(uvicorn.Server):
             idle.sort(key=lambda each: each.deadline)
             n_late = sum(each.deadline < monotonic() for each in idle)
             for each in idle[: max(n_late, len(connections) - MAX_CONNECTIONS)]:
-                with suppress(OSError):  # the client has gone
-                    each.accepted.shutdown(socket.SHUT_RDWR)  # asyncio sees that, and closes it
+                with suppress(OSError):  # the client is gone
+                    each.accepted.shutdown(socket.SHUT_RDWR)  # asyncio then closes it
                 if may_log("idle"):
-                    log.warning("connections on which no request comes are closed after %d seconds", HEADER_TIMEOUT_S)
+                    log.warning("connections without a request are closed after %d seconds", HEADER_TIMEOUT_S)
 
     def _request_shutdown(self, signal_number: int) -> None:
-        """Accept nothing more, and end when what runs has been answered."""
+        """Accept no more requests; end when the running ones are answered."""
         self._signal_number = signal_number
         self.should_exit = True
 
 
 class _BoundedQueueHandler(QueueHandler):
-    """Keeps lines for a thread that writes them. If nobody reads them, they are dropped."""
+    """Queues records for a thread that writes them; drops them if the queue is full."""
 
     def enqueue(self, record: logging.LogRecord) -> None:
         assert isinstance(self.queue, SimpleQueue)
@@ -186,13 +180,16 @@ class _BoundedQueueHandler(QueueHandler):
             self.queue.put_nowait(record)
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Returns the record as it is, with its error: it stays in this process."""
+        """Returns the record unchanged, with its error, because it stays in this process."""
         return record
 
 
 @contextmanager
 def nonblocking_log(seconds: float = 2.0) -> Iterator[None]:
-    """During the block nobody waits for the log's reader; at its end, for so many seconds at most."""
+    """Write the log in a thread during the block, so that a blocked log blocks no request.
+
+    seconds: how long the end of the block waits for the log's reader.
+    """
     package = logging.getLogger("transformer_cli")
     before, lines = package.handlers, SimpleQueue[logging.LogRecord]()
     listener = QueueListener(lines, *before)
@@ -201,21 +198,21 @@ def nonblocking_log(seconds: float = 2.0) -> Iterator[None]:
     try:
         yield
     finally:
-        ending = threading.Thread(target=listener.stop, daemon=True)  # waits until all is written
+        ending = threading.Thread(target=listener.stop, daemon=True)  # stop() waits until all is written
         ending.start()
         ending.join(seconds)
         handler = signals.current_stop_handler()
         if ending.is_alive() and handler is not None and handler.number is not None:
-            os._exit(128 + handler.number)  # the thread holds the log's lock: whoever writes now would wait for ever
+            os._exit(128 + handler.number)  # the thread holds the log's lock, so another write would wait for ever
         package.handlers = before
 
 
 def _limit_library_logs() -> None:
-    """Let uvicorn and asyncio say only what is wrong with the server, on one line each, and seldom."""
+    """Log only errors of uvicorn and asyncio, on one line, and the same one only once in a while."""
     may_log = log_limiter()
 
-    def is_new(record: logging.LogRecord) -> bool:  # what is wrong here is wrong for each of a thousand clients
-        first_line = record.getMessage().partition("\n")[0]  # asyncio names the connection on the others
+    def is_new(record: logging.LogRecord) -> bool:
+        first_line = record.getMessage().partition("\n")[0]  # asyncio names the connection on further lines
         return may_log(f"{first_line} {record.exc_info and record.exc_info[0]}")
 
     for name in ("uvicorn.error", "asyncio"):

@@ -105,7 +105,7 @@ def test_hangup_opens_runs_anew_and_a_run_that_does_not_open_leaves_the_old_one(
     assert sampled != greedy
     (folder / "source.vocab.txt").write_text("")
     os.kill(pid, signal.SIGHUP)
-    told(err, rf"^error: not reloaded: {folder}: damaged run: .*; what was loaded before goes on serving$")
+    told(err, rf"^error: not reloaded: {folder}: damaged run: .*; the server keeps the models it has$")
     assert ask(url, **question) == sampled
     os.kill(pid, signal.SIGTERM)
     assert forks.end() == 143
@@ -141,6 +141,6 @@ def test_serve_ended_by_a_signal_tells_what_has_no_answer(forks: Forks, project:
         error = answer.exception()
     assert isinstance(error, urllib.error.HTTPError)
     with error:
-        assert (error.code, "the server ends" in json.load(error)["error"]) == (503, True)
+        assert (error.code, "the server is shutting down" in json.load(error)["error"]) == (503, True)
     assert forks.end() == 143
     assert told(tmp_path / "err.txt", r"^tfm: stopped by SIGTERM; requests without an answer: 1$")

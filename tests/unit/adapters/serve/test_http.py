@@ -163,7 +163,7 @@ def test_connections_on_which_no_request_comes_are_closed_and_told_once(
             time.sleep(1)
             slow.sendall(BODY)
             assert slow.recv(100).startswith(b"HTTP/1.1 200 ")
-    told = [record.getMessage() for record in caplog.records if "no request comes" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "without a request" in record.getMessage()]
     assert len(told) == 1
 
 
@@ -189,7 +189,7 @@ def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
             asking.sendall(HEAD + b"Content-Length: 9\r\n\r\n")
             while (refused := small.post("/detect", **ASKED)).status != 503:
                 time.sleep(0.05)
-        assert refused.body == {"error": "too many ask at once; try again later"}
+        assert refused.body == {"error": "too many requests at once; try again later"}
         while (answer := small.ask("/metrics")).status == 503:
             time.sleep(0.05)
     assert 'status="503"' in answer.body
@@ -456,7 +456,7 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
         return [record for record in caplog.records if record.levelno == logging.ERROR]
 
     monkeypatch.setattr(Translator, "translate_lines", fail)
-    apology = {"error": "an error that nobody foresaw; the server's log describes it"}
+    apology = {"error": "an unexpected error; the server's log describes it"}
     with running(translator) as broken:
         for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
             defects.append(error)

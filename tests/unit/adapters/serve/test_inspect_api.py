@@ -58,6 +58,6 @@ def test_an_export_is_not_looked_into_which_languages_say_and_no_answer_names_a_
         assert [each["inspectable"] for each in found.ask("/languages").body] == [[], []]
         for path in PATHS:
             answer = found.post(path, **ASKED, kind="cross")
-            assert (answer.status, "cannot be looked into" in answer.body["error"]) == (400, True)
+            assert (answer.status, "cannot be inspected" in answer.body["error"]) == (400, True)
             assert str(tmp_path) not in answer.body["error"]
         assert found.post("/translate", **ASKED).body["translatedText"] == translator.translate([ASKED["q"]])[0]

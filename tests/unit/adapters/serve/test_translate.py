@@ -205,7 +205,7 @@ def test_a_form_has_its_glossary_as_json(served: Running) -> None:
 
 
 IN_PARTS = b'--b\r\nContent-Disposition: form-data; name="q"%s\r\n\r\nHund\r\n'
-NOT_A_FORM = "Invalid request: not a form that can be read; send JSON or a form"
+NOT_A_FORM = "Invalid request: not a valid form; send JSON or a form"
 MANY_VALUES = "Invalid request: its JSON has more than 5,000 values; send fewer"
 TOO_MUCH = "Invalid request: request (%d) exceeds text limit (100000)"
 NO_SOURCE = "Invalid request: missing source parameter"
@@ -231,7 +231,11 @@ NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
         (b"source=de&target=en&q=" + b"%41" * 690_000, "application/x-www-form-urlencoded", TOO_MUCH % 690_000),
         (b"source=de&target=en&q=" + b"%" * 690_000, "application/x-www-form-urlencoded", TOO_MUCH % 690_000),
         (b'{"q": ' + b"9" * 5000 + b"}", "application/json", "There was an error parsing the body"),
-        (b"q=Hund&source=de&target=en", "text/plain", "Invalid request: text/plain is not read; send JSON or a form"),
+        (
+            b"q=Hund&source=de&target=en",
+            "text/plain",
+            "Invalid request: text/plain is not supported; send JSON or a form",
+        ),
         (b"&".join([b"a=1"] * 41_000), "application/x-www-form-urlencoded", NOT_A_FORM),
         (IN_PARTS % b"" * 1001 + b"--b--\r\n", "multipart/form-data; boundary=b", NOT_A_FORM),
         (IN_PARTS % b"" + b"--b--\r\n", "multipart/form-data; boundary=b; charset=punycode", NO_SOURCE),
