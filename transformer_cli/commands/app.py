@@ -206,7 +206,7 @@ def root(
     context: typer.Context,
     show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Train, judge and run the Transformer of "Attention Is All You Need" for translation."""
+    """Train, evaluate and run the Transformer of "Attention Is All You Need" for translation."""
     if show_version:
         from importlib.metadata import version  # this import costs more than everything that the help needs
 

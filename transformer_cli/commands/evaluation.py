@@ -32,11 +32,12 @@ CAUTIONS = {"systems": WEIGHTS_CAUTION, "groups": GROUP_CAUTION}
 
 def evaluate(
     run_arguments: Annotated[list[str] | None, typer.Argument(
-        metavar="[RUN]...", show_default="the newest", autocompletion=suggestions.runs, help="Runs, each judged by "
-        "itself; 'rate3-s*' is all whose names begin so.")] = None,
+        metavar="[RUN]...", show_default="the newest", autocompletion=suggestions.runs, help="Runs to evaluate, one "
+        "after the other. A pattern such as 'rate3-s*' stands for all runs whose names match.")] = None,
     split: options.Splits = None,
     input_file: Annotated[Path | None, options.Input(
-        "--input", "-i", metavar="FILE", help="Evaluate on your own sentences, with --reference.")] = None,
+        "--input", "-i", metavar="FILE", help="Evaluate on the sentences of this file instead of a split; needs "
+        "--reference.")] = None,
     reference: options.References = None,
     to: options.ToLanguage = None,
     run: options.Runs = None,
@@ -45,17 +46,21 @@ def evaluate(
     glossary: options.Glossary = None,
     device: options.Device = "auto",
     output: Annotated[Path | None, options.Output(
-        "--output", "-o", metavar="FILE", help="Keep the translations, one per line.")] = None,
+        "--output", "-o", metavar="FILE", help="Also write the translations to this file, one per line.")] = None,
     output_tokens: Annotated[Path | None, options.Output(
-        "--output-tokens", metavar="FILE", help="Keep the decoder's tokens, one sentence per line.")] = None,
+        "--output-tokens", metavar="FILE", help="Also write the translations' tokens to this file, one sentence per "
+        "line.")] = None,
     lowercase: options.Lowercase = False,
     metrics: options.Metrics = "bleu,chrf",
     details: Annotated[bool, options.Output(
-        "--details", help="Print brevity penalty, length ratio and n-gram precisions of BLEU, too.")] = False,
+        "--details", help="Also print BLEU's brevity penalty, length ratio and n-gram precisions.")] = False,
     form: options.TableFormatOption = "text",
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
-    """Print loss, perplexity, BLEU and chrF of runs, each by itself. Several --run are judged as an ensemble."""
+    """Print the loss, perplexity, BLEU and chrF of runs.
+
+    Each RUN argument is evaluated separately. Several --run options are evaluated together, as an ensemble.
+    """
     if (input_file is None) != (not reference):
         raise typer.BadParameter("--input and --reference need each other")
     if input_file and split:
@@ -177,27 +182,29 @@ def _differing_parts(signatures: Sequence[str]) -> list[str]:
 
 def compare(
     systems: Annotated[list[str], typer.Argument(
-        metavar="A B [C …]", show_default=False, autocompletion=suggestions.runs, help="Runs (names or folders), or "
-        "files of translations; the first is the baseline. To compare recipes, give several runs of each: A1,A2 B1,B2 "
-        "or 'a-s*' 'b-s*'; one group alone gives its mean and spread. NAME=A gives a system a name.")],
+        metavar="A B [C …]", show_default=False, autocompletion=suggestions.runs, help="The systems: runs (names or "
+        "folders) or files of translations. The first one is the baseline. To compare training recipes, give several "
+        "runs of each, as in A1,A2 B1,B2 or 'a-s*' 'b-s*'; a single group of runs gives its mean and spread. NAME=A "
+        "gives a system another name.")],
     split: options.Splits = None,
     input_file: Annotated[Path | None, options.Input(
-        "--input", "-i", metavar="FILE", help="Your own sentences, with --reference. Files do not need it.")] = None,
+        "--input", "-i", metavar="FILE", help="The sentences that runs translate, instead of a split; needs "
+        "--reference. Files of translations do not need it.")] = None,
     reference: options.References = None,
     lowercase: options.Lowercase = False,
     metrics: options.Metrics = "bleu,chrf",
     language: Annotated[str | None, options.Input(
-        "--language", metavar="CODE", show_default="the runs', or en", help="The language of files of translations, "
-        "for BLEU's tokeniser.")] = None,
+        "--language", metavar="CODE", show_default="the runs', or en", help="The language of the translations, for "
+        "BLEU's tokeniser.")] = None,
     examples: Annotated[int | None, options.Output(
-        "--examples", metavar="N", show_default=str(options.N_EXAMPLES), min=0, help="How many of the sentences that "
-        "changed most are shown.")] = None,
+        "--examples", metavar="N", show_default=str(options.N_EXAMPLES), min=0, help="How many example sentences to "
+        "print: those whose chrF differs most.")] = None,
     beam_size: options.BeamSize = None,
     device: options.Device = "auto",
     form: options.TableFormatOption = "text",
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
-    """Tell which system is better, and whether that may be chance."""
+    """Compare systems by BLEU and chrF, with significance tests."""
     recipes: dict[str, list[str]] = {}
     for argument in systems:
         label, runs = _parse_system(argument)
@@ -341,7 +348,8 @@ def _format_example(example: "Example", first: str, second: str) -> str:
 
 
 def score(
-    input_file: Annotated[Path, options.Input("--input", "-i", metavar="FILE", help="The sentences.")],
+    input_file: Annotated[Path, options.Input("--input", "-i", metavar="FILE", help="The source sentences, one per "
+    "line.")],
     target_file: Annotated[Path, options.Input(
         "--translation", metavar="FILE", help="Their translations, one per line.")],
     run_arguments: options.RunArgument = None,
@@ -351,8 +359,8 @@ def score(
 ) -> None:  # fmt: skip
     """Print the log-probability and perplexity of given translations.
 
-    One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by
-    tabs.
+    For each pair of lines, one line with three columns: natural log-probability, number of target tokens with <eos>,
+    and perplexity per token.
     """
     if input_file == target_file == STDIO:
         raise typer.BadParameter("only one of --input and --translation can be standard input")

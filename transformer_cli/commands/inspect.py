@@ -21,34 +21,41 @@ AttentionChoice = Enum("AttentionChoice", {"encoder": "encoder", "decoder": "dec
 
 
 def inspect(
-    sentence: Annotated[str, typer.Argument(help="The sentence to translate and look into.")],
+    sentence: Annotated[str, typer.Argument(help="The sentence to translate and inspect.")],
     run: options.OneRun = None,
     search: options.SearchOverrides = None,
     device: options.Device = "auto",
     output: Annotated[Path | None, options.Output(
-        "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.  [default: inspect.png]")] = None,
+        "--output", "-o", metavar="FILE", help="The picture to write: .svg, .pdf or .png.  [default: "
+        "inspect.png]")] = None,
     kind: Annotated[list[AttentionChoice] | None, options.Output(
-        "--attention", show_default="all", help="Self-attention of one stack, or attention between the two. "
-        "Repeatable.")] = None,
+        "--attention", show_default="all", help="The attention to show: self-attention in the encoder or in the "
+        "decoder, or cross-attention. Repeatable.")] = None,
     layer: Annotated[int | None, options.Output(
-        "--layer", metavar="N", show_default="the last", help="Which layer, counted from 1.")] = None,
+        "--layer", metavar="N", show_default="the last", help="The layer to show, counted from 1.")] = None,
     head: Annotated[list[int] | None, options.Output(
-        "--head", metavar="N", show_default="every head", help="Which head, counted from 1. Repeatable.")] = None,
+        "--head", metavar="N", show_default="every head", help="A head to show, counted from 1. Repeatable.")] = None,
     on_too_long: Annotated[Literal["stop", "truncate"], options.Input(
-        "--on-too-long", help="What becomes of a sentence that is too long: an error, or it is cut.")] = "stop",
+        "--on-too-long", help="What to do with a sentence that is too long: stop with an error, or truncate "
+        "it.")] = "stop",
     vectors: Annotated[str | None, options.Vectors(
-        "--vectors", metavar="FILE", help="Use no model: show the attention of these word vectors over themselves. "
-        "Words are split at white space; each word gets the vector of its own spelling, or else the vector of its "
-        "lower-case form.")] = None,
-    query: Annotated[str | None, options.Vectors("--query", metavar="WORD", help="Show only this word's rows.")] = None,
+        "--vectors", metavar="FILE", help="A text file of word vectors, whose self-attention is shown; no model is "
+        "used. The sentence is split at white space. A word without a vector gets that of its lower-case "
+        "form.")] = None,
+    query: Annotated[str | None, options.Vectors("--query", metavar="WORD", help="Show only the rows of this "
+    "word.")] = None,
     scale: Annotated[Literal["sqrt", "none"] | None, options.Vectors(
-        "--scale", show_default="sqrt", help="Divide the scores by √dimension, or not.")] = None,
+        "--scale", show_default="sqrt", help="Divide the scores by √dimension (sqrt), or not (none).")] = None,
     as_blocks: Annotated[bool, options.Output(
-        "--text", help="Print the attention weights as blocks of text; no picture.")] = False,
+        "--text", help="Print the attention weights as text instead of drawing a picture.")] = False,
     as_json: Annotated[bool, options.Output(
-        "--json", help="Print the numbers as JSON, with scores before softmax; no picture.")] = False,
+        "--json", help="Print the attention weights, and the scores before softmax, as JSON instead of drawing a "
+        "picture.")] = False,
 ) -> None:  # fmt: skip
-    """Draw a sentence's attention weights and token vectors. These are drawn before and after the encoder."""
+    """Draw a sentence's attention weights and token vectors.
+
+    The vectors are drawn before and after the encoder.
+    """
     forms = {"--output": output, "--text": as_blocks, "--json": as_json}
     if len(chosen := [option for option, value in forms.items() if value]) > 1:
         raise typer.BadParameter(f"{' and '.join(chosen)} cannot be used together")

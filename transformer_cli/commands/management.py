@@ -35,22 +35,24 @@ ENVIRONMENT = re.compile(
 
 def import_run(
     folder: Annotated[Path, typer.Argument(
-        metavar="FOLDER", help="A folder as Marian wrote it (.npz, with .spm or .yml), or as Hugging Face has it "
+        metavar="FOLDER", help="The folder of the model, from Marian (.npz, with .spm or .yml) or from Hugging Face "
         "(config.json).")],
     name: Annotated[str | None, typer.Option(
-        "--name", metavar="NAME", show_default="FOLDER's", help="What the run is called.")] = None,
+        "--name", metavar="NAME", show_default="FOLDER's", help="The name of the run.")] = None,
     positions: Annotated[Literal["marian", "sinusoidal"] | None, typer.Option(
-        "--positions", show_default="those of the program that wrote the folder", help="Which sines and cosines are "
-        "computed: those of Marian, which trained the model, or those of transformers, which hardly change "
-        "translations, but do change scores.")] = None,
+        "--positions", show_default="as in the program that wrote the folder", help="How position vectors are "
+        "computed: as in Marian, which trained the model, or as in transformers, whose slightly different sines and "
+        "cosines change scores, but hardly any translation.")] = None,
     source: Annotated[str | None, options.Input(
-        "--source", metavar="CODE", show_default="as the files say", help="The language of the source.")] = None,
+        "--source", metavar="CODE", show_default="as the files say", help="The language of the source, such as "
+        "de.")] = None,
     target: Annotated[str | None, options.Input(
-        "--target", metavar="CODE", show_default="as the files say", help="The language of the target.")] = None,
+        "--target", metavar="CODE", show_default="as the files say", help="The language of the target, such as "
+        "en.")] = None,
     model: Annotated[str | None, typer.Option(
-        "--model", metavar="FILE", help="The file with the weights, where FOLDER has several.")] = None,
+        "--model", metavar="FILE", help="The file of the weights, if FOLDER has several.")] = None,
 ) -> None:  # fmt: skip
-    """Make a run of a translator of Marian's, such as OPUS-MT's.
+    """Import a model of Marian, such as OPUS-MT, as a run.
 
     Every command takes the run: translate, evaluate, compare, inspect, serve, export. `prepare --like`
     and `train --from` fine-tune it on your own text.
@@ -65,7 +67,7 @@ def runs(
     form: options.TableFormatOption = "text",
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
-    """List the runs under runs/, and how good they are. It also shows their text, and how far each has been trained."""
+    """List the runs under runs/, with their progress and scores."""
     from transformer_cli.runs.listing import differing_settings, list_runs
 
     found = list_runs(RUNS_DIR)
@@ -186,18 +188,19 @@ def export(
     run: options.OneRun = None,
     output: Annotated[Path | None, options.Output(
         "--output", "-o", metavar="DIR", show_default="exports/RUN, or exports/RUN-int8 and so on",
-        help="The folder to make.")] = None,
+        help="The folder to write.")] = None,
     quantization: Annotated[Literal["float32", "float16", "bfloat16", "int16", "int8"], options.Output(
-        "--quantization", "-q", help="How weights are kept; int8 is the smallest, and on CPUs with VNNI the "
+        "--quantization", "-q", help="The number type of the weights; int8 is the smallest, and on CPUs with VNNI the "
         "fastest.")] = "float32",
     to: Annotated[Literal["ctranslate2", "huggingface"], options.Output(
-        "--format", help="The format to write.")] = "ctranslate2",
+        "--format", help="The format of the folder.")] = "ctranslate2",
 ) -> None:  # fmt: skip
-    """Write a run's best model for CTranslate2 or Hugging Face.
+    """Export a run's best model for CTranslate2 or Hugging Face.
 
-    In CTranslate2's it translates faster, with tfm or without it. Needs the extra `ctranslate2`. `--run DIR` opens the
-    folder in translate, evaluate, score and serve (compare takes it as an argument), and its README.md shows how to use
-    it from Python without tfm. With `--format huggingface`, transformers' MarianMTModel opens the folder.
+    A model of CTranslate2 translates faster, and without PyTorch; its export needs the extra `ctranslate2`. The
+    commands translate, evaluate, score and serve open the folder with `--run DIR`, compare as an argument, and its
+    README.md shows how to use it from Python without tfm. A folder for Hugging Face is opened by transformers'
+    MarianMTModel.
     """
     (folder,) = options.find_runs(run_arguments, run)
     if output and output.parent != Path("exports"):
@@ -219,11 +222,14 @@ def export(
 def config(
     base: Annotated[str | None, typer.Argument(
         metavar="[NAME|FILE]", show_default="the built-in settings", autocompletion=suggestions.configs,
-        help="A config that comes with tfm, or a YAML file.")] = None,
+        help="The config to print: a name that comes with tfm, or a YAML file.")] = None,
     overrides: options.Overrides = None,
     list_names: Annotated[bool, typer.Option("--list", "-l", help="List the configs that come with tfm.")] = False,
 ) -> None:  # fmt: skip
-    """Print every setting with its value and a comment. The output is YAML that --config takes."""
+    """Print every setting with its value and a comment.
+
+    The output is YAML, which --config accepts.
+    """
     if list_names and (base is not None or overrides):
         raise typer.BadParameter("--list prints names; it cannot be used with a config or --set")
     from transformer_cli.config import load
@@ -244,7 +250,7 @@ def config(
 
 
 def doctor() -> None:
-    """Say what a bug report needs. It says what is installed, where things lie and what this machine computes with."""
+    """Print what a bug report needs: versions, paths and hardware."""
     from transformer_cli.adapters.corpora.multi30k import cache_folder
     from transformer_cli.compute.threads import available_cores
     from transformer_cli.runs.provenance import provenance

@@ -36,45 +36,49 @@ RunArguments = Annotated[list[str] | None, typer.Argument(
 RunArgument = Annotated[str | None, typer.Argument(
     metavar="[RUN]", show_default=False, autocompletion=suggestions.runs, help="The same as --run.")]
 References = Annotated[list[Path] | None, Input(
-    "--reference", metavar="FILE", help="A file of reference translations. Repeatable: a sentence may have several "
-    "references.")]
+    "--reference", metavar="FILE", help="Reference translations, one per line. Repeatable, if each sentence has "
+    "several references.")]
 ToLanguage = Annotated[str | None, Input(
-    "--to", metavar="CODE", help="Of a model of several targets, the language to translate into.")]
+    "--to", metavar="CODE", help="The language to translate into, such as fra, if the model has several target "
+    "languages.")]
 Splits = Annotated[list[str] | None, Input(
     "--split", metavar="SPLIT", show_default="every test set", autocompletion=suggestions.splits,
-    help="valid, train or a test set of the (first) run's dataset. Repeatable.")]
+    help="A split of the (first) run's dataset: valid, train or the name of a test set. Repeatable.")]
 ProtectPattern = Annotated[str, Input(
-    "--protect-pattern", metavar="REGEX",
-    help="Copy what this regular expression matches unchanged, too, such as '#[A-Z]+-\\d+'.")]
+    "--protect-pattern", metavar="REGEX", help="Copy what this regular expression matches unchanged, too, such as "
+    "'#[A-Z]+-\\d+'.")]
 Runs = Annotated[list[str] | None, Search(
-    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
-    help="A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble.")]
+    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
+    "under runs/, or its folder. Repeatable: several runs of one dataset translate together, as an ensemble.")]
 OneRun = Annotated[str | None, Search(
-    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
-    help="A run's name under runs/, or its folder.")]
-Overrides = Annotated[list[str] | None, Search(
-    "--set", "-s", metavar="KEY=VALUE", autocompletion=suggestions.settings, help="Override one setting, such as "
-    "training.epochs=3. Repeatable.")]
+    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
+    "under runs/, or its folder.")]
+Overrides = Annotated[list[str] | None, typer.Option(
+    "--set", "-s", metavar="KEY=VALUE", autocompletion=suggestions.settings, help="Override one setting of the config, "
+    "such as training.epochs=3. Repeatable.")]
 SearchOverrides = Annotated[list[str] | None, Search(
-    "--set", "-s", metavar="KEY=VALUE", autocompletion=suggestions.decoding_settings, help="Override a setting of the "
-    "search, such as decoding.length_penalty=0.6. Repeatable.")]
+    "--set", "-s", metavar="KEY=VALUE", autocompletion=suggestions.decoding_settings, help="Override one of the run's "
+    "decoding settings, such as decoding.length_penalty=0.6. Repeatable.")]
 BeamSize = Annotated[int | None, Search(
-    "--beam-size", metavar="N", show_default="the run's decoding.beam_size", help="Hypotheses that the search keeps; 1 "
-    "is greedy search.")]
+    "--beam-size", metavar="N", show_default="the run's decoding.beam_size", help="The number of hypotheses in beam "
+    "search; 1 is greedy search.")]
 Glossary = Annotated[Path | None, Search(
-    "--glossary", metavar="FILE", help="Fixed translations: a word or phrase, a TAB and its translation on each line; "
-    "or a CSV or TBX.")]
+    "--glossary", metavar="FILE", help="Fixed translations: on each line a word or phrase, a tab and its translation. "
+    "Or a CSV or TBX file.")]
 Device = Annotated[str, Search(
-    "--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N; only cpu has been tested.")]
-Lowercase = Annotated[bool, Output("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")]
-Metrics = Annotated[str, Output("--metrics", metavar="NAME,…", help="Scores to print: chrf++ and ter, too.")]
+    "--device", metavar="DEVICE", help="Where to compute: auto, cpu, cuda or cuda:N. Only cpu has been tested.")]
+Lowercase = Annotated[bool, Output(
+    "--lowercase", help="Ignore case in the scores. Runs with lower-cased text are always scored so.")]
+Metrics = Annotated[str, Output(
+    "--metrics", metavar="NAME,…", help="The scores to print, separated by commas. BLEU and chrF are always printed; "
+    "add chrf++ or ter.")]
 TableFormatOption = Annotated[TableFormat, Output(
-    "--format", help="How to print tables. LaTeX needs the package booktabs.")]
-AsJsonLines = Annotated[bool, Output("--json", help="Print one JSON object per line.")]
-AsJson = Annotated[bool, Output("--json", help="Print JSON.")]
+    "--format", help="The format of tables. latex needs the package booktabs.")]
+AsJson = Annotated[bool, Output("--json", help="Print JSON instead of a table.")]
+AsJsonLines = Annotated[bool, Output("--json", help="Print one JSON object per line instead of text.")]
 ConfigName = Annotated[str | None, typer.Option(
     "--config", "-c", metavar="NAME|FILE", show_default="the built-in settings, as `tfm config` prints them",
-    autocompletion=suggestions.configs, help="A config that comes with tfm, such as demo, or a YAML file.")]
+    autocompletion=suggestions.configs, help="The name of a config that comes with tfm, such as demo, or a YAML file.")]
 # fmt: on
 
 

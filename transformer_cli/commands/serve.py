@@ -22,27 +22,29 @@ def serve(
     run_arguments: options.RunArguments = None,
     run: Annotated[list[str] | None, options.Search(
         "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
-        help="A run's name under runs/, or its folder. Repeatable: one run for each direction.")] = None,
+        help="The name of a run under runs/, or its folder. Repeatable: one run for each pair of languages.")] = None,
     host: Annotated[str, typer.Option(
-        "--host", metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network of this machine.")] = "127.0.0.1",
+        "--host", metavar="ADDRESS", help="The address to listen on; 0.0.0.0 listens on every network of this "
+        "machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(
-        "--port", metavar="N", min=0, max=65535, help="The port; 0 lets the system choose.")] = 5000,
+        "--port", metavar="N", min=0, max=65535, help="The port to listen on; 0 lets the system choose one.")] = 5000,
     device: options.Device = "auto",
     api_key: Annotated[str | None, typer.Option(
-        "--api-key", metavar="KEY", envvar="TFM_API_KEY", help="What requests have to bring as api_key. The variable "
-        "is better: others can see a command's options.")] = None,
+        "--api-key", metavar="KEY", envvar="TFM_API_KEY", help="The key that requests must send as api_key. Better set "
+        "the variable: other users can see the options of a running command.")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(
         "--allow-host", metavar="NAME", show_default="localhost, numeric addresses, --host's and this machine's name",
-        help="A name that clients call this server by, such as tr.example.org; * for any. Repeatable.")] = None,
+        help="A host name by which clients address this server, such as tr.example.org; * allows any. "
+        "Repeatable.")] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(
-        "--cors-origin", metavar="URL", show_default="none", help="Let pages of this other server use this one, such "
-        "as https://example.org. Repeatable.")] = None,
+        "--cors-origin", metavar="URL", show_default="none", help="Allow web pages of this origin to use the server, "
+        "such as https://example.org. Repeatable.")] = None,
     glossary: options.Glossary = None,
     protect_pattern: options.ProtectPattern = "",
 ) -> None:  # fmt: skip
-    """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
+    """Serve translations over HTTP, with an API and a web page.
 
-    SIGHUP opens the runs anew, without losing a request.
+    The API is that of LibreTranslate; the page is at /. On SIGHUP the server reloads its runs without losing a request.
     """
     _check_options(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.adapters.serve.middleware import is_local_address

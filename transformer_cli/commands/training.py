@@ -22,27 +22,35 @@ log = logging.getLogger(__name__)
 
 def prepare(
     files: Annotated[list[Path] | None, typer.Argument(
-        metavar="[FILE]...", show_default=False, help="Training text: TMX, XLIFF, .po, TSV, CSV or JSON lines, or "
-        "files of one side each, such as a.de and a.en.")] = None,
+        metavar="[FILE]...", show_default=False, help="Training text: TMX, XLIFF, .po, TSV, CSV or JSON lines; or two "
+        "text files with one side each, such as a.de and a.en.")] = None,
     config: options.ConfigName = None,
     overrides: options.Overrides = None,
-    source: Annotated[str | None, options.Input("--source", metavar="CODE", help="The language of the source.")] = None,
-    target: Annotated[str | None, options.Input("--target", metavar="CODE", help="The language of the target.")] = None,
+    source: Annotated[str | None, options.Input(
+        "--source", metavar="CODE", help="The language of the source, such as de.")] = None,
+    target: Annotated[str | None, options.Input(
+        "--target", metavar="CODE", help="The language of the target, such as en.")] = None,
     name: Annotated[str | None, typer.Option(
-        "--name", metavar="NAME", show_default="FILE's", help="What NAME.yaml and the run are called.")] = None,
+        "--name", metavar="NAME", show_default="FILE's", help="The name of the config file that is written "
+        "(NAME.yaml), and of the run.")] = None,
     to: options.ToLanguage = None,
     columns: Annotated[str | None, options.Input(
-        "--columns", metavar="A,B", help="The columns of source and target: names, or numbers from 1.")] = None,
+        "--columns", metavar="A,B", help="The columns of a table that have the source and the target: names, or "
+        "numbers counted from 1.")] = None,
     like: Annotated[str | None, typer.Option(
-        "--like", metavar="RUN", autocompletion=suggestions.runs, help="Prepare text for fine-tuning this run: "
-        "use its languages, tokenizers and model shape.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be left out, and write nothing.")] = False,
+        "--like", metavar="RUN", autocompletion=suggestions.runs, help="Prepare text for fine-tuning this run: use its "
+        "languages, tokenizers and model shape.")] = None,
+    dry_run: Annotated[bool, typer.Option(
+        "--dry-run", help="Print which pairs cleaning would leave out, and write nothing.")] = False,
     multi30k_dir: Annotated[Path | None, typer.Option(
-        "--multi30k-dir", metavar="FOLDER", help="A folder with Multi30k's files, instead of the download; or set "
-        "TFM_MULTI30K_DIR.")] = None,
+        "--multi30k-dir", metavar="FOLDER", help="Read Multi30k's files from this folder instead of downloading them; "
+        "the variable TFM_MULTI30K_DIR does the same.")] = None,
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
-    """Fetch, tokenise, count and encode parallel text into data/. With FILEs, also clean it and write NAME.yaml."""
+    """Tokenise parallel text and write a dataset under data/.
+
+    With FILEs, also clean the text, hold some of it out for validation, and write the config NAME.yaml for `tfm train`.
+    """
     for file in files or ():
         if not file.exists() and (meant := suggestions.suggest_option(str(file), ["--config", "--set", "--like"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
@@ -138,15 +146,20 @@ def train(
         "--from", metavar="RUN", autocompletion=suggestions.runs, help="Fine-tune this run: start from its best "
         "weights, and copy the settings that must not differ, such as the model's shape.")] = None,
     extra_valid: Annotated[list[str] | None, typer.Option(
-        "--extra-valid", metavar="FILE", help="With --from: validate on these pairs, too, e.g. of the old domain, "
-        "and keep a share of the initial weights. A file, or a split of the dataset. Repeatable.")] = None,
+        "--extra-valid", metavar="FILE", help="With --from: also validate on this text, e.g. of the old domain, and at "
+        "the end mix in a share of the initial weights, so that less of it is forgotten. A file of pairs, or the name "
+        "of a split. Repeatable.")] = None,
     replay: Annotated[list[str] | None, typer.Option(
-        "--replay", metavar="FILE", help="With --from: mix this text in as half of each epoch. Pairs, or sentences "
-        "that the initial model translates first. Repeatable.")] = None,
+        "--replay", metavar="FILE", help="With --from: mix this text in as half of each epoch. A file of pairs, the "
+        "name of a split, or a file of source sentences, which the initial model translates first. "
+        "Repeatable.")] = None,
     fresh: Annotated[bool, typer.Option(
-        "--fresh", help="Move an existing run of this name aside and begin a new one.")] = False,
+        "--fresh", help="Start a new run, and move an existing one of this name aside.")] = False,
 ) -> None:  # fmt: skip
-    """Train a run under runs/. An interrupted run continues from its last save."""
+    """Train a model on a prepared dataset, as a run under runs/.
+
+    The same command continues an interrupted run from its last checkpoint.
+    """
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.config.load import load_config
 
@@ -171,11 +184,14 @@ def curves(
     run_arguments: options.RunArguments = None,
     run: Annotated[list[str] | None, options.Search(
         "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
-        help="A run's name under runs/, or its folder. Repeatable.")] = None,
+        help="The name of a run under runs/, or its folder. Repeatable.")] = None,
     output: Annotated[Path, options.Output(
-        "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.")] = Path("curves.png"),
+        "--output", "-o", metavar="FILE", help="The picture to write: .svg, .pdf or .png.")] = Path("curves.png"),
 ) -> None:  # fmt: skip
-    """Draw learning curves. Several runs share one picture, which names the settings in which they differ."""
+    """Draw the learning curves of runs.
+
+    Several runs share one picture, which names the settings in which they differ.
+    """
     picture_format(output)
     options.check_writable(output)
     folders = options.find_runs(run_arguments, run)

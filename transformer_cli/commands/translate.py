@@ -38,17 +38,17 @@ log = logging.getLogger(__name__)
 
 def translate(
     sentences: Annotated[list[str] | None, typer.Argument(
-        show_default="standard input", help="The sentences to translate.")] = None,
+        show_default="standard input", help="Sentences to translate.")] = None,
     input_file: Annotated[Path | None, options.Input(
-        "--input", "-i", metavar="FILE", help="Translate the lines of a file, a document, or a folder of "
-        "them.")] = None,
+        "--input", "-i", metavar="FILE", help="A file to translate: lines of text, or a document. Or a folder of "
+        "documents.")] = None,
     text_format: Annotated[Literal["text", "html", "docx", "xliff", "po", "srt"] | None, options.Input(
-        "--format", show_default="as its name says", help="What the --input is: lines of text, or a document that is "
-        "kept but for its text.")] = None,
+        "--format", show_default="by the file's name", help="The format of the input: lines of text, or a type of "
+        "document, in which only the text is changed.")] = None,
     to: options.ToLanguage = None,
     split_sentences: Annotated[bool | None, options.Input(
-        "--split-sentences/--no-split-sentences", show_default="only in a conversation", help="Translate each sentence "
-        "of a line by itself.")] = None,
+        "--split-sentences/--no-split-sentences", show_default="only in interactive use", help="Split each line into "
+        "sentences, and translate them one by one.")] = None,
     on_too_long: Annotated[Literal["stop", "blank", "copy", "truncate"], options.Input(
         "--on-too-long", help="What to do with a line that is too long: stop with an error, print a blank line, copy "
         "it, or truncate it and translate its beginning.")] = "stop",
@@ -58,27 +58,28 @@ def translate(
     prefix: Annotated[str, options.Search(
         "--prefix", metavar="TEXT", show_default=False, help="Begin each translation with this text.")] = "",
     max_tokens: Annotated[int | None, options.Search(
-        "--max-tokens", metavar="N", show_default="2 × source + 10", min=1, max=10_000, help="Longest translation, in "
-        "tokens.")] = None,
+        "--max-tokens", metavar="N", show_default="2 × source + 10", min=1, max=10_000, help="The maximum number of "
+        "tokens in a translation.")] = None,
     device: options.Device = "auto",
     output: Annotated[Path | None, options.Output(
-        "--output", "-o", metavar="FILE", help="Write to a file, which appears when it is whole, or to a "
-        "folder.")] = None,
+        "--output", "-o", metavar="FILE", help="The file to write; it appears once it is complete. Or the folder to "
+        "write, if the input is one.")] = None,
     glossary: options.Glossary = None,
     protect: Annotated[bool, options.Input(
         "--protect/--no-protect", help="Copy placeholders ({name}, %s), URLs and e-mail addresses unchanged.")] = True,
     protect_pattern: options.ProtectPattern = "",
     n_best: Annotated[int | None, options.Output(
-        "--n-best", metavar="K", min=1, max=1000, help="Print the K best of each line: line number, score, text, "
-        "between tabs.")] = None,
+        "--n-best", metavar="N", min=1, max=1000, help="Print the N best translations of each sentence, each as line "
+        "number, score and text, separated by tabs.")] = None,
     keep_unk: Annotated[bool, options.Output(
-        "--keep-unk", help="Keep <unk>, in whose place the source word attended to most is written.")] = False,
+        "--keep-unk", help="Keep <unk> in the translation instead of copying the source word with the most "
+        "attention.")] = False,
     as_json: options.AsJsonLines = False,
 ) -> None:  # fmt: skip
-    """Translate sentences, one line of output for each line of input.
+    """Translate sentences, files and documents.
 
-    A line is one sentence; with --split-sentences it may be a paragraph. Of documents, such as HTML, all that is not
-    text stays as it is.
+    Each line of input is one sentence and gives one line of output; with --split-sentences a line may be a paragraph.
+    Of documents, such as HTML, only the text is changed.
     """
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, format_by_name, is_misnamed
 
