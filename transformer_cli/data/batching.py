@@ -1,6 +1,6 @@
-"""Which sentences make a batch, and how a batch becomes padded tensors. Knows lengths and ids, not words.
+"""Groups sentences into batches, and turns batches into padded tensors. Knows lengths and ids, not words.
 
-The plan of an epoch is a pure function of (lengths, settings, seed, epoch), so (epoch, batch) is enough to resume.
+The plan of an epoch depends on (lengths, settings, seed, epoch) alone, so (epoch, batch) is enough to resume.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, PAD, SOS
 
-LONG_SENTENCE = 512  # tokens of a sentence, from which on its squares bound the memory of a part
-BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; the pools themselves are drawn at random
+LONG_SENTENCE = 512  # tokens; the attention of longer sentences needs more memory than the rest
+BUCKET_POOL = 100  # bucketing sorts the sentences of so many batches by length; which sentences these are is random
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class PaddedBatch:
 
 
 def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch: int) -> list[Rows]:
-    """Returns the batches of an epoch, in order. Every row of `rows` is in exactly one; some may be smaller."""
+    """Returns the batches of an epoch, in order. Each of `rows` is in exactly one; some batches may be smaller."""
     generator = np.random.default_rng([training.seed, epoch])
     order = generator.permutation(rows)
     if training.batch_order == "random":
@@ -45,22 +45,23 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
     return [batches[index] for index in generator.permutation(len(batches))]
 
 
-def split_into_micro_batches(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
-    """Sort a batch by length and cut it into parts of at most `tokens` target tokens; a longer sentence stands alone.
+def split_into_micro_batches(split: EncodedSplit, rows: Rows, max_tokens: int) -> list[Rows]:
+    """Sort a batch by length and split it into micro-batches of at most max_tokens target tokens.
 
-    Attention needs memory by the squares of the lengths, so parts of sentences longer than LONG_SENTENCE are cut again.
-    The sum of the parts' gradients is the batch's gradient.
+    A sentence with more tokens is a micro-batch of its own. Attention needs memory in proportion to the squared length,
+    so micro-batches with sentences longer than LONG_SENTENCE are split again. The gradients of all micro-batches add up
+    to the gradient of the batch.
     """
-    parts = []
+    micro_batches = []
     order = _sort_by_length(split, rows)
-    for part in _split_by_size(order, target_token_counts(split, order), tokens):
-        longest = np.maximum(split.source.lengths[part], split.target.lengths[part])
-        parts += _split_by_size(part, longest**2, tokens * LONG_SENTENCE)
-    return parts
+    for each in _split_by_size(order, target_token_counts(split, order), max_tokens):
+        lengths = np.maximum(split.source.lengths[each], split.target.lengths[each])
+        micro_batches += _split_by_size(each, lengths**2, max_tokens * LONG_SENTENCE)
+    return micro_batches
 
 
 def target_token_counts(split: EncodedSplit, rows: Rows) -> Rows:
-    """Returns how many tokens the model has to predict for each of these sentences: its target tokens, and <eos>."""
+    """Returns how many tokens the model has to predict for each of these sentences: its target tokens and <eos>."""
     return split.target.lengths[rows] + 1
 
 
@@ -75,9 +76,9 @@ def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _pad_rows(side: Side, rows: Rows) -> Tensor:
-    """What `pad_ids` returns for these sentences of a side.
+    """Returns what `pad_ids` does, for these sentences of a side.
 
-    For example, sentences a b and c d e that begin at 10 and 40 have the ids 10 11 40 41 42.
+    For example, the sentences a b, at 10 in side.ids, and c d e, at 40, are read from the places 10 11 40 41 42.
     """
     lengths = side.lengths[rows]
     padded = np.full((len(rows), lengths.max() + N_SOS_EOS), PAD, dtype=np.int64)
@@ -99,14 +100,15 @@ def _sort_by_length(split: EncodedSplit, rows: Rows) -> Rows:
     return rows[np.lexsort((split.source.lengths[rows], split.target.lengths[rows]))]
 
 
-def _split_by_size(order: Rows, sizes: Rows, most: int) -> list[Rows]:
-    """Cut rows, in their order, where their sizes (rows,) would add up to more than `most`; a larger one is alone.
+def _split_by_size(order: Rows, sizes: Rows, max_size: int) -> list[Rows]:
+    """Split rows, in their order, so that the sizes (rows,) of each part add up to max_size or less.
 
-    For example, rows [7, 8, 9] of the sizes 3, 2 and 4 become [[7, 8], [9]] if most = 5.
+    A row that is larger than that is a part of its own. For example, rows [7, 8, 9] of the sizes 3, 2 and 4 become
+    [[7, 8], [9]] if max_size = 5.
     """
     batches, start, total = [], 0, 0
     for end, size in enumerate(sizes.tolist()):
-        if start < end and total + size > most:
+        if start < end and total + size > max_size:
             batches.append(order[start:end])
             start, total = end, 0
         total += size

@@ -1,4 +1,4 @@
-"""The text that a dataset is made of: pairs of sentences, split by split. Knows no formats of files and no tokens."""
+"""The text of a dataset: sentence pairs, split by split. Knows neither file formats nor tokens."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -18,17 +18,17 @@ class Corpus(Protocol):
 
     @property
     def checksums(self) -> Mapping[str, str]:
-        """Origin of the text → SHA-256, such as `train.source`, `train.de.gz`, `captions`; never a folder."""
+        """Name of each source of text, such as `train.source`, `train.de.gz`, `captions`, without folders → SHA-256."""
 
     @property
     def rules(self) -> Mapping[str, Any]:
-        """What decides, beside the settings, which pairs are left out; {} if nothing is left out by rule."""
+        """The thresholds, besides the settings, by which cleaning leaves pairs out; {} without cleaning."""
 
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
         """Write the lines of each split into {split}.source.txt and {split}.target.txt, which `read_pairs` reads.
 
-        Returns how many pairs each split has, at least one, and what the manifest keeps of the cleaning ({}: nothing).
-        There are splits named train and valid; the others are test sets. Raises DataError.
+        Returns how many pairs each split has, at least one, and the manifest's entry on cleaning ({}: none).
+        Two splits are named train and valid; the others are test sets. Raises DataError.
         """
 
 
@@ -36,7 +36,7 @@ class Corpus(Protocol):
 class PairCorpus:
     """Pairs in memory: {"train": [("Ein Hund.", "A dog."), …], "valid": […], "test": […]}.
 
-    Raises DataError if train or valid has no pair, or for a side that is empty, is too long or is not one line of text.
+    Raises DataError if train or valid has no pair, or if a side is empty, too long or not one line of text.
     """
 
     splits: Mapping[str, Sequence[tuple[str, str]]]
@@ -53,12 +53,12 @@ class PairCorpus:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """The SHA-256 of each split's lines, source and target by turns."""
+        """The SHA-256 of each split's lines: source, target, source, …"""
         lines = {split: (f"{one}\n{other}\n" for one, other in pairs) for split, pairs in self.splits.items()}
         return {split: sha256_of_bytes("".join(each).encode()) for split, each in lines.items()}
 
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
-        """Write the pairs as `Corpus.write` describes it; all of them are taken."""
+        """Write all pairs as `Corpus.write` describes it."""
         sizes = {split: len(self.splits[split]) for split in ("train", "valid", *self.splits)}
         for split in sizes:
             for side, lines in zip(SIDES, zip(*self.splits[split], strict=True), strict=True):
@@ -81,7 +81,7 @@ def _check_pair(pair: object, where: str) -> None:
 
 
 def read_pairs(folder: Path, split: str) -> PairIterator:
-    """Yield the pairs of a split that a corpus has written into a folder."""
+    """Yield the pairs of a split, as `Corpus.write` has written them."""
     with ExitStack() as opened:
         source, target = (
             opened.enter_context(open(folder / f"{split}.{side}.txt", encoding="utf-8", newline="\n")) for side in SIDES

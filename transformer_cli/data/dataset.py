@@ -1,13 +1,13 @@
-"""A dataset on disk: its manifest, its text, and its ids and offsets, which are written chunk by chunk, and mapped.
+"""A dataset on disk: manifest, text, ids and offsets. Arrays are written in chunks, and memory-mapped to be read.
 
-Refuses files that do not match the manifest.
+Files that do not match the manifest or their checksums are refused.
 
 data/multi30k.de-en-1a2b3c4d/
-    manifest.json                   what it was made from, and its counts
-    SHA256SUMS                      the sums of all other files
-    source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
-    target.detokenizer.json                   and the rules that turn target tokens into plain text;
-    source.subwords.model               for subwords, SentencePiece's model instead (target.subwords.model likewise)
+    manifest.json                   settings, checksums of the original text, and counts
+    SHA256SUMS                      the checksums of all other files
+    source.vocab.txt                words: the vocabulary, one token per line (target.vocab.txt likewise)
+    target.detokenizer.json         words: how to join target tokens to plain text
+    source.subwords.model           subwords: SentencePiece's model (target.subwords.model likewise)
     train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
     train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
     train.source.txt                the raw text, one sentence per line
@@ -32,13 +32,13 @@ from transformer_cli.text.codec import SIDES, Codecs, codec_checksums, codec_fil
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 
 FORMAT_VERSION = 3
-IDS_PER_BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
+IDS_PER_BLOCK = 1 << 20  # ids that are in memory at once while all are counted or renumbered
 
 Pair = tuple[str, str]
 Rows = NDArray[np.int64]
-"""Which sentences of a split, (rows,), in some order"""
+"""Indices of sentences of a split, (rows,), in any order"""
 WriteChunk = Callable[[Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]], None]
-"""Writes a chunk: of each side, its ids (tokens,), all sentences end to end, and lengths (sentences,)"""
+"""Writes some sentences, given each side's ids (tokens,), end to end, and each side's lengths (sentences,)"""
 Opened = TypeVar("Opened")
 _PREPARE_AGAIN = "delete the folder and run `tfm prepare` again"
 
@@ -64,13 +64,13 @@ class Side:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of each sentence, <sos> and <eos> not counted."""
+        """The number of tokens of each sentence, without <sos> and <eos>."""
         return np.diff(self.offsets)
 
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """Both sides of a split, sentence by sentence."""
+    """The encoded sentence pairs of a split."""
 
     source: Side
     target: Side
@@ -79,14 +79,14 @@ class EncodedSplit:
         return len(self.source)
 
     def rows_within(self, max_length: int | None) -> Rows:
-        """Returns the sentences of which both sides fit in max_length positions, <sos> and <eos> included."""
-        longer = np.maximum(self.source.lengths, self.target.lengths)
-        return np.arange(len(self)) if max_length is None else np.flatnonzero(longer + N_SOS_EOS <= max_length)
+        """Returns the rows of the pairs both of whose sides fit in max_length positions, <sos> and <eos> included."""
+        lengths = np.maximum(self.source.lengths, self.target.lengths)
+        return np.arange(len(self)) if max_length is None else np.flatnonzero(lengths + N_SOS_EOS <= max_length)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """An opened dataset; its arrays are mapped only when `split` is called."""
+    """An opened dataset; `split` maps its arrays."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -94,7 +94,7 @@ class Dataset:
 
     @staticmethod
     def open(folder: Path) -> "Dataset":
-        """Open a folder. Raises DataError if it is missing, of another format version, or unlike its manifest."""
+        """Open a folder. Raises DataError if it is missing, damaged or of another format version."""
         manifest = read_manifest(folder)
         try:
             data = DataConfig.model_validate(manifest["settings"])
@@ -108,7 +108,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """Eight hexadecimal digits, a hash of everything that shaped the files."""
+        """Eight hexadecimal digits: a hash of the text, the settings and the tokenizer's version."""
         return str(self.manifest["fingerprint"])
 
     @property
@@ -140,18 +140,18 @@ class Dataset:
 
 
 def _open_checked(path: Path, open_: Callable[[Path], Opened]) -> Opened:
-    """Open a file that is as it was written. Raises DataError if it is not."""
+    """Verify a file's checksum and open it. Raises DataError if it is damaged."""
     try:
         verify_file(path)
         return open_(path)
-    except (OSError, ValueError) as error:  # it may be too large to be summed here
-        raise DataError(f"{path}: cannot be mapped: {' '.join(str(error).split())}; {_PREPARE_AGAIN}") from None
+    except (OSError, ValueError) as error:  # large files are not verified
+        raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; {_PREPARE_AGAIN}") from None
     except FileError as error:
         raise DataError(f"{error}; {_PREPARE_AGAIN}") from None
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a dataset's manifest. Raises DataError if the folder holds no dataset of this format version."""
+    """Read a dataset's manifest. Raises DataError if there is no intact manifest of this format version."""
     try:
         manifest = read_verified_json(folder / "manifest.json")
     except FileError as error:
@@ -164,32 +164,32 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
-    """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings from this text.
+    """Returns the folder of the dataset with data.fingerprint, else the newest with these settings and this text.
 
-    codec_dir: with data.tokenizer_from, the folder of the run that it names; not read if a fingerprint is pinned.
-    Raises DataError if there is no such folder.
+    codec_dir: with data.tokenizer_from, the folder of the run that it names; not read with data.fingerprint.
+    Raises DataError if there is no such dataset.
     """
-    wanted = without_paths(dataset_settings(data))
+    settings = without_paths(dataset_settings(data))
     assert data.fingerprint or bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
-    given = codec_checksums(codec_dir, data) if codec_dir and not data.fingerprint else {}
+    checksums = codec_checksums(codec_dir, data) if codec_dir and not data.fingerprint else {}
 
-    def is_wanted(manifest: Mapping[str, Any]) -> bool:
-        if without_paths(manifest["settings"]) != wanted:
+    def matches(manifest: Mapping[str, Any]) -> bool:
+        if without_paths(manifest["settings"]) != settings:
             return False
         if data.fingerprint:
             return bool(manifest["fingerprint"] == data.fingerprint)
-        return manifest.get("codec", {}) == given and (not data.files or is_made_from(manifest, data, read))
+        return manifest.get("codec", {}) == checksums and (not data.files or is_made_from(manifest, data, sha256))
 
-    found, damaged, read = [], [], cache(sha256_of_file)  # several datasets may have the same settings
+    found, damaged, sha256 = [], [], cache(sha256_of_file)  # reads a file once, however many datasets it may belong to
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:
-            if is_wanted(read_manifest(folder)):
+            if matches(read_manifest(folder)):
                 found.append(folder)
         except DataError as error:
             damaged.append(str(error))
     if data.corpus == "imported":
         remedy = "give a file of sentences and one of references, or train on the text of `tfm prepare FILE --like RUN`"
-        raise DataError(f"an imported run has no dataset: {remedy}")
+        raise DataError(f"an imported run has no dataset; {remedy}")
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"
         remedy = f"the same --config and --set{f', and --like {data.tokenizer_from}' if data.tokenizer_from else ''}"
@@ -204,12 +204,12 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
 
 
 def dataset_settings(data: DataConfig) -> dict[str, Any]:
-    """Returns the settings that shape a dataset; those that are not in use are left out.
+    """Returns the settings on which a dataset depends, as its manifest has them.
 
-    So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
+    Unused ones are left out, so that a dataset stays valid when tfm gets settings for other corpora or tokens.
     """
-    shaping = fields_affecting(DataConfig, Affects.DATASET, Affects.CODEC)
-    values = data.model_dump(mode="json", include={**shaping, "files": True})
+    used = fields_affecting(DataConfig, Affects.DATASET, Affects.CODEC)
+    values = data.model_dump(mode="json", include={**used, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
     optional = ("max_words", "columns", "clean", "max_chars", "held_out", "to")
@@ -220,25 +220,26 @@ def dataset_settings(data: DataConfig) -> dict[str, Any]:
 
 
 def without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings in a manifest without the places of the user's files: what counts is what stands in them."""
+    """Returns a manifest's settings without file paths: datasets are identified by content."""
     return {key: value for key, value in settings.items() if key != "files"}
 
 
-def is_made_from(manifest: Mapping[str, Any], data: DataConfig, read: Callable[[Path], str] = sha256_of_file) -> bool:
-    """Whether a dataset was made from the user's own files, wherever they have been moved since.
+def is_made_from(manifest: Mapping[str, Any], data: DataConfig, sha256: Callable[[Path], str] = sha256_of_file) -> bool:
+    """Whether a dataset was made from the files that `data` names. Raises OSError.
 
-    Their content decides; a file that is gone is taken for the one of the same name. Raises OSError.
+    The files' content decides, not their folders; a file that is gone only has to have the same name.
     """
-    recorded, given = (dict(each.texts) for each in (DataConfig.model_validate(manifest["settings"]), data))
-    sums, read = manifest["sources"], cache(read)  # a file may be both sides
-    return recorded.keys() == given.keys() and all(
-        read(path) == sums[name] if path.is_file() else recorded[name].name == path.name for name, path in given.items()
+    recorded, now = (dict(each.texts) for each in (DataConfig.model_validate(manifest["settings"]), data))
+    checksums, sha256 = manifest["sources"], cache(sha256)  # one file may hold both sides
+    return recorded.keys() == now.keys() and all(
+        sha256(path) == checksums[name] if path.is_file() else recorded[name].name == path.name
+        for name, path in now.items()
     )
 
 
 @contextmanager
 def split_writer(folder: Path, name: str, size: int) -> Iterator[WriteChunk]:
-    """Write a split of `size` pairs; its files are whole when the block ends."""
+    """Yields a function that writes a split of `size` pairs, some at a time; the files are complete after the block."""
     stems = [f"{folder / name}.{side}" for side in SIDES]
     all_lengths = [[np.zeros(1, np.int64)] for _ in SIDES]
     with ExitStack() as opened:
@@ -247,35 +248,35 @@ def split_writer(folder: Path, name: str, size: int) -> Iterator[WriteChunk]:
         for file in id_files:
             _write_header(file, 0)
 
-        def add(ids: Sequence[NDArray[np.int32]], lengths: Sequence[NDArray[np.int64]]) -> None:
+        def write(ids: Sequence[NDArray[np.int32]], lengths: Sequence[NDArray[np.int64]]) -> None:
             for side in range(len(SIDES)):
                 id_files[side].write(ids[side].tobytes())
                 all_lengths[side].append(lengths[side])
             bar.update(len(lengths[0]))
 
-        yield add
-        for stem, file, found in zip(stems, id_files, all_lengths, strict=True):
-            offsets = np.cumsum(np.concatenate(found))
+        yield write
+        for stem, file, lengths in zip(stems, id_files, all_lengths, strict=True):
+            offsets = np.cumsum(np.concatenate(lengths))
             np.save(f"{stem}.offsets.npy", offsets)
             file.seek(0)
             _write_header(file, int(offsets[-1]))
 
 
 def _write_header(file: IO[bytes], n_ids: int) -> None:
-    """Write the header of the ids. NumPy pads it so that that of a larger number takes the same place."""
+    """Write the header of a file of ids. NumPy pads it, so it can be overwritten when the number of ids is known."""
     header = {"descr": np.dtype(np.int32).str, "fortran_order": False, "shape": (n_ids,)}
     np.lib.format.write_array_header_1_0(file, header)
 
 
 def id_blocks(path: Path, mode: Literal["r", "r+"] = "r") -> Iterator[NDArray[np.int32]]:
-    """Yield the ids in a file part by part; with mode r+, what is put into a part is written to the file."""
+    """Yield the ids in a file, block by block; with mode r+, changes of a block are written to the file."""
     ids = np.load(path, mmap_mode=mode)
     for start in range(0, len(ids), IDS_PER_BLOCK):
         yield ids[start : start + IDS_PER_BLOCK]
 
 
 def count_split(folder: Path, name: str) -> dict[str, Any]:
-    """Returns the counts of a split that was written, as the manifest keeps them."""
+    """Returns the counts of a written split, for the manifest."""
     counts: dict[str, Any] = {}
     for side in SIDES:
         offsets = np.load(folder / f"{name}.{side}.offsets.npy")

@@ -1,9 +1,9 @@
 """Encodes a corpus: makes the codecs, and writes the ids of every split, by words or by subwords.
 
-By words, the training split is read once. Its tokens get provisional ids in the order in which they first appear; when
-all are counted, one pass over the ids on disk turns them into the final ones. Memory holds word forms, not sentences.
-Text is cut chunk by chunk, in order: in this process, or in worker processes. By subwords, the training split is read
-twice. Memory holds the sample from which the pieces are learned, whose size is bounded.
+By words, the training split is read once, in chunks that this process or worker processes tokenise. Each distinct word
+gets a provisional id when it first appears. When all words are counted, the ids on disk are replaced by those of the
+vocabulary. Memory holds distinct words, not sentences. By subwords, the training split is read twice: first for a
+sample of bounded size, from which the subwords are learned, and then to encode it.
 """
 
 import logging
@@ -33,28 +33,28 @@ from transformer_cli.text.words import SPACY_VERSION, Detokenizer, TokenizerSett
 
 log = logging.getLogger(__name__)
 
-PAIRS_PER_CHUNK = 1_000  # pairs that are encoded at once; a worker tokenises them in a tenth of a second
-MIN_PAIRS_FOR_WORKERS = 5_000  # one process has tokenised this many pairs before workers would have started
-MAX_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
-LARGE_VOCABULARY = 50_000  # above which a warning speaks of subwords
+PAIRS_PER_CHUNK = 1_000  # which a worker tokenises in a tenth of a second
+MIN_PAIRS_FOR_WORKERS = 5_000  # for fewer pairs, one process is done before workers would have started
+MAX_WORKERS = 16  # one process takes in what they tokenise; two workers keep it busy a seventh of the time
+LARGE_VOCABULARY = 50_000  # words; a warning recommends subwords for more
 DETOKENIZER_SENTENCES = 200_000  # the detokenizer is learned from so many; more would teach only rare pairs
-MAX_SUBWORD_PAIRS = 500_000  # that pieces are learned from
-MAX_SUBWORD_CHARACTERS = 50_000_000  # the same, both sides together
+MAX_SUBWORD_PAIRS = 500_000  # subwords are learned from so many pairs at most,
+MAX_SUBWORD_CHARACTERS = 50_000_000  # and from so many characters of both sides together
 
 ChunkTexts = tuple[tuple[str, ...], ...]
-"""(source texts, target texts) of a chunk"""
+"""(source lines, target lines) of a chunk"""
 
 
 @dataclass(frozen=True)
 class TokenizedSide:
-    """One side of some sentences, cut into words.
+    """One side of some sentences, split into words.
 
     "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
 
-        forms    ein  hund  ,  mann  .
-        ids      0  1  2  0  3  4    0  1
-        lengths  6                   2
-        no_space_after   -  x  -  -  x  x    -  x
+        forms           ein  hund  ,  mann  .
+        ids             0  1  2  0  3  4    0  1
+        lengths         6                   2
+        no_space_after  -  x  -  -  x  x    -  x
     """
 
     ids: NDArray[np.int32]
@@ -76,39 +76,39 @@ class TokenizedSide:
 
 
 Chunk = tuple[ChunkTexts, list[TokenizedSide]]
-"""The texts of some sentence pairs, and their words: [source, target]"""
+"""The lines of some sentence pairs, and their words: [source, target]"""
 
 
 def encode_by_words(
-    folder: Path, data: DataConfig, splits: Mapping[str, int], given: Codecs | None = None
+    folder: Path, data: DataConfig, splits: Mapping[str, int], codecs: Codecs | None = None
 ) -> tuple[Codecs, dict[str, Any]]:
-    """Make both codecs from the training split, unless they are given, and write the ids of every split.
+    """Write the ids of every split. Codecs that are not given are learned from the training split.
 
-    splits: how many pairs each has, whose text the corpus has written into the folder. Returns the codecs, and what the
-    manifest keeps of the tokenising.
+    splits: name → number of pairs; their text is in the folder (`Corpus.write`). Returns the codecs, and the manifest's
+    entries on tokenisation.
     """
     processes = min(available_cores(), MAX_WORKERS) if splits["train"] > MIN_PAIRS_FOR_WORKERS else 1
     n_restored = 0
-    with tokenizing((data.source, data.target, data.lowercased), processes) as cut:
-        left = dict(splits)
-        if given is None:
+    with tokenizing((data.source, data.target, data.lowercased), processes) as tokenize:
+        unwritten = dict(splits)
+        if codecs is None:
             import_torchtext()  # while the workers start
             pairs = ((nfc_stripped(one), nfc_stripped(other)) for one, other in read_pairs(folder, "train"))
-            source, target = _learn_word_codecs(folder, data, cut(pairs), left.pop("train"))
+            source, target = _learn_word_codecs(folder, data, tokenize(pairs), unwritten.pop("train"))
         else:
-            source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
-        for name, size in left.items():
+            source, target = (codec for codec in (codecs.source, codecs.target) if isinstance(codec, WordCodec))
+        for name, size in unwritten.items():
             pairs = (
                 (source.normalizer.normalize(one).text, target.normalizer.normalize(other).text)
                 for one, other in read_pairs(folder, name)
             )
-            with split_writer(folder, name, size) as add:
-                for texts, sides in cut(pairs):
+            with split_writer(folder, name, size) as write:
+                for texts, sides in tokenize(pairs):
                     ids = [
                         np.array(codec.vocabulary.to_ids(side.forms), np.int32)[side.ids]
                         for codec, side in zip((source, target), sides, strict=True)
                     ]
-                    add(ids, [side.lengths for side in sides])
+                    write(ids, [side.lengths for side in sides])
                     if name == "valid":
                         for text, words in zip(texts[1], sides[1].sentences(), strict=True):
                             text = lower(text, target.language) if target.lowercase else text
@@ -120,20 +120,20 @@ def encode_by_words(
 
 
 def _learn_word_codecs(
-    folder: Path, data: DataConfig, found: Iterable[Chunk], size: int
+    folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int
 ) -> tuple[WordCodec, WordCodec]:
-    """Write the training split; returns the codecs learned from it, of the source and of the target."""
-    known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
+    """Write the ids of the training split, and return the codecs that are learned from it: (source, target)."""
+    known: list[dict[str, int]] = [{}, {}]  # for each side: word → provisional id
     if data.joint_vocabulary:
         known[1] = known[0]
-    neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
-    with split_writer(folder, "train", size) as add:
-        for _, sides in found:
+    neighbours, n_sentences = [], 0  # provisional ids of target tokens and of those after them
+    with split_writer(folder, "train", size) as write:
+        for _, sides in chunks:
             ids = [
                 np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
                 for forms, side in zip(known, sides, strict=True)
             ]
-            add(ids, [side.lengths for side in sides])
+            write(ids, [side.lengths for side in sides])
             ends = np.cumsum(sides[1].lengths[: DETOKENIZER_SENTENCES - n_sentences])
             if len(ends):
                 left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence
@@ -155,23 +155,23 @@ def _learn_word_codecs(
 
 
 def _build_vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequence[Path]) -> Vocabulary:
-    """Build a vocabulary from the provisional ids in these files, and write its own ids in their place.
+    """Count the provisional ids in some files, make a vocabulary, and replace the provisional ids by its ids.
 
-    forms: the word form of each provisional id.
+    forms: the word of each provisional id.
     """
-    n_times = np.zeros(len(forms), np.int64)
+    totals = np.zeros(len(forms), np.int64)
     for path in paths:
         for block in id_blocks(path):
-            n_times += np.bincount(block, minlength=len(forms))
-    counts = dict(zip(forms, n_times.tolist(), strict=True))
+            totals += np.bincount(block, minlength=len(forms))
+    counts = dict(zip(forms, totals.tolist(), strict=True))
     vocabulary = Vocabulary.build(counts, min_freq=data.min_freq, max_words=data.max_words)
     n_words = len(vocabulary) - len(SPECIALS)
     if not n_words:
         log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", name, data.min_freq)
     if n_words > LARGE_VOCABULARY:
         log.warning(
-            "the %s vocabulary has %s words, each with rows of its own in the model: data.max_words keeps the most "
-            "frequent, and data.tokens: subwords writes any text with far fewer",
+            "the %s vocabulary has %s words, and the model needs weights for each; set data.max_words to keep the most "
+            "frequent ones, or data.tokens: subwords, which needs far fewer",
             name,
             f"{n_words:,}",
         )
@@ -184,26 +184,24 @@ def _build_vocabulary(name: str, data: DataConfig, forms: Collection[str], paths
 
 @contextmanager
 def tokenizing(settings: TokenizerSettings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
-    """Yields a function from pairs to chunks of them, in order, with their words: the same for any `processes`.
+    """Yields a function that tokenises pairs in chunks, in their order.
 
-    If `processes` is 1, this process does the work; otherwise that many workers do, each with a thread that waits for
-    it, and none of them is left at the end of the block.
-
+    If `processes` is 1, this process does the work; otherwise as many worker processes do, which end with the block.
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
-    cutter: AbstractContextManager[Callable[[Any], Any]] = (
+    tokenizers: AbstractContextManager[Callable[[Any], Any]] = (
         nullcontext(open_tokenizers(settings))
         if processes == 1
         else worker_processes(open_tokenizers, settings, processes)
     )
-    with cutter as cut, WorkerPool(processes) as threads:
-        yield lambda pairs: threads.run(lambda texts: (texts, _tokenize_chunk(cut, texts)), _text_chunks(pairs))
+    with tokenizers as tokenize, WorkerPool(processes) as threads:  # each thread waits for a worker
+        yield lambda pairs: threads.run(lambda texts: (texts, _tokenize_chunk(tokenize, texts)), _text_chunks(pairs))
 
 
-def _tokenize_chunk(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list[TokenizedSide]:
-    """Returns the words of a chunk. Raises DataError if the worker that cuts them is dead or dies."""
+def _tokenize_chunk(tokenize: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list[TokenizedSide]:
+    """Returns the words of a chunk. Raises DataError if the worker dies or has died."""
     try:
-        found = cut(texts)
+        sides = tokenize(texts)
     except EOFError as how:
         raise DataError(
             f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, for example with "
@@ -216,44 +214,41 @@ def _tokenize_chunk(cut: Callable[[ChunkTexts], Any], texts: ChunkTexts) -> list
             forms,
             np.frombuffer(no_space_after, np.bool_),
         )
-        for ids, lengths, forms, no_space_after in found
+        for ids, lengths, forms, no_space_after in sides
     ]
 
 
 def _text_chunks(pairs: Iterable[Pair]) -> Iterator[ChunkTexts]:
-    """Yield the source texts and the target texts of PAIRS_PER_CHUNK pairs at a time."""
+    """Yield the source lines and the target lines of PAIRS_PER_CHUNK pairs at a time."""
     pairs = iter(pairs)
     while chunk := list(islice(pairs, PAIRS_PER_CHUNK)):
         yield tuple(zip(*chunk, strict=True))
 
 
 def encode_by_subwords(
-    folder: Path, data: DataConfig, splits: Mapping[str, int], given: Codecs | None = None
+    folder: Path, data: DataConfig, splits: Mapping[str, int], codecs: Codecs | None = None
 ) -> tuple[Codecs, dict[str, Any]]:
-    """Learn both codecs from the training split, unless they are given, and write the ids of every split.
+    """Write the ids of every split, as `encode_by_words` does.
 
-    splits: how many pairs each has, whose text the corpus has written into the folder. Returns the codecs, and what the
-    manifest keeps of the tokenising. Raises ConfigError if SentencePiece cannot learn so many pieces from the text, or
-    so few.
+    Raises ConfigError if SentencePiece cannot learn as many subwords, or as few, from the text.
     """
-    if given is None:
-        source, target = _learn_subword_codecs(
-            sample_pairs(read_pairs(folder, "train"), data, size=splits["train"]), data
-        )
+    if codecs is None:
+        sample = sample_pairs(read_pairs(folder, "train"), data, size=splits["train"])
+        source, target = _learn_subword_codecs(sample, data)
     else:
-        source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
+        source, target = (codec for codec in (codecs.source, codecs.target) if isinstance(codec, SubwordCodec))
     for name, size in splits.items():
-        with split_writer(folder, name, size) as add:
+        with split_writer(folder, name, size) as write:
             for texts in _text_chunks(read_pairs(folder, name)):
                 sides = [codec.encode_lines(lines) for codec, lines in zip((source, target), texts, strict=True)]
                 ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
-                add(ids, [np.array([len(line) for line in side], np.int64) for side in sides])
+                write(ids, [np.array([len(line) for line in side], np.int64) for side in sides])
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION, "algorithm": data.subwords.algorithm}
     return Codecs(source, target), {"tokenizer": tokenizer}
 
 
 def sample_pairs(pairs: PairIterator, data: DataConfig, *, size: int) -> list[Pair]:
-    """Returns all pairs of a text as they are read, or if these are too many, every second one, every fourth one, …
+    """Returns the pairs, normalised; of too many, every second one, or every fourth one, …
 
     size: how many pairs there are.
     """
@@ -277,7 +272,7 @@ def sample_pairs(pairs: PairIterator, data: DataConfig, *, size: int) -> list[Pa
 
 
 def _learn_subword_codecs(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCodec]:
-    """Returns the codecs of the source and the target; with a joint vocabulary they have the same model."""
+    """Returns the codecs of the source and of the target; with a joint vocabulary they share a SentencePiece model."""
     languages = [data.source, data.target]
     texts: list[Iterable[str]] = [(source for source, _ in pairs), (target for _, target in pairs)]
     if data.joint_vocabulary:
@@ -285,7 +280,7 @@ def _learn_subword_codecs(pairs: list[Pair], data: DataConfig) -> tuple[SubwordC
     settings, models = data.subwords, []
     if settings.algorithm == "imported":
         raise ConfigError(
-            "data.subwords.algorithm: imported pieces are not learned; let data.tokenizer_from name a run with them"
+            "data.subwords.algorithm: imported subwords cannot be learned; set data.tokenizer_from to a run with them"
         )
     for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
         symbols = () if side else settings.user_defined_symbols

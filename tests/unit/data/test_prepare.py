@@ -120,7 +120,7 @@ def test_prepare_pinned_fingerprint_of_other_text_is_refused(workshop: Workshop)
     fingerprint = workshop.prepare().manifest["fingerprint"]
     assert not workshop.prepare(fingerprint=fingerprint).created
     workshop.write("test", ["Zwei Hunde."], ["Two dogs."])
-    with pytest.raises(DataError, match=rf"^data.fingerprint is {fingerprint}, but this text .* makes [0-9a-f]{{8}};"):
+    with pytest.raises(DataError, match=rf"^data.fingerprint is {fingerprint}, but that of this .* is [0-9a-f]{{8}};"):
         workshop.prepare(fingerprint=fingerprint)
     assert len(workshop.datasets()) == 1
 
@@ -195,8 +195,8 @@ def test_prepare_held_out_text_in_the_training_text_warns_at_every_call(
 ) -> None:
     workshop.write("test", ["Mann", "Ein Hund."], ["man", "A dog."])
     message = (
-        "also in the training text: test 1 of 2 pairs (1 sources); a model can learn them by heart, so scores there "
-        "say less about new text; leave them out of the training text, and prepare again"
+        "also in the training text: test 1 of 2 pairs (1 sources); a model may know them by heart, so their scores say "
+        "little about new text; take them out of the training text, and prepare again"
     )
     for created in (True, False):
         assert workshop.prepare().created is created

@@ -115,7 +115,7 @@ def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(
     others.append(make())
     assert [each.created for each in others] == [True] * 4
     pinned = first.manifest["fingerprint"]
-    said = rf"^data.fingerprint is {pinned}, but this text with SentencePiece 0\.0 makes "
+    said = rf"^data.fingerprint is {pinned}, but that of this text with SentencePiece 0\.0 is "
     with pytest.raises(DataError, match=said):
         make(f"data.fingerprint={pinned}")
 
