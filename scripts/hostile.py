@@ -12,7 +12,7 @@ entities put in. Each of these gives pairs or one line within three seconds, and
 
 Imported models are compared with the programs that wrote them by tests/recipes/test_foreign.py, in an environment that
 has transformers 4.46.3 and pymarian 1.12.42, too. transformers writes random models of several shapes, and Marian
-trains small ones for some steps. docs/other-models.md has what was found.
+trains small ones for some steps. docs/records/other-models.md has what was found.
 """
 
 import bz2
