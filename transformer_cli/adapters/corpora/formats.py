@@ -1,9 +1,8 @@
-"""Parallel text as people have it → pairs: aligned files, tables, JSON lines, TMX 1.4, XLIFF 1.2, catalogues (.po).
+"""Reads pairs from parallel text: aligned files, tables, JSON lines, TMX 1.4, XLIFF 1.2, gettext catalogues (.po).
 
-Knows no rules and no splits.
-
-What stands in a file says its format, plain or packed; the name decides only between CSV and plain text. A format is a
-function from a file to an iterator of (source, target, place), and holds no more than a few lines or a unit of it.
+The content of a file, plain or compressed, decides on its format; the name only decides between CSV and plain text. A
+format is a function from a file to an iterator of pairs that keeps only a few lines or one unit in memory. Knows no
+cleaning rules and no splits.
 """
 
 import csv
@@ -43,50 +42,50 @@ from transformer_cli.text.lines import (
 from transformer_cli.text.normalization import is_spaceless, is_word
 
 LeaveOut = Callable[[str, str, str, Location], None]
-"""Notes a pair that is left out: why, its sides, and where it stands"""
+"""Records a pair that is left out: reason, source, target, location"""
 
-BEGINNING_BYTES = 1 << 16  # bytes of a file, by which its format is known
-READ_BYTES = 1 << 14  # bytes of XML at a time, whose elements are in memory
-MAX_UNIT_BYTES, MAX_UNIT_DEPTH = 1 << 22, 100  # bytes of XML, and elements inside each other
-MAX_INTERNAL_FILE_BYTES = 1 << 26  # bytes of the file that an XLIFF is made of, which may be in it
-TABLE, ONE_SIDE = "table", "one side"  # formats beside TMX and JSON lines
-SIDE_NAMES = (  # what a side is called where its language is not, without "text" behind it
+BEGINNING_BYTES = 1 << 16  # of a file, from which its format is detected
+READ_BYTES = 1 << 14  # of XML that are parsed at a time
+MAX_UNIT_BYTES, MAX_UNIT_DEPTH = 1 << 22, 100  # depth: of nested elements
+MAX_INTERNAL_FILE_BYTES = 1 << 26  # of the original file that an XLIFF may contain
+TABLE, ONE_SIDE = "table", "one side"  # formats besides those of text/file_formats.py
+SIDE_NAMES = (  # of columns and files that do not name a language; "text" may follow
     ("source", "src", "original", "quelle", "ausgangs", "fuente", "origen"),
     ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
 )
-SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by their regions
-SAMPLE_ROWS = 100  # of a table without a heading, by which it is known whether its columns hold text
-CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
+SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by region
+SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hold text
+CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hold markup, not text
 OTHER_LANGUAGES = "a unit without one of the languages"
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "forms of the plural"
 
-_UNSAFE_ENTITY = re.compile(
+_UNSAFE_ENTITY = re.compile(  # any but a short text
     r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)"
-)  # but of text
+)
 _DECLARED_ENCODING = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
 _UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
 _SCRIPT_OR_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
 _COMMENT = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
 _CELL = re.compile(r'(?:"(?:[^"]|"")*(?:"|\Z)|[^"\t\r\n]*)(?:[\t\r\n]+|\Z)')  # quoted as in CSV, or without a quote
 _TEXT_SUFFIX = re.compile(r"[ _-]?(?:text|sentence|segment)$")
-_LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # begins at the first of the white space
+_LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # with all white space around them
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_texts(
     texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut = lambda *_: None
 ) -> Iterator[LocatedPair]:
-    """Yield the pairs of texts, one after another: of two aligned files, or of one file that holds both sides.
+    """Yield the pairs of several texts; a text is two aligned files, or one file with both sides.
 
-    leave_out: is told of what is no pair and no mistake either, such as units of other languages. Raises DataError,
-    which names the file, the line or the unit, and how many pairs stood before.
+    leave_out: called for units that are no pairs, such as those in other languages. Raises DataError, which names the
+    file, the line or unit, and the number of pairs before it.
     """
     for text in texts:
         if isinstance(text, FilePair):
             for path in (text.source, text.target):
                 if (file_format := detect_format(read_beginning(path))) in (TMX, XLIFF, PO):
-                    alone = f"name it alone, as in data.files.train: [{path.name}]"
-                    raise DataError(f"{path}: {file_format}, which has both sides; {alone}")
+                    remedy = f"name it alone, as in data.files.train: [{path.name}]"
+                    raise DataError(f"{path}: {file_format}, which has both sides; {remedy}")
             pairs = zip_lines(text.source, text.target, truncated_lines)
         else:
             pairs = FORMATS[pair_format(text, data)](text, data, leave_out)
@@ -100,7 +99,7 @@ def read_texts(
 
 
 def pair_format(path: Path, data: DataConfig) -> str:
-    """Returns which of FORMATS a file with both sides is in. Raises DataError, which says what it is otherwise."""
+    """Returns the key of FORMATS for a file with both sides. Raises DataError for an empty file and for other XML."""
     beginning = read_beginning(path)
     if not beginning.strip():
         raise DataError(f"{path}: an empty file; name one with text")
@@ -113,24 +112,24 @@ def pair_format(path: Path, data: DataConfig) -> str:
 
 
 def require_files(paths: Iterable[tuple[str, Path]]) -> None:
-    """Raises DataError unless all paths are files, and can be written down. Each comes after what errors call it."""
+    """Raises DataError unless all paths are files with names in UTF-8. paths: (name in error messages, path)."""
     for name, path in paths:
         if _SURROGATE.search(str(path)):
             raise DataError(f"{name}: {path}: its name has bytes that are not UTF-8; rename it")
-        if not os.path.isfile(path):  # also of a name that no file can have
+        if not os.path.isfile(path):  # it never raises, whatever the name
             what = "not a file" if os.path.exists(path) else "no such file"
             remedy = "correct the path; text is read several times, so it must be in a file"
             raise DataError(f"{name}: {path}: {what}; {remedy}")
 
 
 def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
-    """Returns files in their order, those of two sides of a text as a pair, by the languages or roles in their names.
+    """Returns files in order, with the two sides of a text as a pair, matched by the languages or roles in their names.
 
-    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c; so are d.tgt, d.src one text, and deu_Latn.dev,
-    eng_Latn.dev. Two plain files are one text whatever they are called, unless both are the same side; if neither name
-    says a side, they are source and target. Raises DataError for a side without the other.
+    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are the texts b, a and c. d.tgt and d.src are one text, and so
+    are deu_Latn.dev and eng_Latn.dev. Two plain files are one text whatever their names, unless both name the same
+    side; if neither names a side, the first is the source. Raises DataError for a side without the other.
     """
-    sides, texts = [], dict[object, list[Path | None]]()  # both sides of each text, or one file
+    sides, texts = [], dict[object, list[Path | None]]()  # of each text, both sides or one file
     for number, path in enumerate(paths):
         if path in paths[:number]:
             raise DataError(f"{path} is given twice; name it once")
@@ -142,7 +141,7 @@ def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]
         both = texts.setdefault((path.parent, text), [None, None])
         if both[side]:
             remedy = "leave one of them out, or name both sides in data.files, as {source: …, target: …}"
-            raise DataError(f"{path}: {both[side]} is the same side of the same text, as their names say; {remedy}")
+            raise DataError(f"{path}: by its name, the same side of the same text as {both[side]}; {remedy}")
         both[side] = path
     are_two = len(texts) == len(paths) == 2 and (sides[0] is None or sides[0] != sides[1])
     if are_two and all(pair_format(path, data) == ONE_SIDE for path in paths):
@@ -152,32 +151,32 @@ def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]
     for both, (path, *other) in zip(texts.values(), found, strict=True):
         if None in both and not other and pair_format(path, data) == ONE_SIDE:  # a table may be called de-en.txt
             missing = (data.source, data.target)[both.index(None)]
-            raise DataError(f"{path}: the same text in {missing} is not given; name it too")
+            raise DataError(f"{path}: the same text in {missing} is missing; name it too")
     return [FilePair(source=both[0], target=both[1]) if len(both) == 2 else both[0] for both in found]
 
 
 def _side_in_name(path: Path, data: DataConfig) -> tuple[int | None, str]:
-    """Returns which side a file holds by its name, 0 or 1 (None: it does not say so), and the rest of the name.
+    """Returns the side that a file name tells, 0 or 1 (None: it tells none), and the rest of the name.
 
-    A language counts before a role, and the last of several. What has a table's form holds both sides, unless its name
-    ends in one of them.
+    A language counts before a role, and the last of several counts. A table holds both sides, unless its name ends in a
+    side.
     """
     parts = re.split(r"([._-])", decompressed_name(path).removesuffix(".txt"))
     side, rest = None, list(parts)
     by_language = [[_language_match(part, language) for language in (data.source, data.target)] for part in parts]
     by_role = [[float(_TEXT_SUFFIX.sub("", part.lower()) in roles) for roles in SIDE_NAMES] for part in parts]
     for ranks in (by_language, by_role):
-        place = max((place for place, each in enumerate(ranks) if any(each)), default=None)
-        if place is None:
+        index = max((index for index, each in enumerate(ranks) if any(each)), default=None)
+        if index is None:
             continue
-        start, end = place, place + 1
-        if ranks is by_language and any(by_language[max(0, place - 2)]) and parts[place - 1] in ("-", "_"):
-            start = place - 2 if by_language[place - 2] == by_language[place] else place  # of de-DE
-        if any(map(_SCRIPT_OR_REGION.fullmatch, parts[place + 2 : place + 3])):
-            end = place + 3
+        start, end = index, index + 1
+        if ranks is by_language and any(by_language[max(0, index - 2)]) and parts[index - 1] in ("-", "_"):
+            start = index - 2 if by_language[index - 2] == by_language[index] else index  # of de-DE
+        if any(map(_SCRIPT_OR_REGION.fullmatch, parts[index + 2 : index + 3])):
+            end = index + 3
         if side is None and end < len(parts) and pair_format(path, data) != ONE_SIDE:
             return None, ""
-        side = ranks[place].index(max(ranks[place])) if side is None else side
+        side = ranks[index].index(max(ranks[index])) if side is None else side
         rest[start:end] = [""] * (end - start)
     return side, "".join(rest)
 
@@ -188,8 +187,8 @@ def _side_in_name(path: Path, data: DataConfig) -> tuple[int | None, str]:
 def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> Iterator[tuple[list[str], Location]]:
     """Yield the rows of a TSV or CSV; a blank line has no cells. Raises DataError.
 
-    Between tabs, quotes are text, unless cells are quoted as in CSV throughout, as Excel and pandas write them.
-    with_comments: whether a line that begins with "# " is a blank one.
+    In a TSV, quotation marks are text unless all cells are quoted as in CSV, as Excel and pandas write them.
+    with_comments: whether a line that begins with "# " counts as blank.
     """
     beginning = read_beginning(path)
     delimiter = _delimiter(_COMMENT.sub(b"", beginning) if with_comments else beginning, path, data) or ","
@@ -204,7 +203,7 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
     is_first = True
     try:
         for cells in rows:
-            place, begun = Location(path, path, begun), rows.line_num + 1
+            location, begun = Location(path, path, begun), rows.line_num + 1
             if is_first and [cell.lower() for cell in cells] == ["sep=", ""]:
                 continue
             if any(cells) and is_first:
@@ -212,28 +211,28 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
             if quote and any(cells[width:]):
                 remedy = f"put double quotes around text with {delimiter!r}"
                 raise DataError(
-                    f"{place} has {pluralize(len(cells), 'column')}, but the first line has {width}; {remedy}"
+                    f"{location} has {pluralize(len(cells), 'column')}, but the first line has {width}; {remedy}"
                 )
-            yield cells if any(cells) else [], place
+            yield cells if any(cells) else [], location
     except csv.Error as error:
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
 
 
 def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
-    """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two."""
+    """Yield two columns of a TSV or CSV: those of data.columns, those that its heading names, or the first two."""
     columns: tuple[int, int] | None = None
-    for cells, place in read_rows(path, data):
+    for cells, location in read_rows(path, data):
         if not cells:
-            yield "", "", place
+            yield "", "", location
             continue
         if columns is None:
             named, wanted = find_sides(cells, data), data.columns
             if wanted and all(map(str.isdecimal, wanted)):
                 columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
             elif wanted:
-                columns = named = _find_columns(wanted, cells, place)
+                columns = named = _find_columns(wanted, cells, location)
             else:
-                refuse_heading(cells, data, place, "name their columns (--columns, or data.columns)")
+                refuse_heading(cells, data, location, "name their columns (--columns, or data.columns)")
                 columns = named or (0, 1)
                 if not named:
                     sample = list[list[str]]()
@@ -244,22 +243,23 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
                 continue
         if len(cells) <= max(columns):
             found = f"{pluralize(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
-            raise DataError(f"{place} has {found}; mend the line, or name other columns")
-        yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
+            raise DataError(f"{location} has {found}; correct the line, or name other columns")
+        yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), location
 
 
-def refuse_heading(cells: Sequence[str], data: DataConfig, place: Location, remedy: str) -> None:
+def refuse_heading(cells: Sequence[str], data: DataConfig, location: Location, remedy: str) -> None:
     """Raises DataError if the first row of a table names languages, but not both sides."""
     languages = [cell for cell in cells if language_code(cell) in LANGUAGE_NAMES]
     if not find_sides(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
         what = f"looks like a heading ({_shorten_names(cells)}), but not of {data.source} and {data.output_language}"
-        raise DataError(f"{place} {what}; {remedy}")
+        raise DataError(f"{location} {what}; {remedy}")
 
 
 def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
-    """Returns what separates the cells of a table, by its first line; None if nothing does.
+    """Returns the delimiter of a table, judging by its first line; None if it is no table.
 
-    Without a heading, a CSV is called so, and has commas, unless semicolons alone make its rows equally long.
+    A CSV without a heading must be named .csv; its delimiter is the comma, unless only semicolons give rows of equal
+    length.
     """
     text = beginning.decode(errors="replace")
     first = text.lstrip(" \r\n").partition("\n")[0].replace('"', "")
@@ -276,22 +276,21 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
 
 
 def _is_csv_quoted(beginning: bytes) -> bool:
-    """Whether the cells of a TSV are quoted as in CSV: all that have a quote; and one has what only these can have."""
-    text, place = beginning.decode(errors="replace"), 0
-    if text.count('"') % 2 and len(beginning) < BEGINNING_BYTES:  # else a cell may be cut off
+    """Whether all cells of a TSV that have quotation marks are quoted as in CSV, at least one of them unmistakably."""
+    text, position = beginning.decode(errors="replace"), 0
+    if text.count('"') % 2 and len(beginning) < BEGINNING_BYTES:  # a longer file may be cut inside a cell
         return False
-    while place < len(text):
-        if not (found := _CELL.match(text, place)):
+    while position < len(text):
+        if not (found := _CELL.match(text, position)):
             return False
-        place = found.end()
+        position = found.end()
     return '""' in text.replace('\t""', "\t") or re.search(r'(?:^|\t)"[^"\t\n]*\n', text) is not None
 
 
 def _refuse_columns_without_text(rows: Sequence[Sequence[str]], path: Path) -> None:
-    """Raises DataError if more than half of a column holds addresses, numbers, ids or single words.
+    """Raises DataError if one of the first two columns mostly holds addresses, numbers, ids or single words.
 
-    rows: of a table without a heading, whose first two columns are taken. Where there are only two, single words are
-    text, as in a list of words.
+    rows: of a table without a heading. In a table of only two columns, single words are allowed, as in a word list.
     """
 
     def is_text(cell: str) -> bool:
@@ -303,8 +302,8 @@ def _refuse_columns_without_text(rows: Sequence[Sequence[str]], path: Path) -> N
         cells = [row[column] for row in rows if row[column].strip()]
         if 2 * sum(map(is_text, cells)) < len(cells):
             raise DataError(
-                f"{path}: without a heading, columns 1 and 2 are read, but column {column + 1} holds addresses, "
-                "numbers, ids or single words; name those of the two sides, as in --columns 3,4 (or data.columns)"
+                f"{path}: it has no heading, so columns 1 and 2 are read, but column {column + 1} holds addresses, "
+                "numbers, ids or single words; name the columns of the two sides, as in --columns 3,4 (or data.columns)"
             )
 
 
@@ -312,34 +311,34 @@ def _read_json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
     for number, line in record_lines(path):
         if not line.strip():
             continue
-        place = Location(path, path, number)
+        location = Location(path, path, number)
         try:
             found = json.loads(line.rstrip())
         except (ValueError, RecursionError) as error:
             what = str(error).replace("line 1 column", "column")
-            raise DataError(f"{place}: not JSON: {what}; write one object on each line") from None
+            raise DataError(f"{location}: not JSON: {what}; write one object on each line") from None
         if isinstance(found, dict) and isinstance(nested := found.get("translation"), dict):
             found = nested
         if not isinstance(found, dict):
-            raise DataError(f"{place}: not an object with a key for each side; write one on each line")
+            raise DataError(f"{location}: not an object with a key for each side; write one on each line")
         keys = list(found)
-        columns = _find_columns(data.columns, keys, place) if data.columns else find_sides(keys, data)
+        columns = _find_columns(data.columns, keys, location) if data.columns else find_sides(keys, data)
         if columns is None:
             wanted = f"{data.source} and {data.output_language}, or source and target"
             raise DataError(
-                f"{place}: no keys {wanted}; it has {_shorten_names(keys)}; name two of them as data.columns"
+                f"{location}: no keys {wanted}; it has {_shorten_names(keys)}; name two of them as data.columns"
             )
         source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
-            raise DataError(f"{place}: a side is not text; write both as strings")
+            raise DataError(f"{location}: a side is not text; write both as strings")
         for side in (source, target):
-            refuse_lone_surrogates(side, f"{place}: ")
-        yield _on_one_line(source), _on_one_line(target), place
+            refuse_lone_surrogates(side, f"{location}: ")
+        yield _on_one_line(source), _on_one_line(target), location
 
 
 def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     for number, (unit, _) in enumerate(read_units(path, "tu"), start=1):
-        place = Location(path, path, number, "unit")
+        location = Location(path, path, number, "unit")
         variants = [
             (xml_lang(each), seg)
             for each in unit
@@ -350,23 +349,22 @@ def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Loc
         codes = [code for code, _ in variants]
         if sides := find_sides(codes, data):
             source, target = (_on_one_line(_element_text(variants[side][1])) for side in sides)
-            yield source, target, place
+            yield source, target, location
         else:
-            leave_out(OTHER_LANGUAGES, " ".join(codes[:8]), "", place)
+            leave_out(OTHER_LANGUAGES, " ".join(codes[:8]), "", location)
 
 
 _TranslatedText = tuple[str, str, tuple[str, str], str, Location]
-"""A text and its translation, their languages as far as the file names them, why they are no pair, if it says so, and
-where they stand"""
+"""(text, translation, their languages or "", reason to leave them out or "", location)"""
 
 
 def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
-    """Yield what has been translated, from whichever of the languages. One that is not named may be any.
+    """Yield translated texts as (source, target), in whichever direction they were translated.
 
-    If none is named, the text is taken for English, as messages are as a rule, where that is one of the two.
+    An unnamed language may be any. If both directions fit, the text is taken to be English, as messages usually are.
     """
     wanted = (data.source, data.output_language)
-    for one, other, languages, why, place in found:
+    for one, other, languages, why, location in found:
         sides = (_on_one_line(one).strip(), _on_one_line(other).strip())
         ways = [
             way
@@ -376,16 +374,16 @@ def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out:
         way = min(ways, key=lambda way: not _language_match("en", wanted[way[0]]), default=(0, 1))
         source, target = sides[way[0]], sides[way[1]]
         if why := UNTRANSLATED if "" in sides else why or OTHER_LANGUAGES * (not ways):
-            leave_out(why, source, target, place)
+            leave_out(why, source, target, location)
         else:
-            yield source, target, place
+            yield source, target, location
 
 
 def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
     for number, (unit, around) in enumerate(read_units(path, "trans-unit", "unit"), start=1):
-        place = Location(path, path, number, "unit")
+        location = Location(path, path, number, "unit")
         if local_name(unit) == "unit":
-            raise DataError(f"{place}: XLIFF 2.0; export it as XLIFF 1.2, or as TMX")
+            raise DataError(f"{location}: XLIFF 2.0; export it as XLIFF 1.2, or as TMX")
         file = next((each for each in around if local_name(each) == "file"), unit)
         languages = file.get("source-language", ""), file.get("target-language", "")
         wishes = [wish for each in (*around, unit) if (wish := each.get("translate"))]
@@ -395,11 +393,11 @@ def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
                 sides, said = (_element_text(source), _element_text(target)), {**about, **state}
                 is_copy = sides[0] == sides[1] and is_untranslated_copy(said)
                 why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(said) is False else ""
-                yield *sides, languages, why, place
+                yield *sides, languages, why, location
 
 
 def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]]:
-    """Yield the source and the target of each segment of a unit, and what Trados says of it."""
+    """Yield the source and target of each segment of a unit, and the attributes of its <sdl:seg> (Trados)."""
     children = {local_name(each): each for each in unit}
     source, target = (children.get(name, Element(name)) for name in ("source", "target"))
     cut, found = (
@@ -415,7 +413,7 @@ def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]
 
 
 def _read_po(path: Path) -> Iterator[_TranslatedText]:
-    """Yield the messages of a catalogue; of a plural with two forms, both, and of others only the first one."""
+    """Yield the messages of a catalogue: of two plural forms, both; of more, only the first, to be left out."""
     with open_decompressed(path) as file:
         is_utf_8 = isinstance(file.raw, Utf8Stream) or file.peek(READ_BYTES).startswith(BOM_UTF8)
     encoding = "utf-8" if is_utf_8 else po_encoding(read_beginning(path), f"{path}: ")
@@ -434,27 +432,24 @@ def _read_po(path: Path) -> Iterator[_TranslatedText]:
 
 
 def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
-    """Yield the elements of an XML document that have one of these tags, such as the units of a TMX; holds one of them.
+    """Yield the elements of an XML file with one of these tags, such as the units of a TMX; keeps only one in memory.
 
-    With each come those around it, from the outermost, of which only the attributes are known.
-
-    No entities may be declared but of short texts. Raises DataError.
+    Each comes with its ancestors from the outermost, of which only the attributes are known. Raises DataError, also if
+    the document declares an entity other than a short text.
     """
     if _UNSAFE_ENTITY.search(read_beginning(path).decode(errors="replace")):
-        raise DataError(
-            f"{path}: declares an entity that is more than a short text; such a file needs none: take it out"
-        )
+        raise DataError(f"{path}: declares an entity other than a short text; delete the declaration")
     parser: Any = XMLPullParser(("start", "end"))
-    around: list[Element] = []  # the elements that are open
+    around: list[Element] = []  # the open elements
     unit: Element | None = None
-    size = 0  # bytes since something ended
+    size = 0  # bytes of the unit so far, or since the last element outside a unit
     with open_decompressed(path) as file:
         start = file.peek(READ_BYTES)
         is_utf_8 = isinstance(file.raw, Utf8Stream) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
         for content in chain(iter(lambda: file.read1(READ_BYTES), b""), [b""]):
             size += len(content)
             try:
-                if is_utf_8:  # whatever it declares
+                if is_utf_8:  # so what it declares is wrong
                     content = _DECLARED_ENCODING.sub(rb"\1", content)
                 parser.feed(content) if content else parser.close()
                 for event, element in parser.read_events():
@@ -462,7 +457,7 @@ def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]
                         around.append(element)
                         unit = element if unit is None and local_name(element) in tags else unit
                         if len(around) > MAX_UNIT_DEPTH:
-                            break  # it is refused below
+                            break  # refused below
                         continue
                     around.pop()
                     if unit is not None and element is unit:
@@ -471,22 +466,22 @@ def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]
                     if unit is None and around:
                         around[-1].remove(element)
                         size = 0
-            except (ParseError, LookupError, ValueError) as error:  # the last two are about encodings
-                what = "not XML" if content else "ends in its middle"
-                remedy = "mend it, or convert it to UTF-8" if content else "copy it again"
+            except (ParseError, LookupError, ValueError) as error:  # the last two: about encodings
+                what = "not XML" if content else "incomplete"
+                remedy = "correct it, or convert it to UTF-8" if content else "copy it again"
                 raise DataError(f"{path}: {what}: {error}; {remedy}") from None
             largest = (
                 MAX_INTERNAL_FILE_BYTES if around and local_name(around[-1]) == "internal-file" else MAX_UNIT_BYTES
             )
             if size > largest or len(around) > MAX_UNIT_DEPTH:
-                what = f"more than {largest:,} bytes in a unit, or {MAX_UNIT_DEPTH} elements inside each other"
-                raise DataError(f"{path}: {what}; mend it")
+                what = f"a unit of more than {largest:,} bytes, or more than {MAX_UNIT_DEPTH} nested elements"
+                raise DataError(f"{path}: {what}; correct it")
 
 
 def _refuse_one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     what = detect_format(read_beginning(path)) or "text of one column"
     raise DataError(
-        f"{path}: {what}, but both sides of each pair are wanted; name the file of the other side too, as in "
+        f"{path}: {what}, which is only one side; name the file of the other side too, as in "
         f"NAME.{data.source} and NAME.{data.output_language}, or {{source: …, target: …}} in data.files"
     )
 
@@ -500,13 +495,13 @@ def xml_lang(variant: Element) -> str:
 
 
 def _element_text(element: Element) -> str:
-    """Returns what stands in a <seg> or a <source>, and in elements in it, such as <hi>, that do not hold codes."""
+    """Returns the text of a <seg> or <source> and of elements in it such as <hi>, but not of those that hold markup."""
     text = element.text or ""
     for each in element:
         is_text = local_name(each) not in CODE_ELEMENTS and each.get("mtype") != "x-sdl-deleted"
         text += _element_text(each) if is_text else ""
-        is_glued = local_name(each) in ("ph", "x") and is_word(text[-1:]) and is_word((each.tail or "")[:1])
-        text += (" " if is_glued else "") + (each.tail or "")  # a break of the line, for example
+        is_between_words = local_name(each) in ("ph", "x") and is_word(text[-1:]) and is_word((each.tail or "")[:1])
+        text += (" " if is_between_words else "") + (each.tail or "")  # it may be a line break
     return text
 
 
@@ -521,23 +516,23 @@ FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[LocatedPair]]
 
 
 def read_beginning(path: Path) -> bytes:
-    """Returns the beginning of a file, unpacked. Raises DataError if it is of a kind that is known and not read."""
+    """Returns the beginning of a file, decompressed. Raises DataError if its format is known but unsupported."""
     content = b""
     try:
         with open_decompressed(path) as file:
             while len(content) < BEGINNING_BYTES and (part := file.read1(BEGINNING_BYTES)):
                 content += part
     except DataError:
-        if not content:  # else who reads the pairs comes to that place, and says how many stand before it
+        if not content:  # else reading the pairs raises it, and tells how many pairs are before it
             raise
     return content.removeprefix(BOM_UTF8)
 
 
 def find_sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
-    """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
+    """Returns the indices of the names for source and target, such as "de" or "source_text"; None if one is missing."""
     found = []
     for language, roles in zip((data.source, data.output_language), SIDE_NAMES, strict=True):
-        bare = [_TEXT_SUFFIX.sub("", name.strip().lower()) for name in names]  # of source_text, German text
+        bare = [_TEXT_SUFFIX.sub("", name.strip().lower()) for name in names]
         ranks = [1.5 if name in roles else _language_match(name, language) for name in bare]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)
@@ -546,10 +541,10 @@ def find_sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None
 
 @lru_cache(1_000)
 def _language_match(code: str, language: str) -> float:
-    """Returns how well a code or a name means a language: 2 if it is its code, 0 if it means another one.
+    """Returns how well a code or name matches a language: 2 if equal, 0 if it is another language.
 
-    Another region or another script is another language: neither zh-CN nor zh-Hans is zh-TW, but zh and zh-Hant are,
-    and zh-Hant-TW is best (1.5, others 1).
+    Another region or script counts as another language: zh-CN and zh-Hans do not match zh-TW. zh matches it with 1,
+    zh-Hant and zh-Hant-TW with 1.5.
     """
     both = code.strip().lower().replace("_", "-"), language.lower().replace("_", "-")
     if both[0] == both[1]:
@@ -562,19 +557,19 @@ def _language_match(code: str, language: str) -> float:
 
 
 def _script_and_region(code: str) -> dict[str, str]:
-    """Returns what a code says beside the language; of Chinese, a region also says the script."""
+    """Returns the script and region that a code names; of Chinese, a region implies the script."""
     main, *further = code.split("-")
     found = {"script" if len(each) == 4 else "region": each for each in further if 2 <= len(each) <= 4}
     script = SCRIPTS_OF_CHINESE.get(found.get("region", "")) if main in ("zh", "zho", "chi") else None
     return {**({"script": script} if script else {}), **found}
 
 
-def _find_columns(wanted: Sequence[str], names: Sequence[str], place: Location) -> tuple[int, int]:
-    """Returns which columns have two names."""
+def _find_columns(wanted: Sequence[str], names: Sequence[str], location: Location) -> tuple[int, int]:
+    """Returns the indices of two columns by their names."""
     names = [name.strip() for name in names]
     for name in wanted:
         if name not in names:
-            raise DataError(f"{place}: no column {name}; it has {_shorten_names(names)}; correct data.columns")
+            raise DataError(f"{location}: no column {name}; it has {_shorten_names(names)}; correct data.columns")
     return names.index(wanted[0]), names.index(wanted[1])
 
 
@@ -583,6 +578,6 @@ def _shorten_names(names: Sequence[str]) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Returns a text without line ends; of one that is too long, its beginning, of which `is_too_long` is true."""
+    """Returns a text without line ends. A text that is too long is cut, but so that `is_too_long` still holds."""
     text = text[: MAX_LINE_CHARS + 1]
     return _LINE_ENDS.sub(" ", text) if "\n" in text or "\r" in text else text

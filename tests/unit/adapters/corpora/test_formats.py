@@ -145,7 +145,7 @@ def test_read_text_table_gives_cells_on_one_line_and_quotes_that_are_text(
     ],
 )
 def test_read_text_columns_of_other_things_than_text_are_refused(read: Read, row: str, column: int) -> None:
-    said = rf"are read, but column {column} holds addresses, .*; name those of the two sides, as in"
+    said = rf"are read, but column {column} holds addresses, .*; name the columns of the two sides, as in"
     with pytest.raises(DataError, match=said):
         read("".join(f"{row}\n".replace("{n}", str(n)) for n in range(9)))
 
@@ -330,7 +330,7 @@ def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: s
         (b'msgid "a"\nmsgid "b"\nmsgstr ""\n', "a", "line 2: a second msgid in a message (PO); delete one"),
         (b"one column\n", "a", "text of one column"),
         (b"German\tFrench\nb\tc\n", "a", "line 1 looks like a heading (German, French), but not of de and en; name"),
-        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),
+        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; correct the line, or name other"),
         (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
         (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
         (b'de,en\na,b\n"c', "a", "line 3: not CSV: unexpected end of data; correct its quotes (1 pair before that)"),
@@ -341,9 +341,9 @@ def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: s
         (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: character 1: half a surrogate pair"),
         (b'[{"de": "a"}]', "a", "line 1: not an object"),
         (b'{"de": ' + b"[" * 100_000, "a", "line 1: not JSON: "),
-        (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; mend it, or convert"),
+        (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; correct it, or convert"),
         (TMX.replace("ENC", "UTF-8").replace("A dog.", "A &dog;").encode(), "a", "not XML: undefined entity &dog;: li"),
-        (b"<tmx>" + b"<a>" * 1_000, "a", "more than 4,194,304 bytes in a unit, or 100 elements inside each other"),
+        (b"<tmx>" + b"<a>" * 1_000, "a", "a unit of more than 4,194,304 bytes, or more than 100 nested elements"),
         (b"<tmx><tu>" + b"<a>" * 100 + b"</a>" * 100, "a", "more than 4,194,304 bytes in a unit, or 100 elements"),
         (b"<tmx><!--" + b" " * (5 << 20), "a", "more than 4,194,304 bytes in a unit, or"),
         (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "not a whole gzip file (Compressed file ended"),
@@ -361,7 +361,7 @@ def test_read_text_entities_of_a_document_are_refused_before_they_grow(read: Rea
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
     unit = '<tu><tuv lang="de"><seg>&l11;</seg></tuv></tu>'
     bomb = f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{laughs}]><tmx><body>{unit}</body></tmx>'
-    with pytest.raises(DataError, match=r"text: declares an entity that is more than a short text; such a file"):
+    with pytest.raises(DataError, match=r"text: declares an entity other than a short text; delete"):
         read(bomb)
 
 
@@ -438,7 +438,7 @@ def test_paired_tables_that_are_called_like_sides_have_both(names: list[str], tm
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        ("a.de b.en c.tmx", "a.de: the same text in en is not given; name it too"),
+        ("a.de b.en c.tmx", "a.de: the same text in en is missing; name it too"),
         ("a.de a.de.gz", "is the same side of the"),
         ("a.tmx b.tsv a.tmx", "/a.tmx is given twice; name it once"),
     ],
