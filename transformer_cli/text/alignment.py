@@ -1,7 +1,7 @@
-"""Which characters of a sentence and of its translation belong to each other, and where what was held out is put back.
+"""Links the characters of a sentence to those of its translation, and inserts placeholders into translations.
 
-Symbols, placeholders and addresses of plain text and elements of HTML are held out, and come back once, where the words
-beside them went, between words. Knows characters and tokens, but no models and no markup.
+A placeholder, or an element of a document, is inserted once, between words, next to the translation of the words that
+it stood next to. Knows characters and tokens, but no models and no markup.
 """
 
 import html
@@ -14,13 +14,13 @@ from itertools import pairwise
 from transformer_cli.text.normalization import Placeholder, is_ignored, is_spaceless, is_word
 
 Span = tuple[int, int]
-"""Where something begins in a text and where it ends, in characters"""
+"""start and end in a text, in characters"""
 Link = tuple[Span, Span]
-"""Where a word of the source stands, and where one of its translation that belongs to it"""
+"""the span of a word in the source, and that of a word in the translation that belongs to it"""
 
 SEARCH_WINDOW = 40  # characters within which the next token is looked for
-OPENING_MARKS = "([{«„“‚‘¿¡（「『【《〈"  # no space follows
-CLOSING_MARKS = ".,;:!?…%)]}»”’。、，；：！？）」』】》〉"  # no space stands before
+OPENING_MARKS = "([{«„“‚‘¿¡（「『【《〈"  # no space after them
+CLOSING_MARKS = ".,;:!?…%)]}»”’。、，；：！？）」』】》〉"  # no space before them
 
 
 def word_links(
@@ -31,13 +31,13 @@ def word_links(
     alignment: Sequence[int],
     placeholders: Sequence[Link] = (),
 ) -> list[Link]:
-    """Returns which characters of a sentence and of its translation belong to each other, in the latter's order.
+    """Returns the links between a sentence and its translation, in the order of the translation.
 
-    alignment: for each token of the translation, the index of the one of the source that it belongs to. Tokens are
-    looked for in the text, without case; one that is not written there, such as <unk>, has no link. placeholders: their
-    links, which are returned too, since they have no tokens.
+    alignment: for each token of the translation, the index of the source token that it belongs to. Tokens are looked
+    for in the text, ignoring case; a token that is not found, such as <unk>, has no link. placeholders: links that are
+    returned too, since placeholders have no tokens.
     """
-    if text == source:  # a name, a number, or what was copied
+    if text == source:  # a name, a number, or a copied line
         return [(each.span(), each.span()) for each in re.finditer(r"\S+", text)]
     sources = token_spans(source, source_tokens, [one for one, _ in placeholders])
     targets = token_spans(text, tokens, [other for _, other in placeholders])
@@ -46,7 +46,7 @@ def word_links(
 
 
 class TakenSpans:
-    """Which characters of a text are taken."""
+    """A set of spans of a text, none of which may overlap another."""
 
     def __init__(self, text: str, spans: Sequence[Span] = ()) -> None:
         self._characters = bytearray(len(text))
@@ -54,41 +54,41 @@ class TakenSpans:
             self.take(span)
 
     def is_free(self, span: Span) -> bool:
-        """Whether none of a span is taken."""
+        """Whether a span overlaps none that is taken."""
         return self._characters.find(1, *span) < 0
 
     def take(self, span: Span) -> Span:
-        """Returns the span, which is taken now."""
+        """Add a span, and return it."""
         self._characters[slice(*span)] = b"\1" * (span[1] - span[0])
         return span
 
 
 class Placement:
-    """Where what is held out of a source comes to stand in its translation; see `offset_of`."""
+    """Decides where placeholders are inserted into a translation."""
 
     def __init__(self, source: str, text: str, links: Sequence[Link]) -> None:
-        """links: which characters of the source and of its translation belong to each other, in any order."""
+        """source: normalised. text: its translation, without placeholders. links: between the two, in any order."""
         self._source, self._text, self._links = source, text, sorted(links)
-        self._edges = word_boundaries(text)
+        self._boundaries = word_boundaries(text)
         self._closing = len(source.rstrip(CLOSING_MARKS))
-        self._behind_words = len(text.rstrip(CLOSING_MARKS))
+        self._words_end = len(text.rstrip(CLOSING_MARKS))
 
     def offset_of(self, placeholder: Placeholder) -> int:
-        """Returns where a held span comes to stand: at the ends as in the source, else beside a linked word.
+        """Returns the offset in the translation: at its ends as in the source, else next to a linked word.
 
-        What leans on a word stays with that word; what only closing marks follow stands before those of the
-        translation.
+        A placeholder that is attached to a word stays with that word; one that only closing marks follow is inserted
+        before those of the translation.
         """
         if placeholder.offset <= 0:
             return 0
         if placeholder.offset >= self._closing and not _attaches_left(placeholder, self._source):
-            return self._behind_words if placeholder.offset < len(self._source) else len(self._text)
+            return self._words_end if placeholder.offset < len(self._source) else len(self._text)
         after = bisect_left(self._links, ((placeholder.offset, 0), (0, 0)))
         if after and (self._source[placeholder.offset - 1] != " " or after == len(self._links)):
-            place = boundary_after(self._edges, self._links[after - 1][1][1])
+            place = boundary_after(self._boundaries, self._links[after - 1][1][1])
         else:
-            place = boundary_before(self._edges, self._links[after][1][0]) if self._links else len(self._text)
-        return min(place, self._behind_words)
+            place = boundary_before(self._boundaries, self._links[after][1][0]) if self._links else len(self._text)
+        return min(place, self._words_end)
 
 
 def insert_placeholders(
@@ -98,33 +98,33 @@ def insert_placeholders(
     links: Sequence[Link],
     cased: Callable[[str], str] = str,
 ) -> tuple[str, list[Link]]:
-    """Returns a translation with the spans that were held out of its source, in their order where places are equal.
+    """Insert the placeholders of a source into its translation; those with the same offset keep their order.
 
-    cased: what becomes of the words around them. Returns also where the `spans` of each one stand, in the line and now.
+    cased: applied to the text around them. Returns also a link for each of the placeholders' `spans`.
     """
     if not placeholders:  # most sentences
         return cased(text), []
     placement = Placement(source, text, links)
     places = sorted((placement.offset_of(each), number) for number, each in enumerate(placeholders))
     written, length, last = list[str](), 0, 0
-    now: list[Link] = []
+    spans: list[Link] = []
     for index, (place, number) in enumerate(places):
         each = placeholders[number]
         left, right = spaces_around(each, source, text[place - 1 : place], text[place : place + 1])
-        if index and places[index - 1][0] == place:  # right behind another one, which has its own space
+        if index and places[index - 1][0] == place:  # right after another one, which has its own space
             left = "" if written[-1][-1:].isspace() else each.before
         before = cased(text[last:place]) + left
         start = length + len(before)
-        now += (((one, end), (start + at, start + at + end - one)) for one, end, at in each.spans)
+        spans += (((one, end), (start + at, start + at + end - one)) for one, end, at in each.spans)
         written += [before, each.text + right]
-        is_space = html.unescape(each.text).isspace()  # 10&nbsp;km was read as "10 km"
+        is_space = html.unescape(each.text).isspace()  # 10&nbsp;km was normalised to "10 km"
         is_written = text[place : place + 1] in (" " if is_space else "", final_mark(each.text))
         length, last = start + len(written[-1]), place + (is_written and place < len(text))
-    return "".join([*written, cased(text[last:])]), now
+    return "".join([*written, cased(text[last:])]), spans
 
 
 def spaces_around(placeholder: Placeholder, source: str, left: str, right: str) -> tuple[str, str]:
-    """Returns the white space that a held span gets between two characters of a translation ("" at an end)."""
+    """Returns the white space before and after a placeholder between two characters of a translation ("" at an end)."""
     before = after = ""
     if is_word(left) and not is_spaceless(left):
         before = "" if _attaches_left(placeholder, source) else placeholder.before or " "
@@ -143,12 +143,12 @@ def spaces_around(placeholder: Placeholder, source: str, left: str, right: str) 
 
 
 def final_mark(text: str) -> str:
-    """Returns the mark of a sentence's end that a text ends in, as "Inc." does, which stands for both; else ""."""
+    """Returns the mark at the end of a text that also ends a sentence, such as the stop of "Inc."; else ""."""
     return text[-1:] if text[-1:] in ".!?…。！？" else ""
 
 
 def shift_span(span: Span, by: int) -> Span:
-    """Returns a span of a part of a text as one of the text. by: where the part begins."""
+    """Returns a span of a part of a text as a span of the text. by: the offset of the part."""
     return span[0] + by, span[1] + by
 
 
@@ -158,24 +158,23 @@ def spans_overlap(one: Span, other: Span) -> bool:
 
 
 def word_boundaries(text: str) -> list[int]:
-    """Returns the places of a text that are inside no word, from 0 to its length.
+    """Returns the offsets in a text that are not inside a word, from 0 to its length.
 
-    Each sign and each space stands by itself, and so does each character of a script without spaces: of "ein Hund."
-    the edges are 0, 3, 4, 8, 9.
+    Signs, spaces, and characters of a script without spaces count as words: of "ein Hund." it returns 0, 3, 4, 8, 9.
     """
     goes_on = [is_word(char) and not is_spaceless(char) for char in text]
     inner = [place for place, (one, other) in enumerate(pairwise(goes_on), start=1) if not (one and other)]
     return [0, *inner, len(text)] if text else [0]
 
 
-def boundary_before(edges: Sequence[int], place: int) -> int:
-    """Returns where the word that a place is inside begins; the place itself if it is not inside a word."""
-    return edges[bisect_right(edges, place) - 1]
+def boundary_before(boundaries: Sequence[int], place: int) -> int:
+    """Returns the last boundary at or before an offset."""
+    return boundaries[bisect_right(boundaries, place) - 1]
 
 
-def boundary_after(edges: Sequence[int], place: int) -> int:
-    """Returns where the word that a place is inside ends; the place itself if it is not inside a word."""
-    return edges[bisect_left(edges, place)]
+def boundary_after(boundaries: Sequence[int], place: int) -> int:
+    """Returns the first boundary at or after an offset."""
+    return boundaries[bisect_left(boundaries, place)]
 
 
 def _attaches_left(placeholder: Placeholder, source: str) -> bool:
@@ -199,10 +198,9 @@ def token_spans(text: str, tokens: Sequence[str], protected: Sequence[Span] = ()
 
 
 def original_spans(line: str, read: str, spans: Sequence[Span], protected: Sequence[Span]) -> list[Span]:
-    """Returns where spans of what was read of a line stand in the line, as it was given.
+    """Returns spans of a normalised line as spans of the line itself; (0, 0) for one that is not found.
 
-    Words and signs are looked for as tokens are; (0, 0) stands for a span of which none is found. protected: spans of
-    the line that were not read.
+    read: the normalised line, whose words are looked for as tokens are. protected: spans of the line that it lacks.
     """
     if not spans:
         return []
@@ -215,7 +213,7 @@ def original_spans(line: str, read: str, spans: Sequence[Span], protected: Seque
 
 
 def _normalized_with_spans(text: str, protected: Sequence[Span]) -> tuple[str, Sequence[Span]]:
-    """Returns a text as it may have been read, and where each of its characters stands in it as it is."""
+    """Returns a text normalised as if a codec knew only ordinary characters, and the span of each of its characters."""
     if text.isascii() and not protected:
         return text, [(place, place + 1) for place in range(len(text))]
     taken = TakenSpans(text, protected)
@@ -230,7 +228,7 @@ def _normalized_with_spans(text: str, protected: Sequence[Span]) -> tuple[str, S
             characters[-1] = composed if len(composed) == 1 else characters[-1]
             own[-1] = own[-1][0], place + 1
         elif not is_ignored(char):
-            form = unicodedata.normalize("NFKC", char)  # as what is unknown is read
+            form = unicodedata.normalize("NFKC", char)  # as unknown characters are normalised
             characters += form
             own += [span] * len(form)
     return "".join(characters), own

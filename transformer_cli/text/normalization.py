@@ -1,10 +1,10 @@
-"""One reading of every text: what a codec cuts into tokens, and what is put back into the translation afterwards.
+"""Normalises lines before a codec cuts them into tokens. Knows no tokens.
 
-`prepare`, training, evaluation, scores, translation and overlaps all read text here, and nothing else looks at its
-characters. A line is read in Unicode's composed form (NFC) and without the white space at its ends. What the codec has
-no entry for is read as what it means: any white space as a space, a character without a form of its own as nothing,
-another one in its compatible form (NFKC), such as fi for ﬁ; a symbol is held out of the sentence, and a line in
-capitals is read as the codec knows its words. Knows no tokens.
+`prepare`, training, evaluation, scores, translation and the search for overlaps all normalise text here. A line gets
+Unicode's composed form (NFC) and loses the white space at its ends. Characters unknown to the codec are replaced by an
+equivalent: any white space by a space, invisible characters by nothing, others by their compatible form (NFKC), such as
+fi for ﬁ. Unknown symbols become placeholders, which are inserted into the translation afterwards. A line in capitals is
+truecased.
 """
 
 import re
@@ -16,13 +16,13 @@ from itertools import chain, filterfalse, groupby
 
 from transformer_cli.text.languages import short_code
 
-# Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): what has no form of its own,
-# such as soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
+# Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): invisible characters such as
+# soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_CONTROLS = "\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f"  # but white space
+_CONTROLS = "\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f"  # without white space
 _IGNORED = re.compile(f"[{IGNORABLE}{_CONTROLS}]")
 WORD_BREAK = "\u200b"
 _NO_SPACE_SCRIPTS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1980-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
@@ -31,13 +31,13 @@ _WORD_BREAKS = re.compile(  # between words of Thai, Khmer, …
 )
 _SPACELESS = re.compile(f"[{_NO_SPACE_SCRIPTS}\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
 
-# Bullets, arrows, signs and pictures, by their blocks; signs that are written like letters (©, °, ℃) are none.
+# Bullets, arrows, signs and pictures, by their blocks, without signs that are written like letters (©, °, ℃).
 _SYMBOL = (
     "\u2022\u2023\u203b\u203c\u2042\u2043\u2049\u204c\u204d\u2190-\u21ff\u2219\u2300-\u23ff\u2460-\u27bf\u27f0-\u27ff"
     "\u2900-\u297f\u2b00-\u2bff\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
 )
-_CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f149"  # letters, which are no symbols beside others, as in ⓗⓤⓝⓓ
-SENTINEL = "\ufdd0"  # a noncharacter, which stands for a span that is held out while its line is read
+_CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f149"  # letters; several in a row are a word, not symbols: ⓗⓤⓝⓓ
+SENTINEL = "\ufdd0"  # a noncharacter, which stands for a protected span while its line is normalised
 _MODIFIERS = "(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f])*"
 _VISIBLE = f"[^\\s{IGNORABLE}{_CONTROLS}]"  # what makes a middle dot part of a word
 _ONE_SYMBOL = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ makes one picture of several
@@ -47,60 +47,60 @@ _ONE_SYMBOL = (  # a flag of two letters, a keycap, or a symbol with its modifie
     f"(?:\u200d[{_SYMBOL}]{_MODIFIERS})*)"
 )
 _SYMBOLS = re.compile(rf"(?P<before>(?<!\s)\s*)(?P<symbols>{_ONE_SYMBOL}(?:\s*{_ONE_SYMBOL})*)(?P<after>\s*)")
-_ASCII_FORMS = {  # hyphens, quotes and the slash of fractions, which have no compatible form, as a keyboard has them
+_ASCII_FORMS = {  # of hyphens, quotes and the slash of fractions, for which NFKC has no equivalent
     **dict.fromkeys((*range(0x2010, 0x2016), 0x2212), "-"),
     **dict.fromkeys((0xB4, *range(0x2018, 0x201C)), "'"),
     **dict.fromkeys((0xAB, 0xBB, *range(0x201C, 0x2020)), '"'),
     0x2044: "/",
 }
 _WORD = re.compile(r"[^\W\d_]+")
-SORT_MARKS_FROM = 500  # characters of which a text may be all marks without anybody waiting
+SORT_MARKS_FROM = 500  # characters; shorter texts are normalised at once, even if they are all marks
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """What passes a translation untouched, and comes back once, where the words beside it went."""
+    """Text that is copied into the translation unchanged, once, next to the translation of its neighbours."""
 
     offset: int
-    """where it stood in the text that is translated, in characters"""
+    """where it stood, in characters of the normalised text, which does not contain it"""
     text: str
     before: str = ""
     """the white space before it in the source"""
     after: str = ""
-    """likewise after it"""
+    """the white space after it"""
     spans: tuple[tuple[int, int, int], ...] = ()
-    """of what was to be held: where it begins and ends in the line, and where it begins in `text`"""
+    """for each protected span in it: start and end in the line, and start in `text`"""
 
 
 @dataclass(frozen=True)
 class NormalizedText:
-    """A line as it is read."""
+    """A normalised line."""
 
     text: str = ""
     """what is cut into tokens"""
     placeholders: tuple[Placeholder, ...] = ()
-    """the symbols of the line and what else was to be held, in their order"""
+    """the unknown symbols and the protected spans of the line, in their order"""
     all_caps: bool = False
-    """whether the line was in capitals, as its translation is to be"""
+    """whether the line was in capitals; then its translation will be, too"""
 
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Reads lines on behalf of one codec."""
+    """Normalises lines for one codec."""
 
     is_known: Callable[[str], bool]
-    """whether the codec has an entry for a character"""
+    """whether the codec knows a character"""
     language: str
     lowercase: bool
-    """whether the text is lower-cased here, and not when it has been cut into words"""
+    """whether to lower-case text here; otherwise the codec may do so after cutting it into words"""
     word_cost: Callable[[str], tuple[int, int]] | None
-    """how badly a word suits the codec: its pieces, then how rare they are; None if the codec does not tell case"""
+    """(number of a word's pieces, their rarity), by which truecasing chooses; None if the codec ignores case"""
 
     def normalize(self, line: str, spans: Sequence[tuple[int, int]] = ()) -> NormalizedText:
-        """Returns a line as the text that the codec was learned from would have written it.
+        """Returns the normalised line.
 
-        spans: where parts of the line begin and end, in their order, that are held out as symbols are. For example,
-        "  Am\u00a0Strand 😀." is read as "Am Strand.", with 😀 held at 9, if the codec knows neither.
+        spans: protected spans of the line, in their order, which become placeholders. For example, "  Am\u00a0Strand
+        😀." becomes "Am Strand." with the placeholder 😀 at offset 9, if the codec knows neither U+00A0 nor 😀.
         """
         text, placeholders = nfc_stripped(with_sentinels(line, spans)), list[Placeholder]()
         if self.lowercase:
@@ -114,7 +114,7 @@ class Normalizer:
         return NormalizedText(text, tuple(placeholders))
 
     def _replace_unknown(self, text: str) -> tuple[str, list[Placeholder]]:
-        """Hold out what is a symbol, and put what is no text otherwise into the form that the codec knows."""
+        """Turn unknown symbols into placeholders, and replace other unknown characters by equivalents."""
         parts, length, placeholders, last = list[str](), 0, list[Placeholder](), 0
 
         def add(part: str) -> None:
@@ -127,13 +127,13 @@ class Normalizer:
             if SENTINEL not in symbols and all(map(self.is_known, symbols)):
                 continue
             add(self._with_equivalents(text[last : found.start()]))
-            last, read = found.end(), parts[-1][-1] if parts else ""
+            last, preceding = found.end(), parts[-1][-1] if parts else ""
             each = Placeholder(length, found["symbols"], found["before"], found["after"])
             following = self._with_equivalents(text[last : last + 1])[:1]
-            space = joining_space(read, each, following) or " " * (is_word(read) and is_word(following))
-            if not read or is_spaceless(read) or is_spaceless(following):
-                space = space if read and each.before and each.after else ""
-            if each.before or not is_word(read):  # else it leans on the word before it
+            space = joining_space(preceding, each, following) or " " * (is_word(preceding) and is_word(following))
+            if not preceding or is_spaceless(preceding) or is_spaceless(following):
+                space = space if preceding and each.before and each.after else ""
+            if each.before or not is_word(preceding):  # else it is attached to the word before it
                 each = Placeholder(length + len(space), each.text, each.before, each.after)
             placeholders.append(each)
             add(space)
@@ -146,25 +146,25 @@ class Normalizer:
         ]
 
     def _with_equivalents(self, text: str) -> str:
-        """Returns a text in which what is unknown is written as what it stands for."""
+        """Returns a text in which unknown characters are replaced by equivalents."""
         if not self.is_known(WORD_BREAK):
             text = _WORD_BREAKS.sub(" ", text)
         parts = [""]
         for char in text:
             form = char if self.is_known(char) else _equivalent(char)
-            is_figure = form[:1].isdecimal() and not char.isdecimal()  # ½ of 2½ is no digit of 21/2
+            is_figure = form[:1].isdecimal() and not char.isdecimal()  # 2½ is 2 1/2, not 21/2
             parts.append(f" {form}" if is_figure and parts[-1][-1:].isdecimal() else form)
         result = nfc("".join(parts))
         return lower(result, self.language) if self.lowercase else result
 
     def _truecase(self, text: str, word_cost: Callable[[str], tuple[int, int]]) -> str:
-        """Returns a text in capitals with each word as it suits the codec best: USA, Hund or läuft."""
+        """Returns a text in capitals with each word in the case that costs the codec least: USA, Hund or läuft."""
 
         def cased(found: re.Match[str]) -> str:
             word = found[0]
             small = lower(word, self.language)
             choices = [word, small, word[0] + small[1:]]
-            if found.start() == first:  # of equals, a sentence begins with the capital
+            if found.start() == first:  # of equal costs, the capital wins at the beginning of a sentence
                 return min(reversed(choices), key=lambda choice: word_cost(choice)[0])
             return min(choices, key=word_cost)
 
@@ -173,7 +173,7 @@ class Normalizer:
 
 
 def _equivalent(char: str) -> str:
-    """Returns what an unknown character stands for, which may be nothing, or the character itself."""
+    """Returns the equivalent of an unknown character, which may be empty, or the character itself."""
     if char.isspace() or _IGNORED.match(char):
         return " " * char.isspace()
     form = unicodedata.normalize("NFKC", char)
@@ -181,7 +181,7 @@ def _equivalent(char: str) -> str:
 
 
 def with_sentinels(line: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Returns a line with SENTINEL in the place of some spans, which are in their order."""
+    """Returns a line with SENTINEL in the place of these spans, which are in their order."""
     if not spans:
         return line
     starts = [0, *(end for _, end in spans)]
@@ -193,7 +193,7 @@ def with_sentinels(line: str, spans: Sequence[tuple[int, int]]) -> str:
 def _fill_sentinels(
     placeholders: Sequence[Placeholder], line: str, spans: Sequence[tuple[int, int]]
 ) -> list[Placeholder]:
-    """Returns what is held, with the spans of the line again for which others stood; all of them are there."""
+    """Returns placeholders in which the protected spans of the line replace their sentinels."""
     left = iter(spans)
 
     def filled(each: Placeholder) -> Placeholder:
@@ -219,8 +219,7 @@ def nfc_stripped(line: str) -> str:
 def nfc(text: str) -> str:
     """Returns a text in Unicode's composed form (NFC).
 
-    Python puts marks on one letter into their order one by one, n² times for n marks; so in a long text they are in
-    order before.
+    Python sorts the n marks on one letter in n² steps, so in a long text they are sorted here first.
     """
     if len(text) > SORT_MARKS_FROM and not text.isascii():
         apart = chain.from_iterable(unicodedata.normalize("NFD", char) for char in text)
@@ -232,15 +231,15 @@ def nfc(text: str) -> str:
 
 
 def surrounding_space(line: str) -> tuple[str, str]:
-    """Returns the white space at the beginning of a line, and that at its end; of a blank line, all and none."""
+    """Returns the white space at the beginning and at the end of a line; of a blank line, (all, "")."""
     start = len(line) - len(line.lstrip())
     return line[:start], line[max(start, len(line.rstrip())) :]
 
 
 def joining_space(text: str, placeholder: Placeholder, following: str) -> str:
-    """Returns the space that is left between two parts of a text when what stood between them is held out.
+    """Returns the space between two parts of a text from between which a placeholder is taken.
 
-    text: what stands before it; following: what stands behind it. "am Strand 😀." leaves none, "ein 😀 Hund" one.
+    text: before it; following: after it. For example, "" of "am Strand 😀." and " " of "ein 😀 Hund".
     """
     if not (text and following and (placeholder.before or placeholder.after)):
         return ""
@@ -248,29 +247,29 @@ def joining_space(text: str, placeholder: Placeholder, following: str) -> str:
 
 
 def is_word(char: str) -> bool:
-    """Whether a character belongs to a word: a letter, a digit, a mark on one, or a joiner. Of "": no."""
+    """Whether a character belongs to a word: a letter, a digit, a mark on one, or a joiner; false for ""."""
     return char.isalnum() or (char != "" and (char in "\u200c\u200d" or unicodedata.category(char)[0] == "M"))
 
 
 def is_spaceless(char: str) -> bool:
-    """Whether a character is of a script that is written without spaces between words, such as Chinese or Thai."""
+    """Whether a character belongs to a script without spaces between words, such as Chinese or Thai."""
     return _SPACELESS.match(char) is not None
 
 
 def has_word_breaks(char: str) -> bool:
-    """Whether a character is of a script, such as Thai or Khmer, between whose words WORD_BREAK may stand."""
+    """Whether a character belongs to a script that may separate words by WORD_BREAK, such as Thai or Khmer."""
     return re.match(f"[{_NO_SPACE_SCRIPTS}]", char) is not None
 
 
 def is_ignored(char: str) -> bool:
-    """Whether a character that a codec does not know is read as nothing."""
+    """Whether a character is removed if the codec does not know it."""
     return _IGNORED.match(char) is not None
 
 
 def is_all_caps(text: str) -> bool:
-    """Whether a text is in capitals: several words, and no small letter but ß, which has no capital in most texts.
+    """Whether a text of several words is in capitals, apart from ß, which has no capital in most texts.
 
-    A Japanese sentence with an acronym is none: most of its letters have no case.
+    False for a Japanese sentence with acronyms: most of its letters have no case.
     """
     if not text.replace("ß", "").isupper():
         return False
@@ -303,5 +302,5 @@ def upper(text: str, language: str) -> str:
 
 @lru_cache  # `lower` asks for each word
 def primary_subtag(language: str) -> str:
-    """Returns the part of a code that names the language itself, as short as it can be: zh of zh-CN, zh_Hant or zho."""
+    """Returns the language's own part of a code, with two letters if ISO 639 has them: zh of zh-CN, zh_Hant or zho."""
     return short_code(re.split("[-_]", language.lower())[0])
