@@ -1,8 +1,7 @@
-"""Text ↔ ids: the only place that knows both. There is one codec per side, the source language and the target language.
+"""Text ↔ ids: one codec per side, source and target, each with a tokeniser and a vocabulary.
 
-A dataset owns both codecs, and each training run keeps copies of their files. Knows nothing of models, batches or
-search: a line's ids are those of its own tokens, without <sos> and <eos>. What a codec encodes is the reading of a line
-(normalization.py): prepare, validation, evaluation, scores and translation read the same text alike.
+A dataset owns both codecs, and each run keeps copies of their files. A codec normalises a line (normalization.py)
+before it cuts it into tokens. The ids of a line do not contain <sos> and <eos>. Knows no models, batches or search.
 """
 
 import logging
@@ -25,7 +24,7 @@ from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Detokenizer, Tokenizer
 
 SIDES = ("source", "target")
-MAX_CACHED_CHARS = 10_000  # of which it is kept whether an imported model has pieces for them
+MAX_CACHED_CHARS = 10_000  # for which a codec remembers whether an imported model has pieces
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +34,11 @@ class EncodedText:
     """A line of text, cut into tokens."""
 
     tokens: list[str]
-    """words as the tokeniser cut them, unknown ones too, or subwords; with `lowercase`, in lower case"""
+    """words, unknown ones too, or subwords; with `lowercase`, in lower case"""
     ids: list[int]
-    """one per token; for an unknown word, the id of `<unk>`"""
+    """one per token; UNK for an unknown word"""
     normalized: NormalizedText = field(default_factory=NormalizedText)
-    """the text that was cut, and what was held out of it"""
+    """the text that was cut into tokens, and its placeholders"""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -61,10 +60,9 @@ class WordCodec:
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "WordCodec":
-        """Read what `save` wrote; language and case are kept in `data`.
+        """Read what `save` wrote; `data` has the language and the case.
 
-        The source has no detokeniser: no text is ever decoded in the source language. Whoever opens a dataset or a
-        run has compared the files with their sums, so they are not doubted here. Raises FileError.
+        The source needs no detokeniser. The caller has verified the checksums of the files. Raises FileError.
         """
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         if side == "source":
@@ -77,13 +75,13 @@ class WordCodec:
         return WordCodec(data.target, data.lowercased, vocabulary, detokenizer)
 
     def save(self, folder: Path, side: str) -> None:
-        """Write the codec's files, whose names begin with `side`, source or target; see `codec_files`."""
+        """Write the codec's files; see `codec_files`. side: source or target."""
         self.vocabulary.save(folder / f"{side}.vocab.txt")
         if side == "target":
             write_json(folder / f"{side}.detokenizer.json", self.detokenizer.as_json())
 
     def __len__(self) -> int:
-        """The number of ids, including those of <unk>, <pad>, <sos> and <eos>."""
+        """Size of the vocabulary, including <unk>, <pad>, <sos> and <eos>."""
         return len(self.vocabulary)
 
     @cached_property
@@ -97,32 +95,32 @@ class WordCodec:
 
     @cached_property
     def normalizer(self) -> Normalizer:
-        """What reads lines on behalf of `encode`."""
+        """The normaliser that `encode` uses."""
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
         return Normalizer(self.characters.__contains__, self.language, False, self._cost if knows_case else None)
 
     def encode(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> EncodedText:
-        """The tokens of a line and their ids; no tokens for a blank line. protected: see `Normalizer.normalize`."""
+        """Returns the tokens of a line and their ids; none for a blank line. protected: see `Normalizer.normalize`."""
         normalized = self.normalizer.normalize(line, protected)
         words = self.tokenizer.tokens(normalized.text)
         return EncodedText(words, self.vocabulary.to_ids(words), normalized)
 
     def encode_raw(self, text: str) -> EncodedText:
-        """The same for a text that is to be written exactly so, such as what a translation begins with."""
+        """Like `encode`, without normalising: for target text such as a prefix."""
         words = self.tokenizer.tokens(text)
         return EncodedText(words, self.vocabulary.to_ids(words), NormalizedText(text))
 
     def dedup_key(self, line: str) -> str:
-        """Returns what is read of a line, without white space: lines that are read alike have the same."""
+        """Returns the normalised line without white space, by which duplicates are found."""
         text = "".join(self.normalizer.normalize(line).text.split())
         return lower(text, self.language) if self.lowercase else text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
+        """Returns the vocabulary's token for each id; `<unk>` for UNK."""
         return self.vocabulary.to_tokens(ids)
 
     def all_tokens(self) -> list[str]:
-        """All tokens in the order of their ids, each a different one, as other programs know them."""
+        """Returns the vocabulary in the order of ids; in contrast to `tokens`, no token is repeated."""
         return list(self.vocabulary.tokens)
 
     def decode(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> str:
@@ -140,22 +138,22 @@ class WordCodec:
 
 @dataclass(frozen=True)
 class SubwordCodec(SubwordModel):
-    """Text by pieces of words, which SentencePiece has learned. Any line comes back exactly; there is no `<unk>`.
+    """Subwords of SentencePiece as tokens. Decoding restores any line exactly; there is no `<unk>`.
 
     For example, "Zwei Quokkas" may become the tokens " Zwei", " Qu", "ok", "kas". Tokens show a space as a space, and a
-    byte of a character that has no piece as "<0xC3>". What it has in common with WordCodec is described there.
+    byte of a character that has no piece as "<0xC3>". For methods without a docstring see WordCodec.
     """
 
     lowercase: bool = False
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     language: str = "xx"
-    """for what becomes of capitals"""
+    """for upper and lower case"""
     default_target_token: str = field(default="", kw_only=True, compare=False)
-    """the target token with which each line begins that has none of its own; "" for none"""
+    """target-language token prepended to lines without one; "" for none"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
-        """Read what `save` wrote; the rest is kept in `data`. Raises as `WordCodec.load`."""
+        """Read what `save` wrote; `data` has the rest. Raises as `WordCodec.load`."""
         path = folder / f"{side}.subwords.model"
         model = SubwordModel.from_bytes(read_bytes(path), path).proto
         language = data.source if side == "source" else data.target
@@ -163,24 +161,21 @@ class SubwordCodec(SubwordModel):
 
     @cached_property
     def target_languages(self) -> dict[str, str]:
-        """The languages that a source can ask for: code → token."""
+        """The target languages that a source can ask for: code → token."""
         return find_target_languages(self.all_tokens())
 
     def prepend_target_token(self, text: str) -> str:
-        """Returns a line with the token that says what it is to be translated into, unless it has one or is blank."""
-        return (
-            f"{self.default_target_token} {text}"
-            if self.default_target_token and text.strip() and not self.has_target_token(text)
-            else text
-        )
+        """Returns a line with the default target token, unless the line has a target token or is blank."""
+        is_needed = self.default_target_token and text.strip() and not self.has_target_token(text)
+        return f"{self.default_target_token} {text}" if is_needed else text
 
     def has_target_token(self, text: str) -> bool:
-        """Whether a line names the language that it is to be translated into; <2br> may be markup."""
+        """Whether a line begins with a target token of this model, or one like >>fra<<; <2br> alone may be markup."""
         found = TARGET_TOKEN.match(text.lstrip())
         return bool(found and self.target_languages and (found[1] or found[0] in self.target_languages.values()))
 
     def with_default_target(self, token: str) -> "SubwordCodec":
-        """Returns the same codec towards another target; what it has made need not be made again."""
+        """Returns the codec with another default target token. The copy keeps the cached properties."""
         other = copy(self)
         object.__setattr__(other, "default_target_token", token)
         return other
@@ -200,7 +195,7 @@ class SubwordCodec(SubwordModel):
         return self._encoded(self.prepend_target_token(normalized.text), normalized)
 
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of many lines, which are cut on several cores."""
+        """Returns the ids of many lines, which SentencePiece cuts on several cores."""
         return self.ids_of_lines(self.prepend_target_token(self._read(line).text) for line in lines)
 
     def encode_raw(self, text: str) -> EncodedText:
@@ -223,16 +218,16 @@ class SubwordCodec(SubwordModel):
 
 @dataclass(frozen=True)
 class ImportedCodec(SubwordCodec):
-    """The pieces of an imported model: its SentencePiece model cuts text, and a list says which ids pieces have.
+    """The subwords of an imported model: its SentencePiece model cuts text, and a vocabulary has the ids of the pieces.
 
-    A piece that is not in the list is `<unk>`. A line of characters that have pieces is read as the model was taught to
-    read it: SentencePiece alone normalises it. A target token at its beginning, such as ">>fra<<", is one token, as
-    symbols are wherever they stand.
+    A piece that is not in the vocabulary is `<unk>`. A line of known characters is normalised by SentencePiece alone,
+    as in the model's training. A target token at its beginning, such as ">>fra<<", is one token, as symbols are
+    anywhere.
     """
 
     vocabulary: Vocabulary = field(default=Vocabulary(SPECIALS), kw_only=True)
     symbols: tuple[str, ...] = field(default=(), kw_only=True)
-    """what is one token of a source: target tokens, and what was added to its vocabulary"""
+    """text that is one token of a source: target tokens, and additions to its vocabulary"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "ImportedCodec":
@@ -304,7 +299,7 @@ class ImportedCodec(SubwordCodec):
         return list(self.vocabulary.tokens)
 
     def decode(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> str:
-        """Plain text; `unk_replacements` as in `WordCodec.decode`."""
+        """See `WordCodec.decode`."""
         pieces = self.vocabulary.to_tokens(
             ids, unk_replacements and [other.replace(" ", SPACE_MARK) for other in unk_replacements]
         )
@@ -322,9 +317,9 @@ class ImportedCodec(SubwordCodec):
 
     @cached_property
     def _symbol(self) -> re.Pattern[str]:
-        """Finds target tokens at the beginning of a line, as the model was taught, and other symbols anywhere."""
+        """Finds target tokens at the beginning of a line, as in the model's training, and other symbols anywhere."""
         targets = set(self.target_languages.values())
-        at_first = [r"^>>[^\s<>]+<<"] if targets else []  # one that the model does not know is <unk>
+        at_first = [r"^>>[^\s<>]+<<"] if targets else []  # an unknown one becomes <unk>
         at_first += [f"^{re.escape(each)}" for each in targets if not each.startswith(">>")]
         anywhere = [re.escape(each) for each in sorted(self.symbols, key=len, reverse=True) if each not in targets]
         return re.compile(f"({'|'.join(at_first + anywhere)})")
@@ -332,7 +327,7 @@ class ImportedCodec(SubwordCodec):
 
 @cache
 def _warn_no_target(codes: tuple[str, ...]) -> None:
-    """Warn, once, that text does not say what it is to be translated into."""
+    """Warn, once, that text does not name a target language."""
     log.warning(
         "the model translates into several languages: name the one you want with --to (%s)", first_few(sorted(codes))
     )
@@ -366,22 +361,22 @@ class Codecs:
 
     @property
     def target_languages(self) -> dict[str, str]:
-        """The languages that a source can ask for: code → token; {} unless the model writes several."""
+        """The target languages that a source can ask for: code → token; {} for a model with one target language."""
         return {} if isinstance(self.source, WordCodec) else self.source.target_languages
 
     @cached_property
     def continuation_ids(self) -> frozenset[int]:
-        """The ids of subwords of the target that go on with a word."""
+        """The ids of target subwords that continue a word."""
         tokens = self.target.tokens(range(len(self.target)))
         are_words = not any(token.startswith(" ") for token in tokens)
         return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
 
     def for_target(self, language: str | None) -> "Codecs":
-        """Returns the codecs with which every line asks for a language. Raises ConfigError for an unknown one."""
+        """Returns codecs whose default target token asks for a language. Raises ConfigError for an unknown one."""
         if language is None:
             return self
         token = target_token_of(language, self.target_languages)
-        assert not isinstance(self.source, WordCodec), "which has no targets"
+        assert not isinstance(self.source, WordCodec), "has no target languages"
         return replace(self, source=self.source.with_default_target(token))
 
     def save(self, folder: Path) -> None:
@@ -391,7 +386,7 @@ class Codecs:
 
 
 def with_target_of_line(codec: Codec, line: str) -> Codec:
-    """Returns the codec with which every sentence of a line asks for the language that the line itself asks for."""
+    """Returns the codec with the target token of a line as its default, for the sentences of the line."""
     if (
         isinstance(codec, SubwordCodec)
         and (found := TARGET_TOKEN.match(line.lstrip()))
@@ -402,7 +397,7 @@ def with_target_of_line(codec: Codec, line: str) -> Codec:
 
 
 def codec_files(data: DataConfig) -> list[str]:
-    """Returns the names of the codecs' files that a dataset or a run of these settings has."""
+    """Returns the names of the codecs' files in a dataset or a run with these settings."""
     if data.tokens == "subwords":
         lists = [f"{side}.vocab.txt" for side in SIDES] if data.subwords.algorithm == "imported" else []
         return [*(f"{side}.subwords.model" for side in SIDES), *lists]
@@ -410,5 +405,5 @@ def codec_files(data: DataConfig) -> list[str]:
 
 
 def codec_checksums(folder: Path, data: DataConfig) -> dict[str, str]:
-    """Returns the sum of each file of the codecs in the folder of a dataset or a run. Raises FileError."""
+    """Returns the checksum of each file of the codecs of a dataset or a run. Raises FileError."""
     return {name: sha256_of_bytes(read_bytes(folder / name)) for name in codec_files(data)}

@@ -1,4 +1,4 @@
-"""What a file or a text is, as its beginning or its name tells: no text, markup, catalogues, tables, or plain text."""
+"""Detects formats of files by their first bytes or their names: binary formats, markup, catalogues, tables."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ XLIFF, PO = "a translation file (XLIFF)", "a message catalogue (PO)"
 SUBWORD_TEXT = "text that is cut into subwords"
 XML = (HTML, TBX, "XML")
 
-_BINARY = {  # how files begin that are no text, and what to do instead; several are ZIP archives
+_BINARY = {  # format and remedy → first bytes; several formats are ZIP archives
     name: re.compile(pattern, re.DOTALL)
     for name, pattern in {
         "an Excel workbook (XLSX); export its text": rb"PK\x03\x04.*?xl/",
@@ -32,7 +32,7 @@ _BINARY = {  # how files begin that are no text, and what to do instead; several
     }.items()
 }
 
-# Each pattern can match in one way only, so that no beginning takes long.
+# Each pattern can match in one way only, so that matching takes linear time.
 _COMMENT = r"<!--(?:[^-]|-(?!->))*-->\s*"
 _BEFORE = rf"(?:<\?[^>]*>\s*|{_COMMENT}|<!DOCTYPE[^>]*>\s*)*"
 _TEXT_FORMATS = {
@@ -53,7 +53,7 @@ _TEXT_FORMATS = {
     }.items()
 }
 
-SUFFIXES = {  # how files are called that are not lines of text, without those of formats of documents
+SUFFIXES = {  # of files that are not plain text, without the formats of documents that tfm translates
     "a JSON file": ".json .jsonl .ndjson .arb .ipynb .xcstrings",
     "a YAML file": ".yml .yaml",
     "a file of settings": ".ini .cfg .toml",
@@ -80,17 +80,17 @@ SUFFIXES = {  # how files are called that are not lines of text, without those o
 BINARY_NAMES = ("a PDF", "a document of another program", "a picture")
 MAY_BE_PLAIN = (
     *("Markdown", "reStructuredText", "AsciiDoc", "a table (CSV)", "a table (TSV)"),
-    *("a part of an HTML document", JSON, SUBWORD_TEXT),  # as a line of text may begin, too
+    *("a part of an HTML document", JSON, SUBWORD_TEXT),  # plain text may begin like them
 )
 
 
 def detect_format(beginning: bytes) -> str | None:
-    """Returns what a text that begins so seems to be, if it is not plain."""
+    """Returns the format of a text with these first bytes; None if it seems to be plain text."""
     return next((name for name, pattern in _TEXT_FORMATS.items() if pattern.match(beginning)), None)
 
 
 def refuse_binary(beginning: bytes, name: Path | str) -> None:
-    """Raises DataError if a file that begins so is no text, such as a Word document. name: what the error calls it."""
+    """Raises DataError if these are the first bytes of a binary file, such as a Word document. name: the file's."""
     for what, pattern in _BINARY.items():
         if pattern.match(beginning):
             raise DataError(f"{name}: {what}")

@@ -1,7 +1,7 @@
-"""What languages are called, and the tokens by which a model is told which of several it is to write: >>fra<< or <2fr>.
+"""Codes and names of languages, and target tokens such as >>fra<< or <2fr>.
 
-Languages have codes of two and three letters, English names, their own, and those of some neighbours. A token begins a
-sentence of the source. Knows no codecs.
+A language has codes of two and three letters, an English name, its own name, and some in other languages. A target
+token begins a source sentence and tells a model with several target languages which one to write. Knows no codecs.
 """
 
 import re
@@ -13,7 +13,7 @@ from transformer_cli.system.terminal import first_few
 TARGET_TOKEN = re.compile(r">>([^\s<>]+)<<|<2([A-Za-z][A-Za-z_-]*)>")
 MULTILINGUAL = "mul"  # ISO 639-2: several languages
 
-# For each language: its code in ISO 639-1, if it has one; in ISO 639-3; in ISO 639-2/B, where that is another; names.
+# For each language: its code in ISO 639-1, if it has one; in ISO 639-3; in ISO 639-2/B, if that differs; names.
 _TABLE = """
 af afr Afrikaans; am amh Amharic; ar ara Arabic العربية Arabisch arabe; az aze Azerbaijani; be bel Belarusian;
 bg bul Bulgarian български Bulgarisch; bn ben Bengali; bs bos Bosnian; ca cat Catalan català Katalanisch;
@@ -46,14 +46,14 @@ LANGUAGE_NAMES = {row[0]: next(each for each in row if not each.islower()).repla
 """code → English name"""
 _CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
-_REGION_START = re.compile(r"[(\[,–-]")  # what a region stands behind
+_REGION_START = re.compile(r"[(\[,–-]")  # in a name
 
 
 def language_code(text: str) -> str | None:
-    """Returns the code of the language that a text names, as short as it can be; None if it names none.
+    """Returns the shortest code of a language, given by a code or a name, with or without script and region; or None.
 
-    It may be a code of two or three letters, with a script or a region, or a name, with a region: de, deu, de_DE,
-    deu_Latn, German, German (Germany) and Deutsch are de. What is not in the list is its own code: tlh of tlh-Latn.
+    For example, de for de, deu, de_DE, deu_Latn, German, German (Germany) and Deutsch. A code that is not in the list
+    is returned without script and region: tlh for tlh-Latn.
     """
     name = text.strip().casefold()
     if tag := _TAG.fullmatch(name):
@@ -62,16 +62,16 @@ def language_code(text: str) -> str | None:
 
 
 def find_target_languages(tokens: Iterable[str]) -> dict[str, str]:
-    """Returns the languages of the target tokens among a vocabulary's: code → token, such as {"fr": ">>fra<<"}.
+    """Returns the target tokens in a vocabulary by their languages' codes, such as {"fr": ">>fra<<"}.
 
-    A code is as short as ISO 639 has it; what stands behind it stays, as in pt_br.
+    Codes are shortened as by `short_code`.
     """
     found = ((TARGET_TOKEN.fullmatch(token), token) for token in tokens)
     return {short_code(match[1] or match[2]): token for match, token in found if match}
 
 
 def target_token_of(language: str, targets: Mapping[str, str]) -> str:
-    """Returns the token of a language, whose code may have two letters or three. Raises ConfigError."""
+    """Returns the target token of a language, given by a code of two or three letters. Raises ConfigError."""
     written = {code.lower().replace("-", "_"): token for code, token in targets.items()}
     token = written.get(short_code(language.lower()).replace("-", "_"))
     if token is None:
@@ -83,6 +83,6 @@ def target_token_of(language: str, targets: Mapping[str, str]) -> str:
 
 
 def short_code(code: str) -> str:
-    """Returns the code of a language with two letters for three, if ISO 639 has them; what stands behind it stays."""
+    """Returns a code with two letters for three, if ISO 639 has them; script and region stay, as in pt_br."""
     main = re.split("[-_]", code, maxsplit=1)[0]
     return _CODES.get(main, main) + code[len(main) :]

@@ -1,7 +1,8 @@
-"""Lines that are too long to be translated, and what becomes of them. Knows lengths, but no models and no searches.
+"""Encodes lines for translation, and splits, truncates, copies or refuses those that are too long.
 
 A line is too long if it has more than MAX_LINE_CHARS characters, or more tokens than the model has positions. A model
-without a last position takes at most MAX_LINE_CHARS tokens: attention needs memory for each pair of them.
+without a maximum takes MAX_LINE_CHARS tokens: attention needs memory for each pair of them. Knows no models and no
+searches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,31 +17,31 @@ from transformer_cli.text.lines import MAX_LINE_CHARS, TOO_LONG, has_letter, is_
 from transformer_cli.text.sentences import mask_spans, sentence_spans, split_long_sentence
 from transformer_cli.text.vocabulary import N_SOS_EOS
 
-TOO_LONG_REMEDY = "split the sentence, or let on_too_long say what becomes of such lines"
+TOO_LONG_REMEDY = "split the sentence, or choose with on_too_long what to do with such lines"
 NO_TOKENS = EncodedText([], [])
 
 FindSpans = Callable[[str], Sequence[Span]]
-"""Returns the spans of a text that are neither cut nor translated, from left to right"""
+"""returns the protected spans of a text, which are neither cut nor translated, from left to right"""
 
 
 @dataclass(frozen=True)
 class InputLine:
-    """A line as it is translated."""
+    """An encoded line, or a part of one."""
 
     sentence: str
     encoded: EncodedText
-    """what the encoder reads: nothing for a blank line, and for one that is not translated"""
+    """the encoder's input: empty for a blank line, and for one that is not translated"""
     was_too_long: bool = False
     is_copied: bool = False
-    """whether it is its own translation"""
+    """whether its translation is the line itself"""
     start: int = 0
-    """where it begins in the line that it is a part of"""
+    """its offset in the line that it is a part of"""
     parts: Sequence["InputLine"] | None = None
-    """what is read and translated in its place, one by one, if it was split"""
+    """the parts that are translated one by one, if the line was split"""
 
     @property
     def units(self) -> Sequence["InputLine"]:
-        """Its parts, or itself if it was not split."""
+        """The parts, or the line itself if it was not split."""
         return (self,) if self.parts is None else self.parts
 
 
@@ -56,11 +57,11 @@ def bounded_sentence_spans(text: str, language: str, protected_spans: FindSpans)
 
 @dataclass(frozen=True)
 class LineEncoder:
-    """Makes lines fit for translation."""
+    """Encodes lines with the source's codec."""
 
     codec: Codec
     max_length: int | None
-    """the most positions that a sentence may take, <sos> and <eos> included (None: no limit)"""
+    """number of positions that a sentence may take, <sos> and <eos> included (None: no limit)"""
     on_too_long: OnTooLong
     protected_spans: FindSpans = lambda text: ()
     remedy: str = TOO_LONG_REMEDY
@@ -68,37 +69,36 @@ class LineEncoder:
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens a line may have."""
+        """Number of tokens that a line may have."""
         return MAX_LINE_CHARS if self.max_length is None else self.max_length - N_SOS_EOS
 
     def encode(self, sentence: str) -> InputLine:
         """Encode a line. Raises DataError if it is too long and on_too_long is "stop"."""
         if not is_too_long(sentence):
             return self.from_encoded(sentence, self._encode_text(sentence))
-        sentence = sentence[:MAX_LINE_CHARS]  # files are not read any further either
-        if left := self._untranslated(sentence, TOO_LONG):
-            return left
+        sentence = sentence[:MAX_LINE_CHARS]  # as when lines are read from a file
+        if line := self._untranslated(sentence, TOO_LONG):
+            return line
         return replace(self.from_encoded(sentence, self._encode_text(sentence)), was_too_long=True)
 
     def from_encoded(self, sentence: str, encoded_text: EncodedText) -> InputLine:
-        """The same for a line that has been encoded.
+        """Like `encode`, for text that has been encoded.
 
-        One without a letter is not translated, unless there is none in the training text either. Nor is one of which
-        nothing is read.
+        A line without tokens is copied, and so is one without a letter, unless the codec knows no letters at all.
         """
         if not encoded_text or not (has_letter(encoded_text.normalized.text) or not has_letter(self.codec.characters)):
             return InputLine(sentence, NO_TOKENS, is_copied=bool(sentence.strip()))
-        most = self.max_tokens
-        if len(encoded_text) <= most:
+        n = self.max_tokens
+        if len(encoded_text) <= n:
             return InputLine(sentence, encoded_text)
         why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
-        if left := self._untranslated(sentence, f"{len(encoded_text)} tokens, but the model takes at most {most}{why}"):
-            return left
-        read = EncodedText(encoded_text.tokens[:most], encoded_text.ids[:most], encoded_text.normalized)
-        return InputLine(sentence, read, was_too_long=True)
+        if line := self._untranslated(sentence, f"{len(encoded_text)} tokens, but the model takes at most {n}{why}"):
+            return line
+        truncated = EncodedText(encoded_text.tokens[:n], encoded_text.ids[:n], encoded_text.normalized)
+        return InputLine(sentence, truncated, was_too_long=True)
 
     def _untranslated(self, sentence: str, problem: str) -> InputLine | None:
-        """Returns what a line that is too long becomes; None if its beginning is translated. Raises DataError."""
+        """Returns a line that is too long as copied or skipped; None if it is truncated. Raises DataError."""
         if self.on_too_long == "stop":
             raise DataError(f"{problem}; {self.remedy}")
         if self.on_too_long == "truncate":
@@ -106,7 +106,7 @@ class LineEncoder:
         return InputLine(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_too_long == "copy")
 
     def split_sentences(self, line: str, language: str) -> InputLine:
-        """Cut a line into its sentences, as `split_to_fit` does each of them. Raises DataError as `encode` does.
+        """Split a line into sentences, each as in `split_to_fit`. Raises DataError as `encode` does.
 
         language: a code, see `sentence_spans`.
         """
@@ -120,7 +120,7 @@ class LineEncoder:
         return InputLine(line, NO_TOKENS, was_too_long, parts=parts)
 
     def split_to_fit(self, sentence: str, max_tokens: int) -> InputLine:
-        """Like `encode`, but a sentence that is too long or has more tokens than that is cut: `split_long_sentence`."""
+        """Like `encode`, but splits a sentence that is too long or has more tokens; see `split_long_sentence`."""
         whole, most = (0, len(sentence)), min(max_tokens, self.max_tokens)
         parts = list(self._pieces(sentence, mask_spans(sentence, self.protected_spans(sentence)), whole, most))
         return parts[0] if len(parts) == 1 else InputLine(sentence, NO_TOKENS, parts=parts)

@@ -1,8 +1,7 @@
-"""Reads lines of text from files, plain, .gz, .bz2 or .xz: split at "\\n" only. Knows nothing of their content.
+"""Reads lines of text, split at "\\n" only, from files that are plain or compressed as .gz, .bz2 or .xz.
 
-Text is UTF-8, or UTF-16 as Windows writes it.
-
-Never holds the text of a whole file in memory, nor a whole line that is longer than MAX_LINE_CHARS.
+Text is UTF-8, or UTF-16 as Windows writes it. Neither whole files nor lines longer than MAX_LINE_CHARS are held in
+memory. Knows nothing of the lines' content.
 """
 
 import bz2
@@ -23,20 +22,14 @@ from transformer_cli.system.files import STDIO, is_stream, open_input
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import refuse_binary
 
-MAX_LINE_CHARS = 4_000  # characters: attention takes memory and time for each pair of tokens
-MAX_LINE_BYTES = (
-    4 * (MAX_LINE_CHARS + 1) + 5
-)  # of a line that is read: one character too many, byte order mark, line end
-
-MAX_RECORD_BYTES = (
-    1 << 20
-)  # bytes of a line that holds both sides of a pair, and perhaps more, or the numbers of a vector
-
+MAX_LINE_CHARS = 4_000  # attention takes memory and time for each pair of tokens
+MAX_LINE_BYTES = 4 * (MAX_LINE_CHARS + 1) + 5  # one character more than allowed, byte order mark, line end
+MAX_RECORD_BYTES = 1 << 20  # of a line with both sides of a pair, or with the numbers of a vector
 TOO_LONG = f"more than {MAX_LINE_CHARS:,} characters"
 
 PairIterator = Iterator[tuple[str, str]]
 
-COMPRESSIONS: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → what it is, how it begins, what unpacks it
+COMPRESSIONS: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → name, first bytes, how to open it
     ".gz": ("gzip", re.compile(rb"\x1f\x8b\x08"), lambda file: gzip.GzipFile(fileobj=file)),
     ".bz2": ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2File),
     ".xz": ("xz", re.compile(rb"\xfd7zXZ\0"), lzma.LZMAFile),
@@ -44,12 +37,12 @@ COMPRESSIONS: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → 
 
 
 def decompressed_name(path: Path) -> str:
-    """Returns the name that a file has when it is unpacked: a.tmx of a.tmx.gz."""
+    """Returns the name of a file without the suffix of a compressed one: a.tmx of a.tmx.gz."""
     return path.stem if path.suffix.lower() in COMPRESSIONS else path.name
 
 
 class Location(NamedTuple):
-    """Where a pair stands: in one file, or in the same line of two."""
+    """The location of a pair: in one file, or on the same line of two."""
 
     source: Path
     target: Path
@@ -61,11 +54,11 @@ class Location(NamedTuple):
 
 
 LocatedPair = tuple[str, str, Location]
-"""A pair, and where it stands"""
+"""source, target, and their location"""
 
 
 def zip_lines(source: Path, target: Path, read: Callable[[Path], Iterator[str]]) -> Iterator[LocatedPair]:
-    """Yield the lines of two files side by side. Raises DataError if one of them ends first, and as `read` does.
+    """Yield pairs of lines of two files. Raises DataError if one file ends first, and as `read` does.
 
     read: `read_lines` or `truncated_lines`.
     """
@@ -76,7 +69,7 @@ def zip_lines(source: Path, target: Path, read: Callable[[Path], Iterator[str]])
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of one file, plain or packed, without their line ends. Raises DataError, also for a long line."""
+    """Yield the lines of a file without their line ends. Raises DataError, also for a line that is too long."""
     for number, text in enumerate(truncated_lines(path), start=1):
         if is_too_long(text):
             raise DataError(f"{path}: line {number} has {TOO_LONG}; split it")
@@ -84,16 +77,16 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def truncated_lines(path: Path) -> Iterator[str]:
-    """Like `read_lines`, but a line that is too long comes as its beginning, of which `is_too_long` is true."""
+    """Like `read_lines`, but truncates a line that is too long, so that `is_too_long` is still true."""
     with open_decompressed(path) as file:
         yield from decoded_lines(file, str(path))
 
 
 def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
-    """Like `truncated_lines`, for a file that is open. name: what errors call it."""
+    """Like `truncated_lines`, for an open file. name: the file's name in error messages."""
     for number, line in enumerate(_bounded_lines(file, name), start=1):
         is_whole = len(line) < MAX_LINE_BYTES or line.endswith(b"\n")
-        text = _decode(line, name, number, is_whole)  # else the last character may be cut, and is left out
+        text = _decode(line, name, number, is_whole)  # else a cut last character is left out
         yield text.removesuffix("\n").removesuffix("\r")[: MAX_LINE_CHARS + 1]
 
 
@@ -103,7 +96,7 @@ def count_lines(path: Path) -> int:
 
 
 class ChunkStream(io.RawIOBase):
-    """A stream of parts. What stands before a damaged place can be read."""
+    """A stream of chunks. Everything before a damaged chunk can be read."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
         self.parts, self.rest = parts, b""
@@ -119,15 +112,15 @@ class ChunkStream(io.RawIOBase):
 
 
 class Utf8Stream(ChunkStream):
-    """UTF-16 as UTF-8."""
+    """A file in UTF-16, read as UTF-8."""
 
 
 @contextmanager
 def open_decompressed(path: Path, *, raw: bool = False) -> Iterator[io.BufferedReader]:
-    """Open a file, and unpack it if it is packed: its content says so, or else its name. UTF-16 is read as UTF-8.
+    """Open a file, decompressed if its first bytes, or else its name, say that it is compressed.
 
-    raw: whether to read any bytes as they are. Raises DataError, otherwise also for a file that is no text. What
-    is damaged or cut off is an error while it is read, inside the block.
+    raw: whether to read the bytes as they are; otherwise UTF-16 is read as UTF-8. Raises DataError, unless raw also for
+    a binary file. A damaged or incomplete file raises it while it is read, inside the block.
     """
     packing, remedy = None, "copy it again"
 
@@ -166,7 +159,7 @@ def open_decompressed(path: Path, *, raw: bool = False) -> Iterator[io.BufferedR
 
 
 def _utf16_encoding(beginning: bytes) -> str | None:
-    """Returns the encoding of a file that begins as UTF-16 does: by its mark, or a zero beside each of two letters."""
+    """Returns the encoding of a file that begins with a byte order mark of UTF-16, or two letters in it; else None."""
     if beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16"
     zeros = [byte == 0 for byte in beginning[:4]]
@@ -174,17 +167,17 @@ def _utf16_encoding(beginning: bytes) -> str | None:
 
 
 def byte_lines(path: Path, most: int = MAX_LINE_BYTES) -> Generator[bytes, None, None]:
-    r"""Yield the lines of one file, plain or packed, with their line ends. Raises DataError, but not for other bytes.
+    r"""Yield the lines of a file with their line ends, each truncated to `most` bytes. Raises DataError.
 
-    Lines are split at "\n" alone: text may hold U+2028, form feeds and other characters at which Python splits. Of a
-    line of more than `most` bytes, only that many come.
+    Lines are split at "\n" alone: text may contain U+2028, form feeds and other characters at which Python splits.
+    They may contain any bytes.
     """
     with open_decompressed(path) as stream:
         yield from _bounded_lines(stream, str(path), most)
 
 
 def record_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line, with its end, however long its parts are. Raises DataError."""
+    """Yield number and text, with the line end, of lines of up to MAX_RECORD_BYTES. Raises DataError."""
     for number, line in enumerate(byte_lines(path, MAX_RECORD_BYTES), start=1):
         if len(line) == MAX_RECORD_BYTES and not line.endswith(b"\n"):
             raise DataError(
@@ -194,7 +187,7 @@ def record_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str
 
 
 def _decode(line: bytes, name: Path | str, number: int, is_whole: bool = True, *, encoding: str = "utf-8") -> str:
-    """Decode a line without the byte order mark that some editors write. Raises DataError, with `name` and `number`."""
+    """Decode a line, without a byte order mark in the first one. Raises DataError, with `name` and `number`."""
     try:
         text = line.decode(encoding) if is_whole else codecs.utf_8_decode(line, "strict", False)[0]
     except UnicodeDecodeError as error:
@@ -206,7 +199,7 @@ def _decode(line: bytes, name: Path | str, number: int, is_whole: bool = True, *
 
 
 def has_letter(text: Iterable[str]) -> bool:
-    """Whether a text can be translated: numbers and marks alone are in no language."""
+    """Whether a text has a letter: numbers and marks alone need no translation."""
     return any(map(str.isalpha, text))
 
 
@@ -216,7 +209,7 @@ def is_too_long(text: str) -> bool:
 
 
 def refuse_lone_surrogates(text: str, where: str = "") -> None:
-    """Raises DataError for half a surrogate pair, which Python's text can hold and no file. where: of the text."""
+    """Raises DataError for half a surrogate pair, which no file can contain. where: begins the message."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -225,8 +218,8 @@ def refuse_lone_surrogates(text: str, where: str = "") -> None:
 
 
 def line_count_error(source: Path, target: Path) -> DataError:
-    """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
-    if any(each == STDIO or is_stream(each) for each in (source, target)):  # it cannot be read once more
+    """Returns the error for two files that differ in their number of lines; counts them unless one is a stream."""
+    if any(each == STDIO or is_stream(each) for each in (source, target)):  # cannot be read again
         return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
     n_source, n_target = count_lines(source), count_lines(target)
     return DataError(
@@ -235,10 +228,10 @@ def line_count_error(source: Path, target: Path) -> DataError:
 
 
 def _bounded_lines(file: BinaryIO, name: str, most: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    r"""Yield lines with their ends. Of a line of more than `most` bytes only so many come; the rest is passed over.
+    r"""Yield lines with their ends, truncated to `most` bytes.
 
-    It is passed over when the next line is wanted: whoever stops at a line that never ends does not wait for its end.
-    Raises DataError, naming `name`, if all is one line with carriage returns in it: these were to end its lines.
+    The rest of a line is skipped when the next line is requested, so the caller can stop at a line that never ends.
+    Raises DataError, naming `name`, if the file is one line with carriage returns: these should be line ends.
     """
     is_first = True
     while line := file.readline(most):
@@ -254,7 +247,7 @@ def _bounded_lines(file: BinaryIO, name: str, most: int = MAX_LINE_BYTES) -> Ite
 
 
 def _skip_rest(file: BinaryIO, line: bytes, most: int) -> bytes:
-    """Pass over what is left of a line of which `most` bytes were read; returns the last part."""
+    """Skip the rest of a line of which `most` bytes were read; returns the last part."""
     while len(line) == most and not line.endswith(b"\n"):
         line = file.readline(most)
     return line

@@ -1,7 +1,7 @@
-"""Cuts a line into its sentences, and joins their translations again. The one owner of sentencex; knows no models.
+"""Splits a line into sentences, and joins their translations again. The only module that imports sentencex.
 
-sentencex knows the marks and the abbreviations of many languages, and needs no further package for any of them. Rules
-put right what it gets wrong most often; docs/decisions/text.md has what was measured.
+sentencex knows the marks and abbreviations of many languages, and needs no further package for any of them. Rules here
+correct its most frequent mistakes; docs/decisions/text.md has the measurements. Knows no models.
 """
 
 import html
@@ -19,13 +19,13 @@ ORDINAL_LANGUAGES = re.compile(
 )  # they write "am 3. Oktober"
 TITLES = re.compile("dr|mr|mrs|ms|prof")
 NUMBER_ABBREVIATIONS = re.compile("abs|art|fig|no|nr|pag|pp|vol|рис|стр")
-SENTENCE_OPENERS = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # what may stand before the first word of a sentence
-WINDOW_CHARS = 5_000  # characters that sentencex reads at a time, whose square its time may grow with
-TRY_WHOLE_CHARS = 500  # characters of a sentence that is first tried as a whole
-FIRST_STEP = 64  # places where a long sentence may be cut, the last of which is tried first
-CONTEXT_CHARS = 20  # characters on either side of an end that are looked at
+SENTENCE_OPENERS = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # may stand before the first word of a sentence
+WINDOW_CHARS = 5_000  # given to sentencex at a time, since its time may grow with the square of the length
+TRY_WHOLE_CHARS = 500  # shorter sentences are first tried as a whole
+FIRST_STEP = 64  # possible cuts of a long sentence that are tried at once; see `_first_not_fitting`
+CONTEXT_CHARS = 20  # looked at on either side of an end
 
-# Ends that it leaves out: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
+# Ends that sentencex misses: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
 _EXTRA_ENDS = re.compile(r"(?<=[.!?…])[)\]»”“\"']+(?=\s)|…(?=\s)|(?:[。！？｡]|……)(?=\w)|\b(?:art|mag)\.(?=\s)")
 _ENDS_WITHOUT_SPACE = re.compile(
     r"(?:[。！？｡]|……)[”’」』）)】\"']*$"
@@ -37,9 +37,9 @@ _CLAUSE_ENDS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!
 
 
 def sentence_spans(line: str, language: str) -> list[Span]:
-    """Returns where the sentences of a line stand, without the white space around them; a blank line has none.
+    """Returns the spans of a line's sentences, without the white space around them; a blank line has none.
 
-    language: a code such as de; one that sentencex does not know is cut by common rules.
+    language: a code such as de; for one that sentencex does not know, common rules are used.
     """
     last = len(line.rstrip())
     found = {match.end() for match in _EXTRA_ENDS.finditer(line)}
@@ -48,16 +48,16 @@ def sentence_spans(line: str, language: str) -> list[Span]:
         window = readable[start : start + WINDOW_CHARS]
         ends = [start + each["end_index"] for each in sentencex.get_sentence_boundaries(language, window)]
         if start + WINDOW_CHARS < len(line):
-            ends = ends[:-2] or ends[:1]  # what follows a window may move the last two
+            ends = ends[:-2] or ends[:1]  # the last two may depend on the text after the window
         found.update(ends)
         start = ends[-1] if ends else start + WINDOW_CHARS
-    kept, before = {last}, 0  # without the white space before them
+    trimmed, before = {last}, 0  # the ends, before any white space
     for end in sorted(found):
         if text := line[before:end].rstrip():
-            kept.add(before + len(text))
+            trimmed.add(before + len(text))
         before = end
     spans, start = [], 0
-    for end in sorted(kept):
+    for end in sorted(trimmed):
         if end == last or _is_sentence_end(line, end, language):
             begin = end - len(line[start:end].lstrip())
             if begin < end:
@@ -67,16 +67,16 @@ def sentence_spans(line: str, language: str) -> list[Span]:
 
 
 def mask_spans(text: str, protected: Sequence[Span]) -> str:
-    """Returns a text of the same length, in which nothing in the protected spans looks like the end of a sentence."""
+    """Returns a text of the same length, in which protected spans contain no end of a sentence."""
     characters = list(text)
     for start, end in protected:
         entity = html.unescape(text[start:end]) if text[start] == "&" else "X"
-        characters[start:end] = (entity or "X")[0] * (end - start)  # &#1; is nothing
+        characters[start:end] = (entity or "X")[0] * (end - start)  # &#1; is unescaped to ""
     return "".join(characters)
 
 
 def _is_sentence_end(line: str, end: int, language: str) -> bool:
-    """Whether a sentence ends at a place where there may be an end: what stands before it is not an abbreviation."""
+    """Whether a possible end ends a sentence; false after an abbreviation, for example."""
     before, after = line[max(0, end - CONTEXT_CHARS) : end], line[end : end + CONTEXT_CHARS]
     if not after[0].isspace() and not _ENDS_WITHOUT_SPACE.search(before):
         return False
@@ -93,13 +93,12 @@ def _is_sentence_end(line: str, end: int, language: str) -> bool:
 
 
 def split_long_sentence(line: str, span: Span, fits: Callable[[int, int], bool]) -> Iterator[Span]:
-    """Cut a sentence that is too long: after the last ; : or , up to which it fits, else before the last such space.
+    """Yield pieces of a sentence that fit: cut after the last possible ; : or , or else before the last possible space.
 
-    fits: whether a piece between two places is short enough. What has no such place comes as it is, although it does
-    not fit.
+    fits: whether a piece from start to end is short enough. A piece without such a mark or space does not fit.
     """
     start, end = span
-    if 0 < end - start < TRY_WHOLE_CHARS and fits(start, end):  # as most do
+    if 0 < end - start < TRY_WHOLE_CHARS and fits(start, end):  # most sentences
         yield span
         return
     ends = [[match.end() for match in marks.finditer(line, start, end)] for marks in _CLAUSE_ENDS]
@@ -116,9 +115,9 @@ def split_long_sentence(line: str, span: Span, fits: Callable[[int, int], bool])
 
 
 def _first_not_fitting(places: Sequence[int], first: int, fits: Callable[[int], bool]) -> int:
-    """Returns the index of the first of some sorted places, from `first` on, that does not fit.
+    """Returns the index of the first of the sorted places, from `first` on, that does not fit.
 
-    It is looked for in steps that double, so that nothing is tried that is much longer than what fits.
+    The steps double (galloping search), so that nothing is tried that is much longer than what fits.
     """
     step = FIRST_STEP
     while (last := min(first + step, len(places)) - 1) >= first and fits(places[last]):
@@ -127,9 +126,10 @@ def _first_not_fitting(places: Sequence[int], first: int, fits: Callable[[int], 
 
 
 def join_translations(line: str, spans: Sequence[Span], translations: Sequence[str]) -> str:
-    """Returns translations with the white space that stands before, between and after the sentences of their line.
+    """Returns translations joined by the white space before, between and after the sentences of their line.
 
-    Where none stands between two of them, as in Chinese, a space does, unless the translation ends in such a mark too.
+    Where the line has none between two sentences, as in Chinese, they are joined by a space, unless the translation
+    ends in a mark such as 。, too.
     """
     text, place = "", 0
     for (start, end), translation in zip(spans, translations, strict=True):

@@ -1,7 +1,8 @@
-"""Text ↔ pieces of words: how pieces are learned, and how text is cut into them and put together again.
+"""Text ↔ subwords: training a SentencePiece model, cutting text into its pieces, and joining them again.
 
-The one owner of SentencePiece. Any line comes back exactly: it is not normalised, a character that has no piece is
-written as its UTF-8 bytes, and "▁", with which SentencePiece writes a space, is escaped. Knows no files.
+The only module that imports SentencePiece. Joining restores any line exactly: SentencePiece does not normalise it, a
+character without a piece is written as its UTF-8 bytes, and "▁", SentencePiece's sign for a space, is escaped. Knows no
+files.
 """
 
 import io
@@ -21,23 +22,22 @@ from transformer_cli.text.normalization import WORD_BREAK, has_word_breaks, is_i
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 SENTENCEPIECE_VERSION = version("sentencepiece")
-CHARACTER_COVERAGE = 0.99995  # characters that make up the rest of the text get no piece: they are written as bytes
+CHARACTER_COVERAGE = 0.99995  # share of the text whose characters get a piece; rarer ones are written as bytes
 MAX_TRAINING_CHARS = (
     1_000  # characters, which have at most 4,000 bytes: SentencePiece learns nothing from lines over 4,192 bytes
 )
-SPACE_MARK = "▁"  # as SentencePiece writes it
-ESCAPE = "\ue000"  # for private use: "▁" is written as ESCAPE + "_", and ESCAPE itself twice
+SPACE_MARK = "▁"  # as SentencePiece writes a space
+ESCAPE = "\ue000"  # for private use: "▁" in a text is written as ESCAPE + "_", and ESCAPE twice
 
 log = logging.getLogger(__name__)
 
 
 def train_subwords(lines: Iterable[str], *, size: int, algorithm: str, symbols: Sequence[str] = ()) -> bytes:
-    """Learn pieces from text; the same lines make the same bytes. Returns SentencePiece's model, for `SubwordModel`.
+    """Train a SentencePiece model, for `SubwordModel`; the same lines give the same bytes.
 
-    size: how many ids there will be, including special ones and the 256 bytes. algorithm: bpe or unigram. symbols:
-    what is one piece wherever it stands.
-    Of a text that gives fewer pieces, all are taken, with a warning. Raises ConfigError if the text cannot be described
-    by so few.
+    size: number of ids, including special ones and the 256 bytes. algorithm: bpe or unigram. symbols: text that is
+    always one piece. If the text has too few different pieces, the model is smaller, and a warning says so. Raises
+    ConfigError if the size is too small for the characters of the text.
     """
     lines = list(lines)
     try:
@@ -53,7 +53,7 @@ def train_subwords(lines: Iterable[str], *, size: int, algorithm: str, symbols: 
 
 
 def min_vocab_size(lines: Iterable[str]) -> int:
-    """Returns how many ids text needs at least: special ones, bytes, and the characters that get a piece."""
+    """Returns how many ids a text needs at least: special ones, bytes, and the characters that get a piece."""
     counts = Counter(chain.from_iterable(lines))
     left, needed = CHARACTER_COVERAGE * counts.total(), 0
     for _, times in counts.most_common():
@@ -85,7 +85,7 @@ def _train(lines: Sequence[str], size: int, algorithm: str, symbols: Sequence[st
         pad_piece=SPECIALS[PAD],
         bos_piece=SPECIALS[SOS],
         eos_piece=SPECIALS[EOS],
-        num_threads=1,  # sums of several threads would depend on their number
+        num_threads=1,  # with several, sums would depend on their number
         minloglevel=2,  # errors only
     )
     return model.getvalue()
@@ -93,17 +93,17 @@ def _train(lines: Sequence[str], size: int, algorithm: str, symbols: Sequence[st
 
 @dataclass(frozen=True)
 class SubwordModel:
-    """The pieces that a model of SentencePiece has, and the way from text to their ids and back."""
+    """A SentencePiece model: text ↔ pieces ↔ ids."""
 
     proto: bytes = field(repr=False)
-    """what `train_subwords` returned"""
+    """the file's content, as `train_subwords` returns it"""
 
     @staticmethod
     def from_bytes(model: bytes, path: Path) -> "SubwordModel":
-        """The same for a model that was read from a file. Raises DataError if it is none."""
+        """Returns the model that a file contains. Raises DataError for a damaged file."""
         pieces = SubwordModel(model)
         try:
-            if not (model and pieces.all_tokens()):  # which fails for a damaged model that could be opened
+            if not (model and pieces.all_tokens()):  # may fail although the model can be opened
                 raise RuntimeError("it has no pieces")
         except (RuntimeError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: SentencePiece cannot read it: {' '.join(str(error).split())}") from None
@@ -111,7 +111,7 @@ class SubwordModel:
 
     @cached_property
     def _processor(self) -> Any:
-        """Made on first use, since pieces may be made in one process and used in another."""
+        """Created on first use, so that a model can be sent to another process."""
         import sentencepiece
 
         return sentencepiece.SentencePieceProcessor(model_proto=self.proto)
@@ -120,7 +120,7 @@ class SubwordModel:
         return int(self._processor.get_piece_size())
 
     def all_tokens(self) -> list[str]:
-        """Each piece as SentencePiece writes it, with "▁" for a space."""
+        """Returns all pieces as SentencePiece writes them, with "▁" for a space."""
         return [self._processor.id_to_piece(index) for index in range(len(self))]
 
     @cached_property
@@ -128,16 +128,16 @@ class SubwordModel:
         return [_shown(piece) for piece in self.all_tokens()]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """How pieces are shown: text, with a space as a space; "<0xC3>" for a byte, "<U+0009>" for a tab."""
+        """Returns pieces as they are shown: a space as a space, a byte as "<0xC3>", a tab as "<U+0009>"."""
         return [self._tokens[index] for index in ids]
 
     @cached_property
     def characters(self) -> frozenset[str]:
         """The characters that have a piece, and the space; all others are written as bytes.
 
-        A space of another kind, or what is invisible, is among them only if a piece has it beside something else: where
-        it is rare, a word behind it is cut into pieces that the model has never seen there. Between words of Thai or
-        Khmer, U+200B is known wherever it has a piece: no space stands there, so the words are cut alike.
+        Other white space and invisible characters are included only if a longer piece contains them: where they are
+        rare, the word after them would be cut into pieces that the model has never seen there. For Thai or Khmer,
+        U+200B is included if it has a piece: words are cut alike with and without it.
         """
         model = self._processor
         reserved = (model.is_control, model.is_unknown, model.is_byte)
@@ -154,31 +154,30 @@ class SubwordModel:
         return self._processor.encode(_escaped(line)) if line.strip() else []
 
     def ids_of_lines(self, lines: Iterable[str]) -> list[list[int]]:
-        """The same for many lines, on several cores: SentencePiece starts threads for it."""
+        """Like `ids`, for many lines; SentencePiece uses several threads."""
         return self._processor.encode([_escaped(line) if line.strip() else "" for line in lines])
 
     def pieces_of_lines(self, lines: Sequence[str]) -> list[list[str]]:
-        """Returns each line's pieces as SentencePiece writes them, unescaped; of what has none, the text itself."""
+        """Returns each line's pieces as SentencePiece writes them; text without a piece is returned as it is."""
         return self._processor.encode(list(lines), out_type=str)
 
     def join_pieces(self, pieces: Sequence[str]) -> str:
-        """Returns the text of what `pieces_of_lines` returned for a line, on one line."""
-        unknown = SPECIALS[UNK]  # of which SentencePiece would make a sign
+        """Returns the text of pieces, on one line: the inverse of `pieces_of_lines`."""
+        unknown = SPECIALS[UNK]  # which SentencePiece would replace by " ⁇ "
         text: str = self._processor.decode([ESCAPE if piece == unknown else piece for piece in pieces])
         return text.replace(ESCAPE, unknown).replace("\n", " ").strip()
 
     def decode(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> str:
-        """Returns the text of these ids, on one line. Special ids are left out.
+        """Returns the text of ids, on one line, without special tokens; bytes that are not UTF-8 become U+FFFD.
 
-        Bytes that are not UTF-8, which a model may write, become U+FFFD. unk_replacements: not used, since there is no
-        `<unk>`.
+        unk_replacements: not used, since there is no `<unk>`.
         """
         text = self._processor.decode([index for index in ids if index >= len(SPECIALS)])
         return _unescaped(text).replace("\n", " ")
 
 
 def _short_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines as SentencePiece can learn from them; a long one in parts. It skips those with NUL or "▅"."""
+    """Yield training lines, long ones in parts, without NUL and "▅": SentencePiece skips lines that contain them."""
     for line in lines:
         line = _escaped(line).replace("\0", " ").replace("▅", " ")
         yield from (line[start : start + MAX_TRAINING_CHARS] for start in range(0, len(line), MAX_TRAINING_CHARS))

@@ -1,6 +1,6 @@
-"""Reads pretrained vectors of wanted words from a text file: GloVe's, fastText's .vec or word2vec's.
+"""Reads the word vectors of some words from a text file: GloVe's, fastText's .vec or word2vec's.
 
-Knows words and numbers, nothing of embeddings. A file is read line by line, so memory holds only the wanted words.
+A file is read line by line, so memory holds only the wanted words. Knows words and numbers, but no embeddings.
 """
 
 from collections.abc import Callable, Collection
@@ -14,39 +14,38 @@ from numpy.typing import NDArray
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import MAX_RECORD_BYTES, byte_lines
 
-BINARY_CHECK_LINES = 100  # lines in which a binary file is known by its zeros
+BINARY_CHECK_LINES = 100  # in which a zero byte shows that a file is binary
 Vector = NDArray[np.float32]
 Destination = tuple[dict[str, Vector], str]
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors of the wanted words that were found in a file."""
+    """Word vectors of a file."""
 
     by_word: dict[str, Vector]
     """wanted word → its vector (dimension,), in the order of the wanted words"""
     dimension: int
-    """how many numbers each vector has"""
+    """length of each vector"""
     n_other_case: int
-    """how many words were found only in another case: the vector of Hund for hund"""
+    """number of words found only in another case: the vector of Hund for hund"""
 
 
 def read_vectors(path: Path, words: Collection[str], *, lowercase: bool) -> Vectors:
-    """Returns the vectors of `words`. If a file has several vectors for a word, the first one counts.
+    """Returns the vectors of `words`; the first one, if a file has several for a word.
 
-    path: text, plain or packed, with one word and its numbers per line, with or without word2vec's header (GloVe has
+    path: text, perhaps compressed, with one word and its numbers per line, with or without word2vec's header (GloVe has
     none, fastText's .vec has one).
     lowercase: a word that the file has only in another case gets the first vector of the other spellings.
 
-    Raises DataError for a file that cannot be read, is binary, holds no vectors, or has a damaged one for a wanted
-    word.
+    Raises DataError for a file that cannot be read, is binary, has no vectors, or a damaged vector of a wanted word.
     """
     wanted = dict.fromkeys(words)
     exact: dict[str, Vector] = {}
     other_case: dict[str, Vector] = {}
 
     def destination(word: str) -> Destination | None:
-        """Where the vector of a word of the file goes, if it is the first one for a wanted word."""
+        """Returns where to store the vector of a word of the file; None if it is not wanted, or not the first one."""
         if word in wanted:
             return None if word in exact else (exact, word)
         lower = word.lower()
@@ -61,9 +60,9 @@ def read_vectors(path: Path, words: Collection[str], *, lowercase: bool) -> Vect
 
 
 def _read_into(path: Path, destination: Callable[[str], Destination | None]) -> int:
-    """Put the vectors of a file where they go; returns their dimension, 0 if there are none.
+    """Store the vectors of a file; returns their dimension, 0 if there are none.
 
-    A line with more numbers than the others is a word with a space, as some in GloVe 840B are; it is left out.
+    Skips words with a space, as in GloVe 840B: their lines seem to have more numbers than the others.
     """
     dimension = 0
     with closing(byte_lines(path, MAX_RECORD_BYTES)) as lines:
@@ -76,15 +75,15 @@ def _read_into(path: Path, destination: Callable[[str], Destination | None]) -> 
                 continue
             if not fields or line[:1].isspace():
                 continue  # an empty line, or the vector of a space
-            place = destination(fields[0].decode("utf-8", "surrogateescape"))  # not UTF-8: then it is not a wanted word
+            place = destination(fields[0].decode("utf-8", "surrogateescape"))  # other bytes are not in a wanted word
             if not place and dimension:
                 continue
             word, *texts = line.split()
-            dimension = dimension or len(texts)  # without a header the first vector tells it
+            dimension = dimension or len(texts)  # without a header, that of the first vector
             if len(texts) > dimension:
                 continue
             try:
-                with np.errstate(over="ignore"):  # what is too large becomes inf
+                with np.errstate(over="ignore"):  # too large numbers become inf
                     vector = np.array([float(text) for text in texts], np.float32)
             except ValueError:
                 vector = np.full(1, np.nan, np.float32)

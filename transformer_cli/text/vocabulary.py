@@ -1,8 +1,7 @@
-"""Tokens ↔ ids, and the special tokens that every codec begins with.
+"""Tokens ↔ ids, and the special tokens with which every vocabulary begins.
 
-The one owner of torchtext, which is imported only where a vocabulary is built.
-
-On disk a vocabulary is plain text with one token per line; a token's id is the number of its line, from 0.
+The only module that imports torchtext, and only to build a vocabulary. On disk a vocabulary is plain text with one
+token per line; a token's id is the number of its line, from 0.
 """
 
 from collections import Counter
@@ -15,12 +14,12 @@ from transformer_cli.system.files import read_text, write_text
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 UNK, PAD, SOS, EOS = range(4)
-UNWRITABLE = (PAD, SOS)  # no translation has them
-N_SOS_EOS = 2  # <sos> and <eos>, which stand around every sentence that a model reads
+UNWRITABLE = (PAD, SOS)  # never in a translation
+N_SOS_EOS = 2  # <sos> and <eos>, which the model reads around every sentence
 
 
 def import_torchtext() -> None:
-    """Import the library that `Vocabulary.build` needs ahead of time: with torch the import takes a second or two."""
+    """Import ahead of time what `Vocabulary.build` needs: with torch, it takes a second or two."""
     import torchtext.vocab  # noqa: F401
 
 
@@ -46,7 +45,7 @@ class Vocabulary:
     def build(counts: Mapping[str, int], *, min_freq: int, max_words: int | None = None) -> "Vocabulary":
         """Keep the tokens that were seen at least `min_freq` times, most frequent first, ties in alphabetical order.
 
-        max_words: only the first so many of them, to which the special tokens come (None: all).
+        max_words: their maximum number, without special tokens (None: no limit).
         """
         from torchtext.vocab import Vocab
 
@@ -57,11 +56,11 @@ class Vocabulary:
         return len(self.tokens)
 
     def to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the ids of tokens, UNK for tokens that are not in the vocabulary. Does not add <sos> or <eos>."""
+        """Returns the ids of tokens, UNK for unknown ones. Does not add <sos> or <eos>."""
         return [self._ids.get(token, UNK) for token in tokens]
 
     def to_tokens(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> list[str]:
-        """Returns the tokens of ids. unk_replacements: for each id, what stands there if it is UNK (None: `<unk>`)."""
+        """Returns the tokens of ids. unk_replacements: for each id, the token if it is UNK (None: `<unk>`)."""
         tokens = [self.tokens[index] for index in ids]
         if unk_replacements is None:
             return tokens

@@ -1,7 +1,7 @@
-"""Text ↔ tokens: spaCy's rule-based tokenisers one way, a learned detokeniser the other. The one owner of spaCy.
+"""Text → words by spaCy's rule-based tokenisers, and words → text by a learned detokeniser.
 
-Knows nothing of vocabularies, files or models. The tokenisers are blank pipelines (`spacy.blank("de")`): the rules of
-the full models, without anything to download.
+The only module that imports spaCy. The tokenisers are blank pipelines (`spacy.blank("de")`): the rules of the full
+models, without a download. Knows no vocabularies, files or models.
 """
 
 import importlib.util
@@ -23,17 +23,15 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.text.normalization import lower
 
 TokenizerSettings = tuple[str, str, bool]
-"""the language of the source, that of the target, and whether to lower-case"""
+"""source language, target language, and whether to lower-case"""
 
 log = logging.getLogger(__name__)
 
 try:
     SPACY_VERSION: str | None = version("spacy")
 except PackageNotFoundError:
-    SPACY_VERSION = None  # an exported model of subwords needs none
-MAX_UNSPACED_CHARS = (
-    100  # characters without a space: spaCy's rules take n² time for n signs, 1 s for 100,000 quotes so cut
-)
+    SPACY_VERSION = None  # an exported model of subwords does not need it
+MAX_UNSPACED_CHARS = 100  # spaCy's rules take n² time for n signs without a space; so cut, 100,000 quotes take 1 s
 MAX_CACHED_FORMS = (
     100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
 )
@@ -48,15 +46,15 @@ class Tokens:
 
 
 class Tokenizer:
-    """Splits text of one language into tokens; lower-cases after splitting, because spaCy's rules look at case."""
+    """Splits text of one language into tokens; lower-cases after splitting, because spaCy's rules depend on case."""
 
     def __init__(self, language: str, *, lowercase: bool) -> None:
         """Raises ConfigError if spaCy has no blank tokeniser for the language, or needs a further package for it."""
         self.language = language
         self.lowercase = lowercase
         self._split: Any = _blank_tokenizer(language)
-        self._lock = threading.Lock()  # not every library of a language may cut two texts at once
-        self._by_rules = type(self._split).__module__ == "spacy.tokenizer"  # not Chinese or Japanese, for example
+        self._lock = threading.Lock()  # not every language's library is thread-safe
+        self._by_rules = type(self._split).__module__ == "spacy.tokenizer"  # false for Chinese or Japanese
 
     def split(self, text: str) -> Tokens:
         """Split one line into tokens; runs of white space count as one space.
@@ -78,10 +76,10 @@ class Tokenizer:
 
 
 def open_tokenizers(settings: TokenizerSettings) -> Callable[[Sequence[Sequence[str]]], list[tuple[Any, ...]]]:
-    """Returns a function from the texts of a chunk, [source, target], to their words, as `TokenizedSide` has them.
+    """Returns a function from a chunk's texts, [source, target], to the fields of `TokenizedSide`, arrays as bytes.
 
-    Arrays are bytes. It is here since a worker that cuts imports this module, and nothing that it does not need.
-    Raises ConfigError as Tokenizer does.
+    Workers call it; it is here because they import this module, and nothing that they do not need. Raises ConfigError
+    as Tokenizer does.
     """
     source, target, lowercase = settings
     tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
@@ -102,7 +100,7 @@ def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[bytes, bytes,
 
 
 def tokenizer_or_fallback(language: str, *, lowercase: bool) -> Tokenizer:
-    """Returns the language's tokeniser; if spaCy cannot make it, a warning says so, and the one for any language is."""
+    """Returns the language's tokeniser; if spaCy has none, warns and returns the one for any language."""
     try:
         return Tokenizer(language, lowercase=lowercase)
     except ConfigError as error:
@@ -191,8 +189,8 @@ def learn_detokenizer(
 
 @cache
 def _spacy() -> Any:
-    """Import spaCy, as if torch were not installed unless it is loaded already: it would take seconds and 200 MB."""
-    is_hidden = "torch" not in sys.modules and not entry_points(group="spacy_factories")  # a plug-in may need it
+    """Import spaCy, but keep it from importing torch, which takes seconds and 200 MB, unless that is loaded already."""
+    is_hidden = "torch" not in sys.modules and not entry_points(group="spacy_factories")  # a plug-in may need torch
     if is_hidden:
         sys.modules["torch"] = None  # type: ignore[assignment]  # Python's way to say that it cannot be imported
     try:
@@ -223,9 +221,9 @@ def _blank_tokenizer(language: str) -> Any:
 
 
 def _split_long_runs(text: str) -> tuple[str, Set[int]]:
-    """Put spaces into the runs of a text that are longer than MAX_UNSPACED_CHARS; returns the text, and where they are.
+    """Insert spaces into runs of more than MAX_UNSPACED_CHARS characters; returns the text and the spaces' offsets.
 
-    For example, with runs of at most 3 characters, "ab cdefghi" becomes "ab cde fgh i", and the spaces are at 6 and 10.
+    For example, with runs of at most 3 characters, "ab cdefghi" becomes "ab cde fgh i", and the offsets are 6 and 10.
     """
     ends = [found.end() for found in re.finditer(rf"\S{{{MAX_UNSPACED_CHARS}}}(?=\S)", text)]
     parts = [text[start:end] for start, end in pairwise([0, *ends, len(text)])]
