@@ -203,9 +203,9 @@ def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translato
     [
         ({"on_too_long": "bogus"}, r"^on_too_long='bogus': must be stop, blank, copy or truncate, not bogus$"),
         ({"n_best": "many"}, r"^n_best='many': must be a whole number, not many$"),
-        ({"n_best": 2}, r"^n_best=2: a beam of 1 does not hold so many"),
+        ({"n_best": 2}, r"^n_best=2: beam_size is only 1; raise it to 2"),
         ({"max_tokens": 2.5}, r"^max_tokens=2.5: must be a whole number, not 2\.5$"),
-        ({"prefix": None}, r"^prefix=None: must be text, or ids of tokens, not None$"),
+        ({"prefix": None}, r"^prefix=None: must be text or token ids, not None$"),
         ({"keep_unk": "yes"}, r"^keep_unk='yes': must be true or false, not 'yes'$"),
         ({"temperature": "warm"}, r"^temperature='warm': decoding\.temperature: must be a number, not warm"),
         ({"beam": 5}, r"decoding\.beam.*unknown key"),

@@ -1,7 +1,6 @@
-"""The typed config tree: every key, its type, its default, what it decides, and which values fit together.
+"""The typed config: every setting with its type, default and what it affects, and which values fit together.
 
-The docstring under a field is its description, from which `tfm config` and configs/multi30k.yaml are written. Reads no
-file; imports no torch.
+The docstring under a field is its description, which `tfm config` prints. Reads no file; imports no torch.
 """
 
 import re
@@ -38,7 +37,7 @@ NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARS - 1}}}")
 
 
 def _text(pattern: str, otherwise: str) -> Any:
-    """Text of a pattern. otherwise: what is said of other text, after the text itself."""
+    """The type of text that matches a pattern. otherwise: how the error for other text goes on after the text."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -53,7 +52,7 @@ def _text_or_ids(value: object) -> str | tuple[int, ...]:
         return value
     if isinstance(value, list | tuple) and all(type(each) is int for each in value):
         return tuple(value)
-    raise ValueError(f"must be text, or ids of tokens, not {value!r}")
+    raise ValueError(f"must be text or token ids, not {value!r}")
 
 
 _NAMES = "use up to 100 letters, digits, '.', '_' and '-'"
@@ -67,36 +66,36 @@ Device = Annotated[str, _text(r"auto|cpu|cuda(:\d{1,9})?", "is not a device; cho
 NameOrPath = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 ModelPart = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 OnTooLong = Literal["stop", "blank", "copy", "truncate"]
-"""What becomes of a line that is too long: an error, an empty line, the line itself, or its beginning's translation"""
+"""What to do with a line that is too long: stop with an error, or return "", the line, or a truncated translation"""
 CORPUS_LANGUAGES = {
     "multi30k": ("de", "en", "fr", "cs"),
     "captions": ("de", "en"),
-}  # of corpora that are not the user's
+}  # of the corpora that tfm brings
 
 
 INTERNAL_KEYS = {"data.fingerprint", "model.start_token", "imported", "marian"}
-"""keys and values that a run's own config.yaml records, and no user has to know: `tfm config` does not offer them"""
+"""keys and values that only a run's own config.yaml has: `tfm config` does not print them"""
 
 
 class Affects(Enum):
-    """What a setting decides, and with that where it may be another one.
+    """What a setting affects, and so whether it may change.
 
-    A section says it for its fields; a field that differs has its own in its annotation.
+    A section says it for all its fields; a field that differs says it in its annotation.
     """
 
-    DATASET = "a dataset"
-    CODEC = "a dataset, and the codecs that it is encoded with"
-    MODEL = "the weights: their number and shapes, and what is computed with them"
-    TRAINING = "the course of training: a run keeps it"
-    LOCATION = "nothing: it says where something is. A resumed run knows files and vectors again that were moved"
-    NOTHING = "nothing that must stay: a resumed run takes the new value"
+    DATASET = "the dataset"
+    CODEC = "the dataset and its codecs"
+    MODEL = "the shapes of the weights, and the computation"
+    TRAINING = "the course of training: a resumed run must keep it"
+    LOCATION = "nothing but where a file or run is: a resumed run accepts another path to the same content"
+    NOTHING = "nothing that must stay the same: a resumed run takes the new value"
 
 
 class Section(BaseModel):
-    """Strict and frozen: unknown keys and values of another type are errors, and nothing changes after loading."""
+    """A section of the config. Strict and frozen: unknown keys and values of other types are errors."""
 
     affects: ClassVar[Affects]
-    """what its fields decide, except for those that say otherwise"""
+    """what its fields affect, unless their annotation says otherwise"""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
@@ -107,10 +106,10 @@ class Section(BaseModel):
 
 
 class FilePair(Section, affects=Affects.LOCATION):
-    """The two sides of a text of your own: plain UTF-8, .gz, .bz2 or .xz, one sentence per line."""
+    """The two files of a parallel text: UTF-8, plain or packed (.gz, .bz2, .xz), one sentence per line."""
 
     source: Annotated[Path, Field(strict=False)]
-    """file of source sentences"""
+    """file of the source sentences"""
     target: Annotated[Path, Field(strict=False)]
     """file of their translations, line by line"""
 
@@ -133,86 +132,86 @@ Column = Annotated[
 
 
 class HeldOutConfig(Section, affects=Affects.DATASET):
-    """Held-out splits that are made from the training text: which pairs, a hash of their source sentences decides."""
+    """Splits held out from the training text. A hash of the source sentence decides which pairs are held out."""
 
     valid: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
-    """the share of the training text that is valid instead; the same sentences stay held out when the text grows"""
+    """share of the training text to hold out as valid; the same sentences stay held out when the text grows"""
     test: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
-    """likewise for test"""
+    """likewise, as test"""
 
 
 class CaptionsConfig(Section, affects=Affects.DATASET):
-    """Size of the embedded corpus."""
+    """How much of the embedded corpus to use."""
 
     sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
-    """how many training pairs are used, counted from the first"""
+    """number of training pairs, from the first on"""
 
 
 class SubwordsConfig(Section, affects=Affects.CODEC):
-    """How subwords are learned from the training split."""
+    """How subwords are learned from the training split (with tokens: subwords)."""
 
     vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
-    """ids in a vocabulary, special ones included"""
+    """size of a vocabulary, special tokens included"""
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
-    """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
+    """byte-pair encoding (Sennrich et al. 2016) or a unigram language model (Kudo 2018)"""
     user_defined_symbols: Annotated[tuple[Symbol, ...], Field(strict=False)] = ()
-    """what is one token wherever it stands, such as [">>fra<<", ">>spa<<"], with which a source says its target"""
+    """strings that are always one token, such as [">>fra<<", ">>spa<<"], which tell a model the target language"""
 
 
 class DataConfig(Section, affects=Affects.DATASET):
-    """Everything that decides a dataset. Different settings make different datasets, side by side."""
+    """What a dataset is made from. Other settings make another dataset beside it."""
 
     corpus: Literal["multi30k", "files", "captions", "pairs", "imported"] = "multi30k"
-    """downloaded, or read from a folder; your own; embedded, which needs no network; or given in Python
-    (`prepare`'s pairs)"""
+    """multi30k is downloaded; files are your own; captions come with tfm; pairs are given in Python (`prepare`)"""
     source: Annotated[Language, Affects.CODEC] = "de"
-    """the language to translate from, as a spaCy code"""
+    """source language, as a spaCy code"""
     target: Annotated[Language, Affects.CODEC] = "en"
-    """the language to translate into, as a spaCy code"""
+    """target language, as a spaCy code"""
     to: Language | None = None
-    """of a model of several targets, the one that each line asks for which has no token of its own (null: none)"""
+    """for a model with several target languages: the one whose token is prepended to lines without one (null: none)"""
     tokens: Annotated[Literal["words", "subwords"], Affects.CODEC] = "words"
-    """spaCy's words, or pieces of words learned by SentencePiece, with which any text can be written"""
+    """words as spaCy splits them, or subwords as SentencePiece learns them, which can encode any text"""
     subwords: SubwordsConfig = SubwordsConfig()
-    """with tokens: subwords, how they are learned"""
+    """how subwords are learned (with tokens: subwords)"""
     lowercase: Annotated[bool | None, Affects.CODEC] = None
-    """lower-case the text; translations come out so, and are scored so (null: words true, subwords false)"""
+    """lower-case the text, translations and scores (null: true for words, false for subwords)"""
     min_freq: Annotated[Positive, Affects.CODEC] = 2
-    """with tokens: words, a word seen less often in the training split becomes <unk>"""
+    """with tokens: words, rarer words of the training split become <unk>"""
     max_words: Annotated[Positive | None, Affects.CODEC] = None
-    """with tokens: words, keep only this many of the most frequent words; the others become <unk> (null: all)"""
+    """with tokens: words, keep only this many of the most frequent words (null: all)"""
     joint_vocabulary: Annotated[bool, Affects.CODEC] = False
-    """one vocabulary for both languages (needed to tie all embeddings)"""
+    """one vocabulary for both languages (needed for tie_embeddings: all)"""
     tokenizer_from: Annotated[NameOrPath | None, Affects.LOCATION] = None
     """use the tokenizers and vocabularies of this run (a name under runs/, or a folder) instead of learning new ones"""
     skip_empty: bool = False
-    """leave out pairs with an empty side, and count them, instead of stopping at the first"""
+    """leave out pairs with an empty side instead of stopping with an error"""
     files: Annotated[dict[SplitName, Texts] | None, Affects.LOCATION] = None
-    """with corpus: files, the text for train, for valid and for each test set, under its name: the two files of its
-    sides, a TMX, XLIFF, .po, TSV, CSV or JSON lines file, or a list of these: {train: [{source: a.en, target: a.fr},
-    b.tmx, c.tsv], valid: {…}, any_test_name: {…}}"""
+    """with corpus: files, the text of each split (train, valid and any test sets): a source and a target file, a TMX,
+    XLIFF, .po, TSV, CSV or JSON lines file, or a list of these. Example: {train: [{source: a.en, target: a.fr}, b.tmx,
+    c.tsv], valid: {…}, my_test: {…}}"""
     columns: Annotated[tuple[Column, Column], Field(strict=False)] | None = None
-    """of tables and JSON lines, the columns of source and target, by their names or numbers, as [2, 3] (null: those
-    that a heading names, or the first two)"""
+    """names or numbers of the source and target columns of tables and JSON lines, such as [2, 3] (null: those that a
+    heading names, else the first two)"""
     clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
-    """what is left out of the training text: any of empty, copies, markup, length, duplicates, held_out, language"""
+    """rules by which training pairs are left out: any of empty, copies, markup, length, duplicates, held_out,
+    language"""
     max_chars: Annotated[int, Field(ge=1, le=4_000)] = 4_000
     """training pairs with a side of more characters than this are left out"""
     held_out: HeldOutConfig = HeldOutConfig()
-    """splits that have no files of their own"""
+    """shares of the training text for splits without files"""
     captions: CaptionsConfig = CaptionsConfig()
-    """with corpus: captions, how much of it"""
+    """how much of the embedded corpus to use (with corpus: captions)"""
     fingerprint: Annotated[Fingerprint | None, Affects.TRAINING] = None
-    """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
+    """hash of the dataset to train on (null: the newest one with these settings); a run records its own here"""
 
     @property
     def output_language(self) -> str:
-        """The language that is written."""
+        """The language of translations."""
         return self.to or self.target
 
     @property
     def texts(self) -> Iterator[tuple[str, Path]]:
-        """Yield each of `files`, under the name by which its content is known: train.source, test.1, test.2.target."""
+        """Yield each of `files` with the name by which its content is recorded: train.source, test.1, test.2.target."""
         for split, texts in (self.files or {}).items():
             for number, text in enumerate(texts if isinstance(texts, tuple) else (texts,), start=1):
                 place = f"{split}.{number}" if isinstance(texts, tuple) or isinstance(text, Path) else split
@@ -223,12 +222,12 @@ class DataConfig(Section, affects=Affects.DATASET):
 
     @property
     def lowercased(self) -> bool:
-        """Whether text is lower-cased: `lowercase`, or if that is null, what suits the tokens."""
+        """Whether text is lower-cased: `lowercase`, or if that is null, the default for the tokens."""
         return self.tokens == "words" if self.lowercase is None else self.lowercase
 
     @property
     def codec_settings(self) -> dict[str, Any]:
-        """The settings that codecs are made and loaded with, by their dotted keys; only those that are in use."""
+        """The settings with which codecs are made and loaded, by dotted key; only those that are in use."""
         values = self.model_dump(mode="json", include=fields_affecting(DataConfig, Affects.CODEC))
         unused = ("data.subwords.",) if self.tokens == "words" else ("data.min_freq", "data.max_words")
         used = {key: value for key, value in flatten(values, "data.") if not key.startswith(unused)}
@@ -279,11 +278,11 @@ class VectorsConfig(Section, affects=Affects.TRAINING):
     """Pretrained word vectors for the embeddings, in text files."""
 
     source: Annotated[NameOrPath | None, Affects.LOCATION] = None
-    """vectors for the source embedding: a file, as seen from the config's own folder"""
+    """file of vectors for the source embedding, relative to the config's folder"""
     target: Annotated[NameOrPath | None, Affects.LOCATION] = None
-    """vectors for the target embedding, likewise"""
+    """likewise for the target embedding"""
     freeze: bool = False
-    """keep the vectors as they are; words without a vector still learn"""
+    """do not train these vectors; words without a vector are still trained"""
 
     @model_validator(mode="after")
     def _check_freeze(self) -> "VectorsConfig":
@@ -293,54 +292,54 @@ class VectorsConfig(Section, affects=Affects.TRAINING):
 
 
 class ModelConfig(Section, affects=Affects.MODEL):
-    """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
+    """The Transformer (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
 
     d_model: Width = 256
-    """width of embeddings and of every layer's input and output"""
+    """width of the embeddings and of each layer's input and output"""
     num_heads: Annotated[int, Field(ge=1, le=1024)] = 8
     """attention heads"""
     head_dim: Width | None = None
     """width of a head's queries, keys and values (null: d_model / num_heads)"""
     num_encoder_layers: Layers = 3
-    """layers of the encoder's stack"""
+    """encoder layers"""
     num_decoder_layers: Layers = 3
-    """layers of the decoder's stack"""
+    """decoder layers"""
     d_ff: Width = 512
     """inner width of the position-wise feed-forward network"""
     activation: Literal["relu", "gelu", "swish"] = "relu"
-    """the function between the feed-forward network's two projections"""
+    """activation function of the feed-forward network"""
     norm: Literal["post", "pre"] = "post"
-    """LayerNorm after each residual sum (the paper) or before each sublayer"""
+    """LayerNorm after each residual sum (the paper), or before each sublayer"""
     final_norm: bool = False
     """one more LayerNorm at the end of both stacks (usual with norm: pre)"""
     start_token: bool = True
-    """whether <sos> is read and predicted as other tokens are; false, as in Marian: the source has none, the target
-    begins with its vector, which is zero in Marian, and neither <pad> nor <sos> has a probability"""
+    """whether <sos> is a token like others. False as in Marian: the source has none, the target begins with its vector
+    (zero in Marian), and <pad> and <sos> have no probability"""
     positions: Literal["learned", "sinusoidal", "marian"] = "learned"
-    """position vectors: a learned table, or the paper's sines and cosines"""
+    """position vectors: a learned table, or the sines and cosines of the paper"""
     max_length: Annotated[int, Field(ge=3, le=1_000_000)] | None = 100
-    """the most positions that a sentence may take, <sos> and <eos> included (null: no limit; not with learned)"""
+    """maximum length of a sentence in tokens, <sos> and <eos> included (null: no limit; not with positions: learned)"""
     scale_embeddings: bool = True
     """multiply token embeddings by √d_model (section 3.4)"""
     tie_embeddings: Literal["none", "target+output", "all"] = "none"
-    """which of the source embedding, the target embedding and the output projection share one matrix"""
+    """which matrices are one: the target embedding and the output projection, or all, with the source embedding"""
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
     dropout: Annotated[Fraction, Affects.TRAINING] = 0.1
-    """dropout on embeddings and on each sublayer's output"""
+    """dropout on the embeddings and on each sublayer's output"""
     attention_dropout: Annotated[Fraction | None, Affects.TRAINING] = None
-    """dropout on attention weights (null: the same as dropout)"""
+    """dropout on the attention weights (null: as dropout)"""
     activation_dropout: Annotated[Fraction | None, Affects.TRAINING] = None
-    """dropout inside the feed-forward network, after its activation (null: the same as dropout)"""
+    """dropout after the activation of the feed-forward network (null: as dropout)"""
     embedding_init: Annotated[Literal["xavier", "normal"], Affects.TRAINING] = "xavier"
-    """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
+    """initial embeddings: Xavier-uniform, or N(0, 1/d_model) as in the paper's code"""
     vectors: VectorsConfig = VectorsConfig()
-    """pretrained vectors with which the embeddings begin, instead of random ones; usual with scale_embeddings: false,
-    because × √d_model is meant for random rows, which are some 20 times smaller"""
+    """pretrained initial vectors of the embeddings; usually with scale_embeddings: false, since × √d_model is meant for
+    random vectors, which are some 20 times smaller"""
 
     @property
     def pretrained(self) -> dict[str, str]:
-        """Side → where the vectors for its embedding are; only one side if both embeddings are one matrix."""
+        """Side → file of the vectors for its embedding; only one side if both embeddings share one matrix."""
         sides = {"source": self.vectors.source, "target": self.vectors.target}
         given = {side: where for side, where in sides.items() if where is not None}
         if self.tie_embeddings == "all" and len(given) == 2:
@@ -349,7 +348,7 @@ class ModelConfig(Section, affects=Affects.MODEL):
 
     @property
     def has_position_table(self) -> bool:
-        """Whether position vectors are weights, of which there is a last one."""
+        """Whether position vectors are weights, so that there is a last position."""
         return self.positions == "learned"
 
     @model_validator(mode="after")
@@ -378,76 +377,76 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     epochs: Annotated[Positive, Affects.NOTHING] = 10
     """passes over the training split"""
     max_steps: Annotated[Positive | None, Affects.NOTHING] = None
-    """optimiser steps after which training ends, whatever `epochs` says (null: after the epochs)"""
+    """optimiser steps after which training ends, instead of `epochs` (null: epochs decide)"""
     validate_every: Annotated[Positive | None, Affects.NOTHING] = None
-    """steps from one validation to the next (null: one at the end of each epoch); the last step is always followed by
-    one"""
+    """steps between validations (null: validate after each epoch); the last step is always followed by one"""
     batch_size: Positive = 128
     """sentences or target tokens per batch (see batch_by)"""
     batch_by: Literal["sentences", "tokens"] = "sentences"
-    """what batch_size counts; tokens are target tokens without padding"""
+    """unit of batch_size; tokens are target tokens without padding"""
     batch_order: Literal["random", "bucketed"] = "random"
-    """random batches, or batches of sentences of similar length (faster, but learns a little less well)"""
+    """random batches, or batches of sentences of similar length (faster, but slightly worse)"""
     gradient_accumulation_steps: Positive = 1
-    """batches whose gradients add up to one optimiser step, as if they were one batch"""
+    """batches per optimiser step; their gradients are summed as if they were one batch"""
     optimizer: Literal["adam", "muon"] = "adam"
-    """muon (Jordan et al. 2024) is for the matrices of the layers, and adam then for all other weights"""
+    """adam for all weights, or muon (Jordan et al. 2024) for the layers' matrices and adam for the others"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
-    """the schedule's peak (with cosine and warm-up it is not quite reached, because both run from the first step)"""
+    """peak of the schedule (not quite reached by cosine with warm-up, since both run from the first step)"""
     muon_learning_rate: Annotated[float, Field(gt=0.0)] = 0.02
-    """Muon's peak rate, on the same schedule: about how far a step moves a vector of length 1"""
+    """Muon's peak rate, on the same schedule: roughly how far a step moves a vector of length 1"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
-    """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 over
-    all epochs or steps, whose number is then fixed"""
+    """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 at the
+    end, so that epochs or max_steps cannot change later"""
     warmup_steps: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
-    """steps of linear warm-up, with any schedule"""
+    """steps of linear warm-up (with any schedule)"""
     betas: Annotated[tuple[Fraction, Fraction], Field(strict=False)] = (0.9, 0.999)
     """Adam's decay rates"""
     eps: Annotated[float, Field(ge=1e-30, le=1.0)] = 1e-8
     """Adam's epsilon"""
     label_smoothing: Fraction = 0.0
-    """share of each target's probability spread over the vocabulary (section 5.4)"""
+    """share of each target's probability that is spread over the vocabulary (section 5.4)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
-    """largest norm that the whole gradient may have (null: no clipping)"""
+    """maximum norm of the whole gradient (null: no clipping)"""
     best_checkpoint_metric: Literal["loss", "bleu", "chrf"] = "loss"
-    """what says which validation is the best: its loss, or BLEU or chrF of greedy translations, which take longer"""
+    """what decides which checkpoint is best: the validation loss, or BLEU or chrF of greedy translations (slower)"""
     patience: Annotated[Positive | None, Affects.NOTHING] = None
-    """stop after this many validations without a new best one (null: never)"""
+    """stop after this many validations without a new best (null: never)"""
     average_checkpoints: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
+    """at the end, average the weights of this many last validations, and validate the mean (section 6.1; null: do
+    not)"""
     initialize_from: Annotated[NameOrPath | None, Affects.LOCATION] = None
-    """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
+    """fine-tuning: start from the best weights of this run (a name under runs/, or a folder) instead of random ones"""
     extra_valid: Annotated[tuple[NameOrPath, ...], Field(strict=False), Affects.LOCATION] = ()
-    """with initialize_from, further validation text, e.g. of the old domain, which shows how much of it is forgotten:
-    files of pairs, or the name of a split of the dataset"""
+    """with initialize_from, further validation text, e.g. of the old domain, to detect forgetting: files of pairs, or
+    the name of a split of the dataset"""
     replay: Annotated[tuple[NameOrPath, ...], Field(strict=False), Affects.LOCATION] = ()
-    """with initialize_from, text mixed in as half of each epoch, likewise; a file of source sentences is first
-    translated by the initial model"""
+    """with initialize_from, text mixed in as half of each epoch: as extra_valid, or a file of source sentences, which
+    is first translated by the initial model"""
     interpolation: Fraction | None = None
-    """with extra_valid, the share a of the initial weights in the final ones, (1 - a)·finetuned + a·initial (null:
-    chosen so that the sum of the two validation losses is lowest)"""
+    """with extra_valid, the share a of the initial weights in the final ones, (1 - a)·finetuned + a·initial (null: the
+    one with the lowest sum of both validation losses)"""
     freeze: Annotated[tuple[ModelPart, ...], Field(strict=False)] = ()
-    """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
-    a matrix that another part shares with one of them"""
+    """parts of the model that are not trained: any of source_embedding, target_embedding, encoder, decoder, output; a
+    matrix shared with one of them is not trained either"""
     save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Affects.NOTHING] = 10
-    """minutes between saves: the most that a kill can lose"""
+    """minutes between checkpoints: the most that a crash can lose"""
     tensorboard: Annotated[bool, Affects.NOTHING] = False
-    """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
+    """also write the history as a TensorBoard event file (needs the extra `tensorboard`)"""
     seed: Seed = 0
-    """seed of initialisation, batches and dropout"""
+    """random seed of initialisation, batches and dropout"""
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Affects.NOTHING] = "auto"
-    """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
+    """precision of matrix products; auto: bfloat16 autocast on hardware that is fast at it, else float32"""
     device: Annotated[Device, Affects.NOTHING] = "auto"
     """auto, cpu, cuda or cuda:N"""
     shards: Annotated[int, Field(ge=1, le=64)] | None = None
-    """on the CPU: into how many shards a process splits each batch, each computed by one thread; changes the last
-    digits of the weights (null: one per core, at most 8, chosen when the run begins)"""
+    """on the CPU, the number of shards into which a process splits each batch, one thread for each; it changes the
+    last digits of the weights (null: one per core, at most 8, fixed when the run begins)"""
     num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Affects.NOTHING] = None
     """CPU threads (null: torch's choice); training uses at most one per shard"""
 
     @property
     def needs_horizon(self) -> bool:
-        """Whether learning rates depend on how long training will take, so that `end` is fixed."""
+        """Whether learning rates depend on the length of training, so that `end` is fixed."""
         return self.schedule == "cosine"
 
     @property
@@ -461,7 +460,7 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
         return "epochs" if self.max_steps is None else "max_steps"
 
     def num_steps(self, n_batches: int) -> int:
-        """Returns how many steps so many batches of an epoch make."""
+        """Returns the number of optimiser steps for this many batches of an epoch."""
         return -(-n_batches // self.gradient_accumulation_steps)
 
     @model_validator(mode="after")
@@ -470,10 +469,10 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
         for key in ("extra_valid", "replay"):
             if getattr(self, key) and self.initialize_from is None:
-                raise ValueError(f"{key}: it is about a run that is trained further; name that with initialize_from")
+                raise ValueError(f"{key}: needs a run to fine-tune; name it with initialize_from")
         if self.interpolation is not None and not self.extra_valid:
             raise ValueError(
-                f"interpolation: {self.interpolation} needs text to judge it by; name some with extra_valid"
+                f"interpolation: {self.interpolation} needs text that shows its effect; name it with extra_valid"
             )
         unit, number = self.end
         each = self.validate_every if unit == "steps" else None if self.validate_every else 1
@@ -490,27 +489,28 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
 
 
 class DecodingConfig(Section, affects=Affects.NOTHING):
-    """How a translation is searched for; the defaults are greedy search. A run keeps it, and --set overrides it."""
+    """How translations are decoded; the default is greedy search. A run keeps these settings; --set overrides them."""
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
-    """hypotheses that are kept at each step (1: greedy search)"""
+    """number of hypotheses in beam search (1: greedy search)"""
     length_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 1.0
-    """α: hypotheses are compared by log p / length^α, <eos> counted (0: by log p, which prefers short ones)"""
+    """α: hypotheses are ranked by log p / length^α, <eos> counted (0: by log p, which prefers short ones)"""
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """no sequence of this many tokens occurs twice in a translation (0: any may)"""
+    """no sequence of this many tokens occurs twice in a translation (0: no limit)"""
     sample: bool = False
-    """draw each token at random, instead of searching for the likeliest translation"""
+    """sample tokens at random instead of searching for the likeliest translation"""
     temperature: Annotated[float, Field(ge=0.001, le=1000.0)] = 1.0
-    """with sample: divide logits by this; below 1 likely tokens become likelier"""
+    """with sample: divide the logits by this; below 1, likely tokens become likelier"""
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """with sample: draw from this many likeliest tokens only (0: from all)"""
+    """with sample: sample from this many likeliest tokens (0: from all)"""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """with sample: draw from the likeliest tokens that together have this probability (Holtzman et al. 2020; 1: all)"""
+    """with sample: sample from the likeliest tokens that together have this probability (Holtzman et al. 2020; 1: from
+    all)"""
     seed: Seed = 0
-    """with sample: another seed draws other translations"""
+    """with sample: random seed"""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    """precision of matrix products, which changes a few words: auto uses bfloat16 where the hardware is fast at it; an
-    exported model computes as it was exported"""
+    """precision of matrix products; auto: bfloat16 on hardware that is fast at it, which changes a few words. Exported
+    models have a precision of their own"""
 
     @model_validator(mode="after")
     def _check_search(self) -> "DecodingConfig":
@@ -523,7 +523,7 @@ class DecodingConfig(Section, affects=Affects.NOTHING):
 
     @property
     def describe(self) -> str:
-        """How is searched: "greedy", "beam 6, length penalty 1" or "samples", with what else is not usual."""
+        """The search in words: "greedy", "samples" or "beam 6, length penalty 1", with further limits."""
         words = "samples" if self.sample else "greedy"
         if self.beam_size > 1:
             words = f"beam {self.beam_size}, length penalty {self.length_penalty:g}"
@@ -531,37 +531,37 @@ class DecodingConfig(Section, affects=Affects.NOTHING):
 
 
 class TranslationSettings(DecodingConfig, affects=Affects.NOTHING):
-    """How text is translated: how is searched, as a run's config says, and what text goes in and comes out.
+    """How text is translated: the decoding settings, and options for the text that goes in and comes out.
 
-    The command line, the server and `Translator.with_options` name these fields.
+    The command line, the server and `Translator.with_options` use these names.
     """
 
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    """the longest translation in tokens, <eos> not counted (null: 2 × source + 10)"""
+    """maximum number of tokens in a translation, <eos> not counted (null: 2 × source + 10)"""
     n_best: Annotated[int, Field(ge=1)] = 1
-    """translations of each sentence: the best ones of the beam, or this many samples"""
+    """number of translations of each sentence: the best ones of the beam, or samples"""
     return_scores: bool = True
-    """whether log-probabilities are wanted; if only text is, a greedy search leaves them NaN where that saves time"""
+    """return log-probabilities; if false, greedy search may skip them (NaN)"""
     return_attention: bool = True
-    """whether what each token attended to is wanted; if not, an exported model says it only of an unknown word"""
+    """return alignments; if false, an exported model finds them for unknown words only"""
     keep_unk: bool = False
-    """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""
+    """keep `<unk>` in the text instead of copying the source word with the most attention"""
     on_too_long: OnTooLong = "stop"
-    """what becomes of a line that is too long"""
+    """what to do with a line that is too long"""
     prefix: Annotated[str | tuple[int, ...], PlainValidator(_text_or_ids)] = ""
-    """what every translation begins with, except that of a line without a letter: text, or ids"""
+    """text or token ids with which each translation begins, unless its line has no letter"""
     split_sentences: bool = False
-    """translate the sentences of a line one by one, with the white space that stands between them"""
+    """translate the sentences of a line one by one, and keep the white space between them"""
     protect: bool = True
     """copy placeholders ({name}, %s), URLs and e-mail addresses unchanged"""
     protect_pattern: str = ""
     """copy what this regular expression matches unchanged, too"""
     glossary: dict[str, str] = Field(default_factory=dict)
-    """translations of words and phrases: as `api.read_glossary` reads them"""
+    """word or phrase → its fixed translation, as from `api.read_glossary`"""
 
     @property
     def rows_per_sentence(self) -> int:
-        """How many hypotheses of a sentence are decoded side by side."""
+        """The number of hypotheses decoded in parallel for each sentence."""
         return self.n_best if self.sample else self.beam_size
 
     @field_validator("n_best")
@@ -569,29 +569,29 @@ class TranslationSettings(DecodingConfig, affects=Affects.NOTHING):
     def _check_n_best(cls, n_best: int, others: ValidationInfo) -> int:
         beam_size = others.data.get("beam_size", 1)
         if not others.data.get("sample") and n_best > beam_size:
-            raise ValueError(f"a beam of {beam_size} does not hold so many; raise beam_size to {n_best}")
+            raise ValueError(f"beam_size is only {beam_size}; raise it to {n_best}")
         return n_best
 
 
 class Config(Section, affects=Affects.NOTHING):
-    """Everything that decides a run."""
+    """All settings of a run."""
 
     name: RunName | None = None
-    """the run's folder under runs/ (null: named after corpus and languages, such as multi30k or captions.de-en)"""
+    """name of the run's folder under runs/ (null: corpus and languages, such as multi30k or captions.de-en)"""
     data: DataConfig = DataConfig()
-    """what is translated into what"""
+    """the parallel text"""
     model: ModelConfig = ModelConfig()
     """the Transformer"""
     training: TrainingConfig = TrainingConfig()
-    """how it learns"""
+    """how the model is trained"""
     decoding: DecodingConfig = DecodingConfig()
-    """how it translates"""
+    """how translations are decoded"""
 
     @property
     def run_name(self) -> str:
-        """The run's folder under runs/: `name`, or if that is null, corpus and languages; of the defaults, the corpus.
+        """The run's folder under runs/: `name`, or if that is null, corpus and languages (the corpus for the defaults).
 
-        So experiments with another corpus or other languages do not meet the first one.
+        So runs with another corpus or other languages have different folders.
         """
         if self.name is not None:
             return self.name
@@ -604,15 +604,15 @@ class Config(Section, affects=Affects.NOTHING):
     def _check_sections(self) -> "Config":
         model, training = self.model, self.training
         if model.pretrained and self.data.tokens == "subwords":
-            raise ValueError(
-                "model.vectors: they are vectors of words, but data.tokens is subwords; take one of them out"
-            )
+            raise ValueError("model.vectors: word vectors do not fit data.tokens: subwords; take one of them out")
         if model.tie_embeddings == "all" and not self.data.joint_vocabulary:
             raise ValueError(
                 "model.tie_embeddings: all three need one vocabulary for both sides; set data.joint_vocabulary: true"
             )
         if training.initialize_from is not None and model.pretrained:
-            raise ValueError("training.initialize_from: its embeddings would replace model.vectors; name only one")
+            raise ValueError(
+                "training.initialize_from: its embeddings would replace model.vectors; set only one of the two"
+            )
         frozen: set[str] = set(training.freeze)
         if "output" in frozen and not model.has_position_table:  # then tied embeddings have no weights of their own
             frozen |= {"target_embedding"} if model.tie_embeddings != "none" else set()
@@ -624,8 +624,7 @@ class Config(Section, affects=Affects.NOTHING):
     @model_validator(mode="wrap")
     @classmethod
     def _raise_config_error(cls, given: Any, validate: Any, about: ValidationInfo) -> Any:
-        """A mistake is a ConfigError. The context says where the settings come from, as `first_error_message` takes
-        it."""
+        """Turns a ValidationError into a ConfigError. `about.context` has arguments of `first_error_message`."""
         try:
             return validate(given)
         except ValidationError as error:
@@ -633,9 +632,9 @@ class Config(Section, affects=Affects.NOTHING):
 
 
 def fields_affecting(section: type[Section], *kinds: Affects) -> dict[str, Any]:
-    """Returns the fields of a section that decide one of `kinds`, as model_dump's `include` takes them.
+    """Returns the fields of a section that affect one of `kinds`, as model_dump's `include` takes them.
 
-    A field that is a section itself is a mapping of such fields, and is absent if there are none.
+    A field that is itself a section is a mapping of such fields; it is absent if there are none.
     """
     found: dict[str, Any] = {}
     for name, field in section.model_fields.items():
@@ -648,12 +647,12 @@ def fields_affecting(section: type[Section], *kinds: Affects) -> dict[str, Any]:
 
 
 def keys_affecting(*kinds: Affects) -> set[str]:
-    """Returns the dotted keys of the settings that decide one of `kinds`."""
+    """Returns the dotted keys of the settings that affect one of `kinds`."""
     return {key for key, _ in flatten(fields_affecting(Config, *kinds))}
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and the value of all that is not a mapping."""
+    """Yields the dotted key and the value of each leaf of a tree of mappings."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from flatten(value, f"{prefix}{key}.")

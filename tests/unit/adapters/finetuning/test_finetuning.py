@@ -176,12 +176,12 @@ def test_sampled_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
     [
         (
             ["training.extra_valid=[old.tsv]"],
-            "extra_valid: it is about a run that is trained further; name that with initialize",
+            "extra_valid: needs a run to fine-tune; name it with initialize_from",
         ),
-        (["training.replay=[old.tsv]"], "replay: it is about a run that is trained further; name that with initialize"),
+        (["training.replay=[old.tsv]"], "replay: needs a run to fine-tune; name it with initialize_from"),
         (
             ["training.initialize_from=base", "training.interpolation=0.5"],
-            "interpolation: 0.5 needs text to judge it by;",
+            "interpolation: 0.5 needs text that shows its effect;",
         ),
     ],
 )
