@@ -66,7 +66,7 @@ def dirty() -> list[tuple[str, str]]:
     return pairs
 
 
-def test_gather_each_rule_leaves_out_what_was_planted_for_it_and_nothing_else(
+def test_clean_each_rule_leaves_out_exactly_its_planted_pairs(
     config: Callable[..., DataConfig], tmp_path: Path
 ) -> None:
     facts = clean_and_split(config(dirty(), clean=get_args(Rule)), tmp_path)
@@ -84,23 +84,21 @@ def test_gather_each_rule_leaves_out_what_was_planted_for_it_and_nothing_else(
 
 
 @pytest.mark.parametrize("rule", ["copies", "markup", "length", "duplicates", "held_out", "language"])
-def test_gather_rule_that_is_switched_off_leaves_nothing_out(config: Callable[..., DataConfig], rule: str) -> None:
+def test_clean_rule_that_is_off_leaves_nothing_out(config: Callable[..., DataConfig], rule: str) -> None:
     others = [each for each in get_args(Rule) if each not in (rule, "language")]  # which takes long to begin
     facts = clean_and_split(config([*GOOD[:100], *PLANTED[rule]], clean=others), None)
     assert rule not in facts["left_out"]
     assert facts["splits"]["train"] >= 100 + len(PLANTED[rule]) / 2  # another rule may take some of it
 
 
-def test_gather_long_pair_is_left_out_of_training_and_refused_elsewhere(config: Callable[..., DataConfig]) -> None:
+def test_clean_long_pair_is_left_out_of_train_refused_in_valid(config: Callable[..., DataConfig]) -> None:
     long = ("a " * 2_001, "b")
     assert clean_and_split(config([*GOOD[:3], long]), None)["left_out"]["too long"]["pairs"] == 1
     with pytest.raises(DataError, match=r"valid\.tsv: line 1 has more than 4,000 characters"):
         clean_and_split(config(GOOD[:3], valid=[long]), None)
 
 
-def test_gather_markup_that_both_sides_have_stays_and_entities_are_mended(
-    config: Callable[..., DataConfig], tmp_path: Path
-) -> None:
+def test_clean_shared_markup_stays_and_entities_are_decoded(config: Callable[..., DataConfig], tmp_path: Path) -> None:
     pairs = [
         ("<b>Ja</b>", "<b>OK</b>"),
         ("„{{name}}“ löschen?", "Delete “{{name}}”?"),
@@ -114,7 +112,7 @@ def test_gather_markup_that_both_sides_have_stays_and_entities_are_mended(
     assert list(read_pairs(tmp_path, "train")) == [*pairs[:2], *decoded, pairs[4]]
 
 
-def test_gather_without_py3langid_says_so_and_checks_no_languages(
+def test_clean_without_py3langid_logs_it_and_skips_the_rule(
     config: Callable[..., DataConfig], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = config([*GOOD[:50], *PLANTED["language"]], clean=["language"])
@@ -127,7 +125,7 @@ def test_gather_without_py3langid_says_so_and_checks_no_languages(
     assert open_corpus(data).rules != with_rule  # so it is another dataset
 
 
-def test_gather_language_that_is_unknown_is_not_checked(
+def test_clean_language_unknown_to_py3langid_is_not_checked(
     config: Callable[..., DataConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -136,7 +134,7 @@ def test_gather_language_that_is_unknown_is_not_checked(
     assert caplog.messages[:1] == ["text in xx is not checked for its language: py3langid does not know it"]
 
 
-def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., DataConfig]) -> None:
+def test_clean_nothing_left_raises_with_the_reasons(config: Callable[..., DataConfig]) -> None:
     said = r"^data\.files\.train: no sentence pairs left \(left out: copies 2, such as '.+'\); check the sides"
     with pytest.raises(DataError, match=said):
         clean_and_split(config(PLANTED["copies"], clean=["copies"]), None)
@@ -149,7 +147,7 @@ def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., 
         clean_and_split(data, None)
 
 
-def test_gather_says_the_first_pair_of_each_file(
+def test_clean_and_split_logs_the_first_pair_of_each_file(
     config: Callable[..., DataConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -158,9 +156,7 @@ def test_gather_says_the_first_pair_of_each_file(
     assert message.partition(": line ")[2].startswith(f"3: {GOOD[0][0][:40]}")
 
 
-def test_held_out_sentences_stay_when_text_grows_and_go_with_what_reads_the_same(
-    config: Callable[..., DataConfig], tmp_path: Path
-) -> None:
+def test_held_out_sentences_stay_when_text_grows(config: Callable[..., DataConfig], tmp_path: Path) -> None:
     shares = {"valid": 0.05, "test": 0.02}
     splits = {}
     for n_pairs in (1_000, 3_000):
@@ -174,7 +170,7 @@ def test_held_out_sentences_stay_when_text_grows_and_go_with_what_reads_the_same
         assert set(splits[1_000][split]) < set(splits[3_000][split])
 
 
-def test_split_of_larger_share_takes_the_same_sentences_and_more(config: Callable[..., DataConfig]) -> None:
+def test_assign_split_larger_share_adds_to_the_smaller_one(config: Callable[..., DataConfig]) -> None:
     few, many = (config([], held_out={"test": share}) for share in (0.01, 0.05))
     held_out = [{source for source, _ in GOOD if assign_split(source, data) == "test"} for data in (few, many)]
     assert held_out[0] < held_out[1]
@@ -184,15 +180,13 @@ def test_split_of_larger_share_takes_the_same_sentences_and_more(config: Callabl
     ("n_pairs", "valid", "test"),
     [(2, 0.4, 0.0), (30, 0.17, 0.0), (3_000, 0.02, 0.02), (200_000, 0.005, 0.005), (30_000_000, 3.3e-5, 3.3e-5)],
 )
-def test_shares_for_hold_out_a_thousand_pairs_or_two_in_a_hundred(n_pairs: int, valid: float, test: float) -> None:
+def test_held_out_shares_by_number_of_pairs(n_pairs: int, valid: float, test: float) -> None:
     data = DataConfig.model_validate({"corpus": "files", "files": {"train": "x"}, "held_out": {"valid": 0.1}})
     shares = held_out_shares(n_pairs, data)
     assert (shares.valid, shares.test) == (valid, test)
 
 
-def test_prepare_subwords_pairs_that_are_left_out_are_counted_once(
-    config: Callable[..., DataConfig], tmp_path: Path
-) -> None:
+def test_prepare_subwords_counts_each_left_out_pair_once(config: Callable[..., DataConfig], tmp_path: Path) -> None:
     settings = {"tokens": "subwords", "subwords": {"vocab_size": 330}, "skip_empty": True}
     data = config([*GOOD[:200], (" ", "gone")], valid=[*VALID, ("gone", "")], **settings)
     manifest = prepare(Config(data=data), data_dir=tmp_path / "data").manifest
@@ -204,12 +198,12 @@ def test_prepare_subwords_pairs_that_are_left_out_are_counted_once(
     ("one", "other"),
     [("Seite 12.", "seite 7"), ("Cafe\u0301", "CAFÉ!"), ("Straße", "STRASSE"), ("ein Hund", "ein\u00adHund")],
 )
-def test_fingerprint_near_copies_are_the_same(one: str, other: str) -> None:
+def test_sentence_hash_near_copies_share_it(one: str, other: str) -> None:
     assert sentence_hash(one, "de") == sentence_hash(other, "de")
     assert sentence_hash(one, "de") != sentence_hash(f"{one} nicht", "de")
 
 
-def test_seen_finds_what_a_set_finds() -> None:
+def test_seen_hashes_agrees_with_a_set() -> None:
     chance = np.random.default_rng(0)
     seen, known = SeenHashes(), set[int]()
     for _ in range(200):

@@ -38,7 +38,7 @@ def write(data: DataConfig, folder: Path) -> dict[str, Any]:
     return clean_and_split(open_corpus(data), folder)
 
 
-def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -> None:
+def test_open_corpus_files_returns_splits_in_order_and_checksums(tmp_path: Path) -> None:
     data = own(tmp_path, news_source="n\n", news_target="N\n", train_source="a\nb\n", train_target="A\nB\n")
     assert data.files is not None
     shuffled = {split: data.files[split] for split in ("news", "valid", "train")}
@@ -57,7 +57,7 @@ def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("split", "side"), [("train", "source"), ("valid", "target"), ("news", "source")])
-def test_open_corpus_file_that_is_not_there_is_named(tmp_path: Path, split: str, side: str) -> None:
+def test_open_corpus_missing_file_is_named_in_the_error(tmp_path: Path, split: str, side: str) -> None:
     data = own(tmp_path, news_source="n\n")
     path = tmp_path / f"{split}.{side}"
     path.unlink()
@@ -66,7 +66,7 @@ def test_open_corpus_file_that_is_not_there_is_named(tmp_path: Path, split: str,
 
 
 @pytest.mark.parametrize("path", ["pipe.txt", "/dev/zero", ""])
-def test_open_corpus_of_no_file_is_refused(tmp_path: Path, path: str) -> None:
+def test_open_corpus_path_that_is_not_a_file_is_refused(tmp_path: Path, path: str) -> None:
     data = own(tmp_path)
     os.mkfifo(tmp_path / "pipe.txt")
     pair = FilePair(source=tmp_path / "train.source", target=tmp_path / path)
@@ -76,7 +76,7 @@ def test_open_corpus_of_no_file_is_refused(tmp_path: Path, path: str) -> None:
     assert str(told.value) == f"data.files.train.target: {tmp_path / path}: not a file; {remedy}"
 
 
-def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> None:
+def test_clean_and_split_empty_side_is_refused_or_skipped(tmp_path: Path) -> None:
     sides: dict[str, Any] = {"train_source": "a\n\nc\nd\n", "train_target": "A\nB\n \nD\n"}
     with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
         write(own(tmp_path, **sides), tmp_path)
@@ -87,14 +87,14 @@ def test_gather_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("split", "text"), [("train", ""), ("valid", ""), ("train", "\n \n")])
-def test_open_corpus_split_without_a_pair_is_refused(tmp_path: Path, split: str, text: str) -> None:
+def test_clean_and_split_split_without_pairs_is_refused(tmp_path: Path, split: str, text: str) -> None:
     data = own(tmp_path, skip_empty=True, **{f"{split}_source": text, f"{split}_target": text})
     with pytest.raises(DataError, match=rf"^data\.files\.{split}: no sentence pairs left.*; a split needs"):
         write(data, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_corpus_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: str) -> None:
+def test_corpus_abandoned_pass_closes_its_files(tmp_path: Path, suffix: str) -> None:
     text = b"a\n" * 100_000
     path = tmp_path / f"text{suffix}"
     path.write_bytes(gzip.compress(text) if suffix else text)
@@ -106,7 +106,7 @@ def test_corpus_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: s
     gc.collect()  # an open file would be a ResourceWarning, and so an error
 
 
-def test_corpus_pass_holds_no_file_in_memory(tmp_path: Path) -> None:
+def test_corpus_pass_does_not_load_a_whole_file(tmp_path: Path) -> None:
     n_lines = 25_000
     data = own(tmp_path, train_source="a sentence of thirty letters...\n" * n_lines, train_target="b\n" * n_lines)
     corpus = open_corpus(data)
@@ -118,9 +118,7 @@ def test_corpus_pass_holds_no_file_in_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_open_corpus_source_dir_elsewhere_is_ignored_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_open_corpus_unneeded_multi30k_dir_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     open_corpus(own(tmp_path), multi30k_dir=tmp_path)
     assert caplog.messages == [f"--multi30k-dir {tmp_path} is ignored: it applies to corpus multi30k, not to files"]
 
@@ -129,7 +127,7 @@ def test_open_corpus_source_dir_elsewhere_is_ignored_with_a_warning(
 
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "de")])
-def test_captions_come_in_either_direction_with_one_sum(source: str, target: str) -> None:
+def test_captions_both_directions_have_the_same_checksum(source: str, target: str) -> None:
     settings = {"corpus": "captions", "source": source, "target": target, "captions": {"sentences": 100}}
     data = DataConfig.model_validate(settings)
     corpus = open_corpus(data)
@@ -142,23 +140,21 @@ def test_captions_come_in_either_direction_with_one_sum(source: str, target: str
     assert corpus.checksums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def test_captions_more_sentences_begin_with_the_fewer_and_leave_other_splits_alone() -> None:
+def test_captions_larger_train_begins_with_the_smaller_one() -> None:
     small, most = read_captions(100), read_captions(20_000)
     assert [len(pairs) for pairs in most.values()] == [20_000, 500, 500]
     assert most["train"][:100] == small["train"]
     assert (most["valid"], most["test"]) == (small["valid"], small["test"])
 
 
-def test_prepare_captions_overlap_nowhere() -> None:
+def test_captions_splits_share_no_sentence() -> None:
     splits = {split: list(zip(*pairs, strict=True)) for split, pairs in read_captions(20_000).items()}
     for german_or_english in (0, 1):
         learned = set(splits["train"][german_or_english])
         assert learned.isdisjoint(splits["valid"][german_or_english] + splits["test"][german_or_english])
 
 
-def test_prepare_makes_the_dataset_that_the_fixtures_make_without_adapters(
-    corpus: Path, project: Path, tmp_path: Path
-) -> None:
+def test_prepare_corpus_gives_the_dataset_of_the_fixtures(corpus: Path, project: Path, tmp_path: Path) -> None:
     folder = prepare(load_config(corpus / "tiny.yaml"), data_dir=tmp_path).folder
     made = project / "data" / folder.name
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {

@@ -100,13 +100,13 @@ def read(tmp_path: Path) -> Read:
 @pytest.mark.parametrize(
     "content", [TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO]
 )
-def test_read_text_any_format_and_packing_gives_the_pairs(read: Read, content: str, pack: Any) -> None:
+def test_read_texts_any_format_and_compression_gives_the_pairs(read: Read, content: str, pack: Any) -> None:
     assert [pair for *pair, _ in read(pack(content.encode()))] == [list(pair) for pair in PAIRS]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("content", [TSV, CSV, NESTED, FLAT])
-def test_read_text_utf_16_of_any_format_gives_the_pairs(read: Read, content: str, encoding: str) -> None:
+def test_read_texts_utf_16_of_any_format_gives_the_pairs(read: Read, content: str, encoding: str) -> None:
     text = content.replace("\n", "\r\n").encode(encoding)
     assert [pair for *pair, _ in read(text)] == [list(pair) for pair in PAIRS]
     with pytest.raises(DataError, match=r"not whole UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? "):
@@ -128,7 +128,7 @@ def test_read_text_utf_16_of_any_format_gives_the_pairs(read: Read, content: str
         ("\n\nid,de,en\n1,b,c\n", "a", [("", "", "line 1"), ("", "", "line 2"), ("b", "c", "line 4")]),
     ],
 )
-def test_read_text_table_gives_cells_on_one_line_and_quotes_that_are_text(
+def test_read_texts_table_keeps_quotes_and_joins_lines_of_a_cell(
     read: Read, content: str | bytes, name: str, pairs: list[tuple[str, str, str]]
 ) -> None:
     assert read(content, name) == pairs
@@ -144,14 +144,14 @@ def test_read_text_table_gives_cells_on_one_line_and_quotes_that_are_text(
         ("Ein Hund.\tok\tA dog.", 2),
     ],
 )
-def test_read_text_columns_of_other_things_than_text_are_refused(read: Read, row: str, column: int) -> None:
+def test_read_texts_columns_without_text_are_refused(read: Read, row: str, column: int) -> None:
     said = rf"are read, but column {column} holds addresses, .*; name the columns of the two sides, as in"
     with pytest.raises(DataError, match=said):
         read("".join(f"{row}\n".replace("{n}", str(n)) for n in range(9)))
 
 
 @pytest.mark.parametrize("row", ["Haus\thouse", "Speicherverwaltung\tmemory management", "犬がいます。\tA dog.\t0.5"])
-def test_read_text_columns_of_words_or_without_spaces_are_text(read: Read, row: str) -> None:
+def test_read_texts_columns_of_words_or_spaceless_text_are_read(read: Read, row: str) -> None:
     assert len(read(f"{row}\n" * 9)) == 9
 
 
@@ -169,9 +169,7 @@ def test_read_text_columns_of_words_or_without_spaces_are_text(read: Read, row: 
         ("en-GB", "eng_Latn", "eng_Latn"),
     ],
 )
-def test_read_text_another_region_or_script_is_not_taken(
-    read: Read, target: str, codes: str, taken: str | None
-) -> None:
+def test_read_texts_other_region_or_script_is_left_out(read: Read, target: str, codes: str, taken: str | None) -> None:
     content = json.dumps({"de": "a", **{code: code for code in codes.split()}}) + "\n"
     if taken:
         assert read(content, target=target) == [("a", taken, "line 1")]
@@ -187,9 +185,7 @@ def test_read_text_another_region_or_script_is_not_taken(
         *(("utf-16", "utf-8-sig"), ("latin-1", "utf-8-sig"), ("ISO-8859-1", "utf-16"), ("Unicode", "utf-8")),
     ],  # the byte order mark goes before what is declared
 )
-def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(
-    tmp_path: Path, declared: str, encoding: str
-) -> None:
+def test_read_texts_tmx_any_encoding_reads_pairs_counts_others(tmp_path: Path, declared: str, encoding: str) -> None:
     path, left_out = tmp_path / "memory.xml", list[tuple[str, str]]()
     path.write_bytes(TMX.replace("ENC", declared).encode(encoding))
     found = list(places(path, left_out))
@@ -197,7 +193,7 @@ def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(
     assert left_out == [(OTHER_LANGUAGES, f"{path}: unit 2")]
 
 
-def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_the_pairs(read: Read) -> None:
+def test_read_texts_tmx_with_style_sheet_and_entities_is_read(read: Read) -> None:
     content = TMX.replace("ENC", "UTF-16").replace("?>\n", "?>\n<?xml-stylesheet href='a.xsl'?>\n", 1)
     content = content.replace('"tmx14.dtd"', '"tmx14.dtd" [<!ENTITY quot2 "&#34;"><!ENTITY hund "Hund">]')
     content = content.replace(">Hund<", ">&hund;<").replace("A dog.", "A &quot2;dog.")
@@ -220,9 +216,7 @@ def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_th
         (" xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='1'", "", True),
     ],
 )
-def test_read_text_xliff_what_no_person_has_confirmed_is_no_pair(
-    tmp_path: Path, unit: str, target: str, is_pair: bool
-) -> None:
+def test_read_texts_xliff_unconfirmed_target_is_left_out(tmp_path: Path, unit: str, target: str, is_pair: bool) -> None:
     path, left_out = tmp_path / "a.xlf", list[tuple[str, str]]()
     path.write_text(XLIFF.replace("UNITS", UNIT.format(unit, target)), encoding="utf-8")
     assert list(places(path, left_out)) == [(*PAIRS[0], "unit 1")] * is_pair
@@ -247,9 +241,7 @@ def test_read_text_xliff_what_no_person_has_confirmed_is_no_pair(
         (HEADER.replace("LANG", "fr") + 'msgid "a"\nmsgstr "b"\n', [OTHER_LANGUAGES]),
     ],
 )  # fmt: skip
-def test_read_text_of_files_that_are_being_translated_counts_what_is_no_pair(
-    tmp_path: Path, content: str, reasons: list[str]
-) -> None:
+def test_read_texts_unfinished_translations_are_counted(tmp_path: Path, content: str, reasons: list[str]) -> None:
     path, left_out = tmp_path / "a", list[tuple[str, str]]()
     text = XLIFF.replace("UNITS", content) if content.startswith(("<", "\n<")) else content.replace("LANG", "en")
     path.write_text(text, encoding="utf-8")
@@ -260,9 +252,7 @@ def test_read_text_of_files_that_are_being_translated_counts_what_is_no_pair(
 @pytest.mark.parametrize(
     ("languages", "is_turned"), [("en de", True), ("- en", False), ("- de", True), ("de -", False), ("- -", True)]
 )
-def test_read_text_files_that_are_being_translated_may_go_either_way(
-    read: Read, languages: str, is_turned: bool
-) -> None:
+def test_read_texts_xliff_and_po_in_reverse_direction_are_read(read: Read, languages: str, is_turned: bool) -> None:
     named = [code.removesuffix("-") for code in languages.split()]
     header = HEADER.replace("LANG", named[1]).replace('"Lang', f'"X-Source-Language: {named[0]}\\n"\n"Lang')
     file = XLIFF.replace("de-DE", named[0]).replace("en-US", named[1]).replace("UNITS", UNIT.format("", ""))
@@ -270,7 +260,7 @@ def test_read_text_files_that_are_being_translated_may_go_either_way(
         assert [pair[:2] for pair in read(content)] == [PAIRS[0][::-1] if is_turned else PAIRS[0]]
 
 
-def test_read_text_catalogue_has_its_encoding_and_both_of_two_forms(read: Read) -> None:
+def test_read_texts_po_uses_its_encoding_and_both_plural_forms(read: Read) -> None:
     header = HEADER.replace("LANG", "en").replace("UTF-8", "ISO-8859-1")
     content = header + 'msgid "\\8 Mann"\nmsgid_plural "M\xe4nner"\nmsgstr[0] "man"\nmsgstr[1] "men"\n'
     expected = [("8 Mann", "man", "line 6"), ("Männer", "men", "line 6")]
@@ -280,7 +270,7 @@ def test_read_text_catalogue_has_its_encoding_and_both_of_two_forms(read: Read) 
             read(content.replace("ISO-8859-1", encoding))
 
 
-def test_read_text_xliff_may_hold_the_file_that_it_is_made_of(read: Read) -> None:
+def test_read_texts_xliff_with_internal_file_is_read(read: Read) -> None:
     inside = f"<internal-file form='base64'>{'QUJD' * 1_200_000}</internal-file>"
     content = XLIFF.replace("<note>", f"<skl>{inside}</skl><note>").replace("UNITS", UNIT.format("", ""))
     assert read(content) == [(*PAIRS[0], "unit 1")]
@@ -308,7 +298,7 @@ def test_read_text_xliff_may_hold_the_file_that_it_is_made_of(read: Read) -> Non
         ("Quelle;Ziel\nb;c\n", {}),
     ],
 )
-def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
+def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
     expected = [("b", "b" if more.get("columns") == [1, 1] else "c")]
     assert [(source, target) for source, target, _ in read(content, **more)] == expected
 
@@ -344,20 +334,20 @@ def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: s
         (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; correct it, or convert"),
         (TMX.replace("ENC", "UTF-8").replace("A dog.", "A &dog;").encode(), "a", "not XML: undefined entity &dog;: li"),
         (b"<tmx>" + b"<a>" * 1_000, "a", "a unit of more than 4,194,304 bytes, or more than 100 nested elements"),
-        (b"<tmx><tu>" + b"<a>" * 100 + b"</a>" * 100, "a", "more than 4,194,304 bytes in a unit, or 100 elements"),
-        (b"<tmx><!--" + b" " * (5 << 20), "a", "more than 4,194,304 bytes in a unit, or"),
+        (b"<tmx><tu>" + b"<a>" * 100 + b"</a>" * 100, "a", "a unit of more than 4,194,304 bytes, or more than 100 nested"),
+        (b"<tmx><!--" + b" " * (5 << 20), "a", "a unit of more than 4,194,304 bytes, or"),
         (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "not a whole gzip file (Compressed file ended"),
         (b"not gzip", "a.tsv.gz", "not a whole gzip file (Not a gzipped file"),
     ],
 )  # fmt: skip
-def test_read_text_what_cannot_be_read_is_one_line(read: Read, content: bytes, name: str, said: str) -> None:
+def test_read_texts_broken_file_raises_a_one_line_error(read: Read, content: bytes, name: str, said: str) -> None:
     with pytest.raises(DataError) as told:
         read(content, name)
     assert str(told.value).split(": ", 1)[1].startswith(said)
     assert "\n" not in str(told.value)
 
 
-def test_read_text_entities_of_a_document_are_refused_before_they_grow(read: Read) -> None:
+def test_read_texts_expanding_entities_are_refused(read: Read) -> None:
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
     unit = '<tu><tuv lang="de"><seg>&l11;</seg></tuv></tu>'
     bomb = f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{laughs}]><tmx><body>{unit}</body></tmx>'
@@ -365,7 +355,7 @@ def test_read_text_entities_of_a_document_are_refused_before_they_grow(read: Rea
         read(bomb)
 
 
-def test_read_text_tmx_takes_no_memory_for_what_has_been_read(tmp_path: Path) -> None:
+def test_read_texts_tmx_frees_the_units_already_read(tmp_path: Path) -> None:
     path = tmp_path / "large.tmx"
     sides = f'<tuv lang="de"><seg>{"a" * 99}</seg></tuv><tuv lang="en"><seg>b</seg></tuv>'
     unit = f"<tu><note>{'n' * 500}</note>{sides}</tu>"
@@ -378,7 +368,7 @@ def test_read_text_tmx_takes_no_memory_for_what_has_been_read(tmp_path: Path) ->
         tracemalloc.stop()
 
 
-def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -> None:
+def test_read_texts_tmx_elements_without_codes_give_their_text(read: Read) -> None:
     content = TMX.replace("ENC", "UTF-8").replace("A dog.", "A <b>big <g id='1'>d<ut>{/i}</ut>og</g></b><x/>.")
     assert read(content)[0][1] == "A big dog."
     broken = content.replace("A <b>", "A<ph>&lt;br/></ph>b<ph/> w<bpt>x</bpt>w<b>")
@@ -386,7 +376,7 @@ def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -
 
 
 @pytest.mark.parametrize("content", [TMX.replace("ENC", "UTF-8"), XLIFF, PO])
-def test_read_text_of_both_sides_as_one_of_two_files_is_refused(tmp_path: Path, content: str) -> None:
+def test_read_texts_two_sided_file_given_as_one_side_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a.tmx"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=rf"^{path}: .*, which has both sides; name it alone"):
@@ -396,7 +386,7 @@ def test_read_text_of_both_sides_as_one_of_two_files_is_refused(tmp_path: Path, 
 # Files of one side each
 
 
-def test_paired_files_are_found_by_languages_in_any_order() -> None:
+def test_pair_files_matches_languages_in_any_order() -> None:
     names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt c_en.txt.gz c_de.txt.gz"
     assert pair_files([Path(name) for name in names.split()], settings()) == [
         FilePair(source=Path("b.de-DE.txt"), target=Path("b.en.txt")),
@@ -419,7 +409,7 @@ def test_paired_files_are_found_by_languages_in_any_order() -> None:
         "one.txt other.txt",  # else the first is the source
     ],
 )
-def test_paired_two_files_are_found_by_languages_and_roles_in_their_names(names: str, tmp_path: Path) -> None:
+def test_pair_files_two_files_are_matched_by_language_or_role(names: str, tmp_path: Path) -> None:
     source, target = (tmp_path / name for name in names.split())
     for path in (source, target):
         path.write_text("a\n", encoding="utf-8")
@@ -428,7 +418,7 @@ def test_paired_two_files_are_found_by_languages_and_roles_in_their_names(names:
 
 
 @pytest.mark.parametrize("names", [["a_de.tsv", "a_en.tsv"], ["corpus.de-en.txt"]])
-def test_paired_tables_that_are_called_like_sides_have_both(names: list[str], tmp_path: Path) -> None:
+def test_pair_files_tables_named_like_sides_stay_single(names: list[str], tmp_path: Path) -> None:
     paths = [tmp_path / name for name in names]
     for path in paths:
         path.write_text(TSV, encoding="utf-8")
@@ -439,13 +429,11 @@ def test_paired_tables_that_are_called_like_sides_have_both(names: list[str], tm
     ("names", "said"),
     [
         ("a.de b.en c.tmx", "a.de: the same text in en is missing; name it too"),
-        ("a.de a.de.gz", "is the same side of the"),
+        ("a.de a.de.gz", "the same side of the"),
         ("a.tmx b.tsv a.tmx", "/a.tmx is given twice; name it once"),
     ],
 )
-def test_paired_a_side_without_the_other_or_a_file_given_twice_is_refused(
-    names: str, said: str, tmp_path: Path
-) -> None:
+def test_pair_files_missing_side_or_repeated_file_is_refused(names: str, said: str, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in names.split()]
     for path in paths:
         path.write_text("a\n", encoding="utf-8")

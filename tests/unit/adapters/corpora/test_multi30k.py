@@ -116,7 +116,7 @@ def everything(corpus: OpenedCorpus) -> dict[str, list[tuple[str, str]]]:
     return {split: read(corpus, split) for split in corpus.splits}
 
 
-def test_open_corpus_multi30k_folder_gives_pairs_sums_and_splits_in_order(
+def test_multi30k_folder_gives_pairs_checksums_and_splits(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = open_corpus(DataConfig(), multi30k_dir=folder)
@@ -137,9 +137,7 @@ def test_open_corpus_multi30k_folder_gives_pairs_sums_and_splits_in_order(
     assert everything(open_corpus(DataConfig(), multi30k_dir=folder)) == everything(corpus)
 
 
-def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_line(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_multi30k_folder_without_test_sets_warns_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("test_2016_flickr.de.gz", "test_2017_flickr.de.gz", "test_2017_flickr.en.gz"):
         (folder / name).unlink()
     corpus = open_corpus(DataConfig(), multi30k_dir=folder)
@@ -156,9 +154,7 @@ def test_open_corpus_multi30k_folder_without_test_sets_leaves_them_out_in_one_li
         ("test_2016_flickr.de.gz", b"x", "FOLDER/test_2016_flickr.de.gz: SHA-256 is 2d71"),
     ],
 )
-def test_open_corpus_multi30k_folder_with_a_missing_or_other_file_is_refused(
-    folder: Path, name: str, content: bytes | None, said: str
-) -> None:
+def test_multi30k_missing_or_changed_file_is_refused(folder: Path, name: str, content: bytes | None, said: str) -> None:
     open_corpus(DataConfig(), multi30k_dir=folder)
     (folder / name).unlink()
     if content:
@@ -167,7 +163,7 @@ def test_open_corpus_multi30k_folder_with_a_missing_or_other_file_is_refused(
         open_corpus(DataConfig(), multi30k_dir=folder)
 
 
-def test_open_corpus_multi30k_without_the_named_folder_says_what_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_multi30k_missing_folder_error_names_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --multi30k-dir must name one with"):
         open_corpus(DataConfig(), multi30k_dir=Path("~nobody-at-all/a"))
     monkeypatch.setenv("TFM_MULTI30K_DIR", "/nowhere")
@@ -175,7 +171,7 @@ def test_open_corpus_multi30k_without_the_named_folder_says_what_named_it(monkey
         open_corpus(DataConfig())
 
 
-def test_open_corpus_multi30k_is_fetched_once_and_again_where_it_is_damaged(
+def test_multi30k_is_downloaded_once_and_again_if_damaged(
     server: Server, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.answers = [503, 429]  # after which it is asked again
@@ -210,7 +206,7 @@ def test_open_corpus_multi30k_is_fetched_once_and_again_where_it_is_damaged(
     ],
     ids=str,
 )
-def test_open_corpus_multi30k_download_that_fails_leaves_nothing(
+def test_multi30k_failed_download_leaves_no_file(
     server: Server, cache: Path, answers: list[int | bytes | str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multi30k, "TIMEOUT_S", 0.1)
@@ -222,7 +218,7 @@ def test_open_corpus_multi30k_download_that_fails_leaves_nothing(
     assert list(cache.iterdir()) == []
 
 
-def test_open_corpus_multi30k_download_that_is_interrupted_leaves_nothing(
+def test_multi30k_interrupted_download_leaves_no_file(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> None:

@@ -35,21 +35,21 @@ def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Warned:
     return run
 
 
-def test_prepare_plain_text_warns_of_nothing(warned: Warned) -> None:
+def test_suspicious_text_plain_text_gives_no_warning(warned: Warned) -> None:
     assert warned() == []
 
 
-def test_prepare_same_text_on_both_sides_warns(warned: Warned) -> None:
+def test_suspicious_text_same_on_both_sides_warns(warned: Warned) -> None:
     (message,) = (each for each in warned((TRAIN[0], TRAIN[0])) if "same text" in each)
     assert message == "source and target are the same text: train; correct data.files"
 
 
-def test_prepare_swapped_sides_of_a_split_warns(warned: Warned) -> None:
+def test_suspicious_text_swapped_sides_warn(warned: Warned) -> None:
     said = "source and target seem swapped, compared with train: valid; correct data.files"
     assert warned(valid=VALID[::-1]) == [said]
 
 
-def test_prepare_held_out_text_of_unknown_words_warns(warned: Warned) -> None:
+def test_suspicious_text_unknown_words_in_held_out_text_warn(warned: Warned) -> None:
     odd = [f"{line} zwxq{number} vbnj{number} kjhg{number}" for number, line in enumerate(VALID[0])]
     (message,) = warned(valid=(odd, VALID[1]))
     assert message.startswith("valid, source: ")
@@ -66,7 +66,7 @@ def test_prepare_held_out_text_of_unknown_words_warns(warned: Warned) -> None:
         ("Das ist <b>{}</b>", "markup"),
     ],
 )
-def test_prepare_lines_of_another_format_warn_once(line: str, name: str, warned: Warned) -> None:
+def test_suspicious_text_other_format_warns_once(line: str, name: str, warned: Warned) -> None:
     marked = [line.format(text) for text in TRAIN[0]]
     messages = [message for message in warned((marked, TRAIN[1])) if "looks like" in message]
     assert len(messages) == 1
@@ -74,14 +74,14 @@ def test_prepare_lines_of_another_format_warn_once(line: str, name: str, warned:
 
 
 @pytest.mark.parametrize("cut", ["{}@@ lich", "▁{}"])
-def test_prepare_text_that_is_cut_already_warns(cut: str, warned: Warned) -> None:
+def test_suspicious_text_subwords_warn(cut: str, warned: Warned) -> None:
     lines = [cut.format(line) if number % 5 == 0 else line for number, line in enumerate(TRAIN[1])]
     (message,) = (each for each in warned((TRAIN[0], lines)) if "cut into" in each)
     assert message.startswith("text that is cut into subwords (train, target): give the original text")
 
 
 @pytest.mark.parametrize("n_lines", [2, 3_000])
-def test_open_corpus_carriage_returns_without_a_newline_is_an_error(n_lines: int, tmp_path: Path) -> None:
+def test_open_corpus_only_carriage_returns_is_refused(n_lines: int, tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text(f"{TRAIN[0][0]}\r" * n_lines, encoding="utf-8")
     pair = {"source": path, "target": path}
