@@ -1,4 +1,4 @@
-"""What a reader of another program's models returns, and how it says that something cannot be held. Knows no format."""
+"""What the readers of other programs' models share: the model that they return, and their errors. Knows no format."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from transformer_cli.text.subwords import SubwordModel
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
 LanguageCodes = tuple[str | None, str | None]
-"""the languages of source and target, as far as they are known"""
+"""codes of the source and target languages; None if unknown"""
 _CODE = "([a-z]{2,3}(?:[-_][A-Z][A-Za-z]{1,7})?)"
 _BY_NAME = (
     re.compile(f"(?:.*[-_./])?opus-mt-(?:.*-)?{_CODE}-{_CODE}"),  # opus-mt-de-en, opus-mt-tc-big-de-en
@@ -32,61 +32,61 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ForeignVocabulary:
-    """One side's tokens, as the other program knows them."""
+    """One side's tokens in the other program."""
 
     model: bytes
-    """SentencePiece's model, which cuts text"""
+    """the SentencePiece model that splits text into tokens"""
     tokens: list[str]
-    """in the order of the rows of the embedding"""
+    """in the order of the embedding's rows"""
 
 
 @dataclass(frozen=True)
 class ForeignModel:
-    """A model that another program has trained."""
+    """A model that another program has trained, as tfm's settings and weights."""
 
     path: Path
     """the file with the weights"""
     model_settings: Mapping[str, Any]
-    """the settings under `model`, but for tie_embeddings, which follows from the weights"""
+    """the settings under `model` except tie_embeddings, which follows from the weights"""
     decoding: Mapping[str, Any]
     """the settings under `decoding`"""
     vocabularies: tuple[ForeignVocabulary, ForeignVocabulary]
     """source and target"""
     tensors: dict[str, Tensor]
-    """the weights under our names, matrices (out, in); queries, keys and values apart, as …attention.q.weight"""
+    """the weights under tfm's names, matrices (out, in); queries, keys and values separate, as …attention.q.weight"""
     start_row: int = -1
-    """the row with which the target begins, which is no token (-1: zeros)"""
+    """the embedding row for the start of a target, which is not a token (-1: zeros)"""
     pad_row: int | None = None
     """the row of <pad>, if there is one"""
     languages: LanguageCodes = (None, None)
-    """codes of source and target, if the files say them"""
+    """as far as the files name them"""
     symbols: tuple[str, ...] = ()
-    """what is one token wherever it stands in a source"""
+    """source tokens that are never split"""
 
 
 def unsupported(path: Path, key: str, value: object, why: str) -> DataError:
-    """Returns the error for a setting that tfm cannot hold."""
+    """Returns the error for a setting that tfm does not support."""
     return DataError(f"{path}: {key}: {preview(value)} cannot be imported: {why}")
 
 
 def refuse_unsupported(path: Path, found: Mapping[str, Any], first_known: Mapping[str, tuple[object, ...]]) -> None:
-    """Raises DataError for the first setting with a value that tfm cannot hold. known: those it can; absent is one."""
+    """Raises DataError for the first setting with an unsupported value. known: the supported values by key."""
     for key, values in first_known.items():
         if key in found and found[key] not in values:
             raise unsupported(path, key, found[key], f"tfm computes {' or '.join(map(preview, values))} only")
 
 
 def refuse_compressed(path: Path) -> None:
-    """Raises DataError if an archive could hold more than its own size: a few bytes may unpack to terabytes."""
+    """Raises DataError if an archive could unpack to more than its own size: a few bytes may become terabytes."""
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
     if any(each.compress_type for each in entries) or sum(each.file_size for each in entries) > path.stat().st_size:
-        raise DataError(f"{path}: its entries are compressed, or overlap: no trainer writes such files")
+        raise DataError(f"{path}: its entries are compressed or overlap, as in no file of a trainer; download it again")
 
 
 @contextmanager
 def as_data_error(path: Path) -> Iterator[None]:
-    """What a library raises for a damaged file, which may be anything, becomes a DataError."""
+    """Raises any error of a library in the block, such as one for a damaged file, as a DataError."""
     try:
         yield
     except DataError:
@@ -97,7 +97,7 @@ def as_data_error(path: Path) -> Iterator[None]:
 
 
 def read_file(path: Path, reader: Callable[[Path], T], remedy: str = "download the whole folder again") -> T:
-    """Returns what a reader of `system.files` finds in a file of the model. Raises DataError."""
+    """Returns what `reader`, a function of `system.files`, returns for a file. Raises DataError with a remedy."""
     try:
         return reader(path)
     except FileError as error:
@@ -105,11 +105,8 @@ def read_file(path: Path, reader: Callable[[Path], T], remedy: str = "download t
 
 
 def read_vocabulary(path: Path, tokens: list[str] | None = None) -> ForeignVocabulary:
-    """Returns the SentencePiece model in a file, and tokens in the order of their rows (None: its own).
-
-    Raises DataError.
-    """
-    model = read_file(path, read_bytes, "text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm")
+    """Read a SentencePiece model. tokens: in the order of their rows (None: the model's pieces). Raises DataError."""
+    model = read_file(path, read_bytes, "give the SentencePiece models: vocab.spm, or source.spm and target.spm")
     pieces = SubwordModel.from_bytes(model, path)
     return ForeignVocabulary(model, pieces.all_tokens() if tokens is None else tokens)
 
@@ -123,9 +120,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def find_languages(folder: Path, *names: object) -> LanguageCodes:
-    """Returns the languages that the name of a model says, such as opus-mt-de-en, or else its README.
+    """Returns the languages in a model's name, such as opus-mt-de-en, or otherwise in its README.
 
-    names: what it is called, besides the folder's name.
+    names: further names of the model, which come before the folder's.
     """
     for name in (*names, folder_name(folder), folder.resolve().name):
         for pattern in _BY_NAME:
@@ -140,18 +137,18 @@ def find_languages(folder: Path, *names: object) -> LanguageCodes:
 
 
 def folder_name(folder: Path) -> str:
-    """Returns the name of a folder, that of a link and not of what it leads to."""
+    """Returns the name of a folder; of a link, the link's own name."""
     return os.path.basename(os.path.abspath(folder))
 
 
 def first_known(*codes: LanguageCodes) -> LanguageCodes:
-    """Returns each side's first code that is known."""
+    """Returns the first code of each side that is not None or empty."""
     source, target = (next((code for code in side if code), None) for side in zip(*codes, strict=True))
     return source, target
 
 
 def tokens_by_id(path: Path, ids: Sequence[tuple[str, object]]) -> list[str]:
-    """Returns the tokens of a list in the order of their ids. Raises DataError unless these are 0, 1, 2, …"""
+    """Returns tokens in the order of their ids. Raises DataError unless the ids are 0, 1, 2, …, without gaps."""
     by_id = {number if isinstance(number, int) else -1: token for token, number in ids}
     if not by_id or sorted(by_id) != [*range(len(ids))] or len({*by_id.values()}) < len(ids):
         raise DataError(f"{path}: its ids are not 0, 1, 2, …, each once, each of another token; download it again")

@@ -1,6 +1,6 @@
-"""Reads a model as Hugging Face's MarianMTModel keeps it: config.json, vocab.json, source.spm, target.spm, weights.
+"""Reads a model of Hugging Face's MarianMTModel: config.json, vocab.json, source.spm, target.spm and weights.
 
-Source: transformers' models/marian. Weights are safetensors, or a pickle of which torch reads tensors and nothing else.
+Source: transformers' models/marian. Weights are in safetensors, or in a pickle from which torch loads only tensors.
 """
 
 import logging
@@ -36,7 +36,7 @@ SUPPORTED: Mapping[str, tuple[object, ...]] = {
     "normalize_embedding": (False,),
     "static_position_embeddings": (True,),
 }
-"""the settings that change what is computed, with the values that tfm computes"""
+"""settings that affect what the model computes, with the values that tfm supports"""
 SUPPORTED_SEARCH: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1),
     "min_length": (None, 0),
@@ -55,7 +55,7 @@ SUPPORTED_SEARCH: Mapping[str, tuple[object, ...]] = {
     "force_words_ids": (None,),
     "guidance_scale": (None, 1),
 }
-"""the same for those that change what is searched for"""
+"""the same for settings that affect the search"""
 WEIGHT_NAMES = (
     ("^model.encoder.layers.", "^encoder.layers."),
     ("^model.decoder.layers.", "^decoder.layers."),
@@ -77,8 +77,8 @@ WEIGHT_NAMES = (
     ("^lm_head.", "^output."),
     ("^final_logits_bias", "^output.bias"),
 )
-"""what their names become, one after the other, and ours from the last to the first: ^ is the beginning of a name, and
-* any text, which stays"""
+"""replacements that turn their names into ours, applied in order; in reverse order they turn ours into theirs. ^ is the
+beginning of a name; * is any text, which stays"""
 MODEL_KEYS: Mapping[str, tuple[str, Any]] = {
     "d_model": ("d_model", None),
     "num_heads": ("encoder_attention_heads", None),
@@ -92,8 +92,8 @@ MODEL_KEYS: Mapping[str, tuple[str, Any]] = {
     "attention_dropout": ("attention_dropout", 0.0),
     "activation_dropout": ("activation_dropout", 0.0),
 }
-"""our keys under `model`: theirs, and their value where nothing is said"""
-PER_STACK_KEYS = ("attention_heads", "ffn_dim")  # which have a key for each stack there, and one here
+"""our key under `model`: their key and its default"""
+PER_STACK_KEYS = ("attention_heads", "ffn_dim")  # two keys there, encoder_… and decoder_…, and one here
 _SEARCH_KEYS: Mapping[str, tuple[str, Any]] = {
     "beam_size": ("num_beams", 1),
     "length_penalty": ("length_penalty", 1.0),
@@ -101,21 +101,18 @@ _SEARCH_KEYS: Mapping[str, tuple[str, Any]] = {
     "no_repeat_ngram_size": ("no_repeat_ngram_size", 0),
 }
 _SAMPLING_KEYS = {"temperature": ("temperature", 1.0), "top_k": ("top_k", 50), "top_p": ("top_p", 1.0)}
-POSITION_TABLE = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in what tfm writes
+POSITION_TABLE = "model.{}.embed_positions.weight"  # sines and cosines, in old files and in tfm's exports
 
 log = logging.getLogger(__name__)
 
 
 def search_keys(*, is_sample: bool) -> Mapping[str, tuple[str, Any]]:
-    """Returns our keys under `decoding`: theirs, and their value where nothing is said. is_sample: of sampling, too."""
+    """Returns, for our keys under `decoding`, their key and its default. is_sample: include those of sampling."""
     return {**_SEARCH_KEYS, **_SAMPLING_KEYS} if is_sample else _SEARCH_KEYS
 
 
 def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel:
-    """Read the model in a folder, with the positions of Hugging Face. Raises DataError.
-
-    weights: the file that has them (None: as Hugging Face calls it).
-    """
+    """Read the model in a folder. weights: their file (None: Hugging Face's usual name). Raises DataError."""
     path = folder / "config.json"
     config = read_json_object(path)
     generation_path = folder / "generation_config.json"
@@ -147,10 +144,10 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel
     for key in ("max_length", "max_new_tokens"):
         longest, most = generation.get(key), config.get("max_position_embeddings")
         if isinstance(longest, int) and isinstance(most, int) and longest < most:
-            what = "%s: %s: %s is not taken: a translation's limit follows from its sentence"
+            what = "%s: %s: %s is ignored: the limit of a translation follows from its sentence"
             log.warning(what, searched_in, key, longest)
     if config.get("tie_word_embeddings", True) and not _is_tied(tensors):
-        log.warning("%s: it says that the output is tied to the embedding, but the weights are others: not tied", path)
+        log.warning("%s: tie_word_embeddings is true, but the weights differ, so they are not tied", path)
     names = {
         name: rename_weight(name, WEIGHT_NAMES) for name in tensors if name not in map(POSITION_TABLE.format, STACKS)
     }
@@ -184,7 +181,7 @@ def rename_weight(name: str, names: Sequence[tuple[str, str]]) -> str:
 
 
 def _read_added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
-    """Returns the tokens that were added to the tokenizer, with their ids; the vocabulary may have them, too."""
+    """Returns the ids of tokens that were added to the tokenizer; the vocabulary may have them, too."""
     path = folder / "added_tokens.json"
     added = dict(read_json_object(path)) if path.exists() else {}
     listed = tokenizer.get("added_tokens_decoder")
@@ -195,7 +192,7 @@ def _read_added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int
 
 
 def _position_kind(table: Tensor | None) -> str:
-    """Returns whose sines and cosines the weights have: those of transformers, which are in few files, or Marian's."""
+    """Returns which sines and cosines the table has: Marian's, or those of transformers, also if there is no table."""
     if table is None or table.ndim != 2 or len(table) < 2 or table.shape[1] % 2:
         return "sinusoidal"
     expected = marian_frequencies(table.shape[1]).sin()  # of position 1; all sines come first
@@ -203,7 +200,7 @@ def _position_kind(table: Tensor | None) -> str:
 
 
 def _is_tied(tensors: dict[str, Tensor]) -> bool:
-    """Whether the output projection is an embedding of the target, or has no weights of its own."""
+    """Whether the output projection is the target embedding, or has no weights of its own."""
     output = tensors.get("lm_head.weight")
     embedding = tensors.get("model.decoder.embed_tokens.weight", tensors.get("model.shared.weight"))
     return output is None or (embedding is not None and torch.equal(output, embedding))
@@ -215,7 +212,7 @@ def _read_vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) 
 
 
 def _read_weights(folder: Path, weights: Path | None) -> tuple[Path, dict[str, Tensor]]:
-    """Returns the file with the weights, and what is in it."""
+    """Returns the path of the weights, and the weights by their names."""
     path = weights or folder / "model.safetensors"
     if path.suffix == ".safetensors" and path.is_file():
         with foreign.as_data_error(path):
@@ -228,7 +225,7 @@ def _read_weights(folder: Path, weights: Path | None) -> tuple[Path, dict[str, T
             foreign.refuse_compressed(path)
         try:
             found: Any = torch.load(path, map_location="cpu", weights_only=True)
-        except UnpicklingError:  # whose words say how to run it
+        except UnpicklingError:  # its message says how to run the pickle
             raise DataError(
                 f"{path}: damaged, or a pickle of more than tensors, which could run code; delete it"
             ) from None
@@ -238,6 +235,6 @@ def _read_weights(folder: Path, weights: Path | None) -> tuple[Path, dict[str, T
 
 
 def _language_code(value: object) -> str | None:
-    """Returns the code of a language; None for names of OPUS-MT's that are none, such as ROMANCE."""
+    """Returns a language code; None for other names in OPUS-MT, such as ROMANCE."""
     code = value.removeprefix("opus-mt-") if isinstance(value, str) else ""
     return code if re.fullmatch(LANGUAGE, code) else None

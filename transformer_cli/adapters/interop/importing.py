@@ -1,7 +1,7 @@
-"""import_run(folder): a model that Marian or Hugging Face's transformers wrote → a run, which every command takes.
+"""import_run(folder): a model of Marian or of Hugging Face's transformers → a run for all commands.
 
-Three things are put into our order, once and exactly. Ids: <unk>, <pad>, <sos> and <eos> come first. Width: they have
-all sines of a position before all cosines, we have them in turns. Queries, keys and values become one matrix.
+Three things are reordered, exactly. Ids: <unk>, <pad>, <sos> and <eos> come first. Width: a position has all its sines
+before its cosines there, and alternating here. Queries, keys and values become one matrix.
 """
 
 import logging
@@ -32,8 +32,8 @@ from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z")
-WIDTH_IN_COLUMNS = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # whose columns are the width
-WIDTH_IN_ROWS = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # likewise rows
+WIDTH_IN_COLUMNS = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # d_model columns
+WIDTH_IN_ROWS = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # d_model rows
 SIDE_OF_WEIGHT = {
     "source_embedding.tokens.weight": 0,
     "target_embedding.tokens.weight": 1,
@@ -54,12 +54,12 @@ def import_run(
     model: str | None = None,
     runs_dir: Path = Path("runs"),
 ) -> Run:
-    """Make a run of the model in a folder. name: the run's (None: the folder's). model: its file, of several.
+    """Make a run of the model in a folder. Returns the run.
 
-    positions: which sines and cosines are computed (None: Marian's for a model as Marian wrote it, those of
-    transformers for one of theirs). source, target: codes of the languages (None: as the files say). Raises DataError
-    for what is damaged or cannot be held, ConfigError for a size that no run has, or if the run is there already,
-    MemoryShortage.
+    name: the run's name (None: the folder's). positions: which sines and cosines the model has (None: Marian's for a
+    model in Marian's format, otherwise those of transformers). source, target: language codes (None: as the files
+    say). model: the file of the weights, if there are several. Raises DataError if the files are damaged or not
+    supported, ConfigError if a setting is invalid or the run exists, MemoryShortage.
     """
     if folder.is_file() and folder.suffix in ARCHIVES:
         raise DataError(f"{folder}: an archive; unpack it, and name the folder")
@@ -71,7 +71,7 @@ def import_run(
     name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", foreign.folder_name(folder)).lstrip("._-")[:MAX_NAME_CHARS]
     destination = runs_dir / name
     if not is_new(destination):
-        raise ConfigError(f"{destination} is there already; give another name, or delete it first")
+        raise ConfigError(f"{destination} exists already; give another name, or delete it first")
     weights = None if model is None else folder / Path(model).name
     if weights is not None and not weights.is_file():
         raise DataError(f"{weights}: no such file; name one of {folder}")
@@ -85,7 +85,7 @@ def import_run(
         raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as de")
     for side, code, other in zip(SIDES, (source, target), own_codes, strict=True):
         if code and other and language_code(code) != language_code(other):
-            log.warning("%s: %s is taken, though %s says %s", side, code, folder, other)
+            log.warning("%s: %s is used, although %s says %s", side, code, folder, other)
     vocabularies, rows = zip(*(_reorder_vocabulary(theirs, side) for side in theirs.vocabularies), strict=True)
     tensors = theirs.tensors
     if (shared := tensors.pop("tokens.weight", None)) is not None:
@@ -103,33 +103,33 @@ def import_run(
     data = config.data
     log.info("%s: %s→%s, %s parameters", destination, data.source, data.target, f"{count_parameters(imported):,}")
     if targets:
-        log.info("%s: it writes %s; name one of them with --to", destination, pluralize(len(targets), "language"))
+        log.info("%s: translates into %s; choose one with --to", destination, pluralize(len(targets), "language"))
     return run
 
 
 def width_permutation(config: ModelConfig) -> Tensor:
-    """Returns the place that each number of a vector of ours has in theirs, int64 (d_model,)."""
+    """Returns the index in their vectors of each element of ours, int64 (d_model,)."""
     width = torch.arange(config.d_model)
-    return width if config.positions == "learned" else width.view(2, -1).T.flatten()  # 0 4 1 5 2 6 3 7 if it is 8
+    return width if config.positions == "learned" else width.view(2, -1).T.flatten()  # d_model 8: 0 4 1 5 2 6 3 7
 
 
 def permute_width(name: str, value: Tensor, width: Tensor) -> Tensor:
-    """Returns a weight, which has this name of ours, with what belongs to the width in another order."""
+    """Returns a weight, named as in tfm, with its rows or columns of size d_model permuted."""
     if WIDTH_IN_COLUMNS.search(name):
         return value[:, width]
     return value[width] if WIDTH_IN_ROWS.search(name) else value
 
 
 def _reorder_vocabulary(theirs: ForeignModel, side: foreign.ForeignVocabulary) -> tuple[Vocabulary, list[int]]:
-    """Returns a side's vocabulary in our order, and for each of its tokens the row that it has had (-1: none)."""
+    """Returns a side's vocabulary in tfm's order, and each token's row in the foreign embedding (-1: none)."""
     tokens = side.tokens
     for token in (foreign.UNK, foreign.EOS):
         if token not in tokens:
-            raise DataError(f"{theirs.path}: its vocabulary has no {token}, which every model of Marian has")
+            raise DataError(f"{theirs.path}: its vocabulary has no {token}, unlike every model of Marian")
     unk, eos = tokens.index(foreign.UNK), tokens.index(foreign.EOS)
     others = [row for row in range(len(tokens)) if row not in (unk, eos, theirs.start_row, theirs.pad_row)]
     if reserved := {tokens[row] for row in others} & set(SPECIALS):
-        raise DataError(f"{theirs.path}: its vocabulary has {min(reserved)}, which tfm keeps for itself")
+        raise DataError(f"{theirs.path}: its vocabulary has {min(reserved)}, which tfm reserves")
     return Vocabulary((*SPECIALS, *(tokens[row] for row in others))), [unk, -1, theirs.start_row, eos, *others]
 
 
@@ -148,7 +148,7 @@ def _build_config(
             tie = "all"
     settings = {**theirs.model_settings, "start_token": False, "tie_embeddings": tie}
     if positions is not None and settings["positions"] == "learned":
-        raise ConfigError("positions: the model has learned its positions; leave it out")
+        raise ConfigError("positions: the model has learned positions; leave the option out")
     settings["positions"] = positions or settings["positions"]
     data = {
         "corpus": "imported",
@@ -156,7 +156,7 @@ def _build_config(
         "target": codes[1],
         "tokens": "subwords",
         "subwords": {
-            "size": max(map(len, vocabularies)),
+            "vocab_size": max(map(len, vocabularies)),
             "algorithm": "imported",
             "user_defined_symbols": [token for token in theirs.symbols if not TARGET_TOKEN.fullmatch(token)],
         },
@@ -168,7 +168,7 @@ def _build_config(
 
 
 def _build_model(theirs: ForeignModel, config: ModelConfig, rows: Sequence[Sequence[int]]) -> Transformer:
-    """Returns our model with all of the imported weights."""
+    """Returns the model with all imported weights."""
     check_model_memory(config, (len(rows[0]), len(rows[1])), prefix=f"{theirs.path}: ")
     with UninitializedWeights():
         model = Transformer(config, source_vocabulary=len(rows[0]), target_vocabulary=len(rows[1]), pad_id=PAD)
@@ -197,8 +197,8 @@ def _build_model(theirs: ForeignModel, config: ModelConfig, rows: Sequence[Seque
             else:
                 value = take(name.replace("attention.output.", "attention.o."), shape)
             parameter.copy_(permute_width(name, value, width))
-    for name in model.state_dict():  # the other names of tied matrices
+    for name in model.state_dict():  # other names of tied matrices
         unused.pop(name, None)
     if unused:
-        raise DataError(f"{theirs.path}: there is no place for the weight {min(unused)}, so the model is another one")
+        raise DataError(f"{theirs.path}: unknown weight {min(unused)}, so the model has another architecture")
     return model

@@ -1,7 +1,7 @@
-"""Reads a model as Marian writes it: weights in NumPy's .npz with the settings inside, vocabularies as .spm or .yml.
+"""Reads a model of Marian: weights in NumPy's .npz with the settings inside, vocabularies as .spm or .yml.
 
 Sources: marian-dev's src/models/transformer.h, src/common/io.cpp and src/data/*vocab.cpp. No pickle is read, and
-nothing is unpacked before its size is known.
+compressed archives are refused.
 """
 
 import json
@@ -50,7 +50,7 @@ SUPPORTED: Mapping[str, tuple[object, ...]] = {
     "transformer-postprocess-top": ("", "d", "n", "dn", "nd"),
     "transformer-tied-layers": ([],),
 }
-"""the settings of Marian that change what is computed, with the values that tfm computes"""
+"""Marian's settings that affect what the model computes, with the values that tfm supports"""
 VOCABULARY_FILES = ("*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json", "*vocab*.txt")
 SIDE_WORDS = (("source", "src"), ("target", "trg", "tgt"))
 _LANGUAGE_CODE = re.compile(f"(?!{'|'.join(('bpe', 'spm', 'src', 'trg', 'tgt', 'npz'))})[a-z]{{2,3}}")
@@ -76,13 +76,13 @@ WEIGHT_NAMES: tuple[tuple[str, str], ...] = (
     (r"^decoder_Wemb$", "target_embedding.tokens.weight"),
     (r"^Wpos$", "positions.weight"),
 )
-"""what Marian's names become, one after the other; its layers count from 1"""
+"""replacements that turn Marian's names into ours, applied in order; Marian counts layers from 1"""
 
 
 def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes = (None, None)) -> ForeignModel:
-    """Read the model in a folder. Raises DataError.
+    """Read the model in a folder. weights: their file, if there are several. given: the user's languages.
 
-    weights: its file, where there are several. given: the languages that the user names.
+    Raises DataError.
     """
     path, decoder_path = _find_files(folder, weights)
     decoder = (
@@ -90,7 +90,7 @@ def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes 
     )
     arrays = read_npz(path)
     if SETTINGS_ARRAY not in arrays:
-        raise DataError(f"{path}: {SETTINGS_ARRAY} is missing, so it is not a model that Marian has saved")
+        raise DataError(f"{path}: {SETTINGS_ARRAY} is missing, so it is not a model of Marian")
     text = arrays.pop(SETTINGS_ARRAY).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
     settings = _parse_settings(text, f"{path}: {SETTINGS_ARRAY}")
     if settings.get("transformer-decoder-autoreg", "self-attention") != "self-attention":
@@ -137,7 +137,7 @@ def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes 
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the arrays in a file of NumPy's. Raises DataError for one that is damaged, packed, or has a pickle."""
+    """Returns the arrays in an .npz file. Raises DataError if it is damaged or compressed, or contains a pickle."""
     with foreign.as_data_error(path):
         foreign.refuse_compressed(path)
         with np.load(path, allow_pickle=False) as archive:
@@ -145,13 +145,13 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _find_files(folder: Path, weights: Path | None) -> tuple[Path, Path]:
-    """Returns the file with the weights, and that of the settings for decoding, which need not be there."""
+    """Returns the paths of the weights and of the decoding settings, which need not exist."""
     found = sorted(path for path in folder.glob("*.npz") if ".optimizer." not in path.name and path.is_file())
     if weights is None and len(found) != 1:
         names = ", ".join(path.name for path in found)
         if found:
-            raise DataError(f"{folder}: it has several models; name one as model: {names}")
-        raise DataError(f"{folder}: neither a .npz file with weights, nor Hugging Face's config.json, is in it")
+            raise DataError(f"{folder}: has several models; name one as model: {names}")
+        raise DataError(f"{folder}: has neither an .npz file with weights nor Hugging Face's config.json")
     path = weights or found[0]
     places = (folder / f"{path.name}.decoder.yml", folder / "decoder.yml")
     return path, next((place for place in places if place.is_file()), places[0])
@@ -160,9 +160,9 @@ def _find_files(folder: Path, weights: Path | None) -> tuple[Path, Path]:
 def _find_vocabularies(
     folder: Path, model: Path, decoder: Mapping[str, Any], given: LanguageCodes
 ) -> tuple[list[str], LanguageCodes]:
-    """Returns the names of the files with the vocabularies of source and target, and the codes of their languages.
+    """Returns the file names of the source and target vocabularies, and the codes of their languages.
 
-    The settings for decoding or training name them, else the files' own names say whose they are. Raises DataError.
+    Reads them from the settings of decoding or training, otherwise from the files' names. Raises DataError.
     """
     config_path = folder / f"{model.name}.yml"
     trained = (
@@ -180,8 +180,8 @@ def _find_vocabularies(
         lists = [name for name in found if not name.endswith(".spm")] or found
         if not (names := lists * 2 if len(lists) == 1 else _order_by_side(lists, codes)):
             raise DataError(
-                f"{folder}: which of {', '.join(lists) or 'its files'} is the vocabulary of the source cannot be told; "
-                "give source and target, if the names have these codes, or name both in decoder.yml, under vocabs"
+                f"{folder}: unclear which of {', '.join(lists) or 'its files'} is the source's vocabulary; give source "
+                "and target if the names contain these codes, or name both files in decoder.yml under vocabs"
             )
     codes_in_names = tuple(
         next((part for part in _name_parts(name) if _LANGUAGE_CODE.fullmatch(part)), None) for name in names
@@ -191,22 +191,22 @@ def _find_vocabularies(
 
 
 def _order_by_side(names: Sequence[str], codes: LanguageCodes) -> list[str]:
-    """Returns two names in the order of source and target, by words or codes in them; [] if that is not sure."""
+    """Returns two file names in the order of source and target, by words or codes in them; [] if it is unclear."""
     words = [{*SIDE_WORDS[side], code and short_code(code)} for side, code in enumerate(codes)]
     found = [[name for name in names if each & {*map(short_code, _name_parts(name))}] for each in words]
-    if len(names) == 2:  # what is not the one is the other
+    if len(names) == 2:  # if one is known, the other is of the other side
         found = [one or [name for name in names if name not in other] for one, other in (found, found[::-1])]
     is_sure = len(found[0]) == len(found[1]) == 1 and found[0] != found[1]
     return [found[0][0], found[1][0]] if is_sure else []
 
 
 def _name_parts(name: str) -> list[str]:
-    """Returns the parts of a file's name but for its ending: source, de of source.de.spm."""
+    """Returns the parts of a file's name without its suffix: source and de of source.de.spm."""
     return re.split(r"[._]", name)[:-1]
 
 
 def _read_side(folder: Path, side: int, names: Sequence[str], codes: LanguageCodes) -> ForeignVocabulary:
-    """Returns the vocabulary of source (0) or target (1). A list beside it needs the side's SentencePiece model."""
+    """Returns the vocabulary of source (0) or target (1). A list of tokens also needs a SentencePiece model."""
     path = folder / names[side]
     if path.suffix == ".spm":
         return foreign.read_vocabulary(path)
@@ -216,9 +216,9 @@ def _read_side(folder: Path, side: int, names: Sequence[str], codes: LanguageCod
 
 
 def read_tokens(path: Path) -> list[str]:
-    """Returns the tokens of a list in the order of their ids. Raises DataError.
+    """Returns the tokens of a vocabulary file in the order of their ids. Raises DataError.
 
-    It is YAML, JSON (an object, or a list of tokens) or, by any other ending, text with one token on each line.
+    The file is YAML or JSON (an object or a list of tokens); with another suffix, text with one token per line.
     """
     text = foreign.read_file(path, read_text).removeprefix("\ufeff")
     try:
@@ -236,7 +236,7 @@ def read_tokens(path: Path) -> list[str]:
 
 
 def _norm_placement(path: Path, settings: Mapping[str, Any]) -> str:
-    """Returns where the LayerNorm stands; d, which is dropout, does not matter."""
+    """Returns the setting model.norm for Marian's two settings, in which d is dropout and does not matter."""
     before, after = (str(settings.get(f"transformer-{when}process", "")).replace("d", "") for when in ("pre", "post"))
     if (norm := {("", "an"): "post", ("n", "a"): "pre"}.get((before, after))) is None:
         value = f"{settings.get('transformer-preprocess')} and {settings.get('transformer-postprocess')}"
@@ -260,5 +260,5 @@ def _parse_settings(text: str, where: str) -> dict[str, Any]:
     except ConfigError as error:
         raise DataError(f"{where}: {error}") from None
     if not isinstance(value, dict):
-        raise DataError(f"{where}: no settings in it; download the model again")
+        raise DataError(f"{where}: contains no settings; download the model again")
     return value

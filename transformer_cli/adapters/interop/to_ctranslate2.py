@@ -1,7 +1,7 @@
 """export(run): a run's best weights → a folder in CTranslate2's format, with the run's codecs and settings.
 
-`write_model` says which of CTranslate2's layers and weights ours are; the folder's README.md is filled into a page of
-readme_words.md or readme_subwords.md.
+`write_model` maps our weights to CTranslate2's. The folder's README.md is made from readme_words.md or
+readme_subwords.md.
 """
 
 import logging
@@ -29,14 +29,14 @@ from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, SOS, SPECIALS, UNK
 log = logging.getLogger(__name__)
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
-MAX_TABLE_POSITIONS = MAX_LINE_CHARS + N_SOS_EOS  # positions that are written for sinusoids, which have no last one
+MAX_TABLE_POSITIONS = MAX_LINE_CHARS + N_SOS_EOS  # written for sinusoids, which have no limit
 EXPORTABLE = {
     "activation": ("relu", "gelu", "swish"),
     "norm": ("post", "pre"),
     "positions": ("learned", "sinusoidal", "marian"),
 }
-"""the values that the format has a word for, of the keys whose other values it could not follow"""
-FORBIDDEN_LOGIT = -1e4  # the logit of a word without a probability; float16 can hold it
+"""keys under `model` with the values that the format supports"""
+FORBIDDEN_LOGIT = -1e4  # of a token without a probability; float16 can represent it
 LAYER_NORM_EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
@@ -47,11 +47,11 @@ def export(
     quantization: str = "float32",
     runs_dir: Path = Path("runs"),
 ) -> Run:
-    """Write the best weights of a run (None: the newest) into a new folder, if they are not there yet, and open it.
+    """Write the best weights of a run (None: the newest) into a new folder. Returns it as a run.
 
-    output: None for exports/NAME, or exports/NAME-int8 and so on. quantization: how weights are kept: float32, float16,
-    bfloat16, int16 or int8. Raises CheckpointError, ConfigError if CTranslate2 is not installed, something else is
-    there or weights cannot be kept so, OSError.
+    output: the folder (None: exports/NAME, or exports/NAME-int8 and so on); if it has the same export already, it is
+    returned. quantization: the type of the weights: float32, float16, bfloat16, int16 or int8. Raises CheckpointError;
+    ConfigError if CTranslate2 is missing, `output` has something else, or the model cannot be exported; OSError.
     """
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
@@ -72,13 +72,13 @@ def export(
         if earlier.metadata.id != source_run.metadata.id or earlier.exported != info:
             of = earlier.exported
             raise ConfigError(
-                f"{destination}: there already, {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
+                f"{destination} exists already: {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
                 f"{of.written_by}; name another output, or delete it first"
             )
-        log.info("%s: there already, as %s of %s in %s", destination, info.checkpoint, source_run.folder, quantization)
+        log.info("%s exists already: %s of %s in %s", destination, info.checkpoint, source_run.folder, quantization)
         return earlier
     if os.path.lexists(destination):
-        raise ConfigError(f"{destination}: there already, and not an exported model; name another output")
+        raise ConfigError(f"{destination} exists already and is not an exported model; name another output")
     checkpoint, model = load_best(source_run, torch.device("cpu"))
     info = replace(info, checkpoint=checkpoint)  # training may have found better weights meanwhile
     codecs = source_run.codecs
@@ -101,12 +101,12 @@ def export(
 
 
 def readme(config: Config, codecs: Codecs, info: ExportInfo) -> str:
-    """Returns the page of the folder: how to translate with it from Python, without tfm.
+    """Returns the folder's README: how to translate with the model in Python without tfm.
 
-    Its code searches as the run's section `decoding` says, but does not sample.
+    Its code uses the run's `decoding` settings, except those of sampling.
     """
     is_of_words = isinstance(codecs.target, WordCodec)
-    is_one_by_one = is_of_words and config.decoding.beam_size > 1  # readme_words.md says why
+    is_one_by_one = is_of_words and config.decoding.beam_size > 1  # for a reason in readme_words.md
     options = {
         "beam_size": config.decoding.beam_size,
         "length_penalty": config.decoding.length_penalty,
@@ -130,7 +130,8 @@ def readme(config: Config, codecs: Codecs, info: ExportInfo) -> str:
 def count_positions(config: ModelConfig) -> int:
     """Returns how many positions an exported model has, <sos> and <eos> included.
 
-    CTranslate2 needs a table. Its own sinusoids begin at position 1 and put all sines before all cosines.
+    Sinusoids are exported as a table, because CTranslate2's own begin at position 1 and have all sines before all
+    cosines.
     """
     if config.has_position_table:
         assert config.max_length is not None  # the config ensures it
@@ -141,10 +142,10 @@ def count_positions(config: ModelConfig) -> int:
 def write_model(
     model: Transformer, folder: Path, *, source: Sequence[str], target: Sequence[str], quantization: str = "float32"
 ) -> None:
-    """Write a model into a folder, as CTranslate2 reads it.
+    """Write a model into a folder in CTranslate2's format.
 
-    source, target: the tokens in the order of their ids, each a different one. quantization: one of QUANTIZATIONS.
-    Raises ConfigError if the format cannot say what the model computes, OSError.
+    source, target: the tokens in the order of their ids, without duplicates. quantization: one of QUANTIZATIONS. Raises
+    ConfigError if the format does not support the model, OSError.
     """
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
@@ -155,7 +156,7 @@ def write_model(
         if (value := getattr(config, key)) not in known:
             raise ConfigError(f"model.{key}: {value} cannot be exported, only {' or '.join(known)}; use the run itself")
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    unused = {name for name in parameters if "_embedding.positions." not in name}  # of those a table is computed
+    unused = {name for name in parameters if "_embedding.positions." not in name}  # tables are computed from those
 
     def weight(name: str) -> Any:
         unused.discard(name)
@@ -170,7 +171,7 @@ def write_model(
         spec.gamma, spec.beta = weight(f"{name}.weight"), weight(f"{name}.bias")
 
     def stack(spec: Any, name: str, positions: torch.nn.Module) -> None:
-        """What the encoder and the decoder have in common."""
+        """Write what the encoder and the decoder have in common."""
         spec.scale_embeddings = config.scale_embeddings
         with torch.no_grad():
             spec.position_encodings.encodings = positions(torch.arange(count_positions(config))).float().numpy()
@@ -187,7 +188,7 @@ def write_model(
             norm(layer.ffn.layer_norm, f"{ours}.residuals.{2 if name == 'decoder' else 1}.norm")
 
     shape = {
-        "pre_norm": True,  # until the final norm has its place, which norm: post would not give it
+        "pre_norm": True,  # changed in `stack`; the constructor gives post-norm no final norm
         "no_final_norm": not config.final_norm,
         "activation": Activation[config.activation.upper()],
         "head_dim": config.head_dim,
@@ -195,7 +196,7 @@ def write_model(
     encoder = TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **shape)
     encoder.embeddings[0].weight = weight("source_embedding.tokens.weight")
     stack(encoder, "encoder", model.source_embedding.positions)
-    # attention is returned of the last layer, as the mean of so many heads
+    # the returned attention is the mean over all heads of the last layer
     decoder = TransformerDecoderSpec(
         config.num_decoder_layers, config.num_heads, alignment_heads=config.num_heads, **shape
     )
@@ -206,13 +207,13 @@ def write_model(
     decoder.projection.bias[model.output.unwritable_ids] = FORBIDDEN_LOGIT
     for index, layer in enumerate(decoder.layer):
         ours = f"decoder.layers.{index}"
-        inner = model.decoder.layers[index].cross_attention.inner_dim  # W_Q has so many rows, W_K and W_V follow
+        inner = model.decoder.layers[index].cross_attention.inner_dim  # rows of W_Q; those of W_K and W_V follow
         linear(layer.attention.linear[0], f"{ours}.cross_attention.qkv", slice(inner))
         linear(layer.attention.linear[1], f"{ours}.cross_attention.qkv", slice(inner, None))
         linear(layer.attention.linear[2], f"{ours}.cross_attention.output")
         norm(layer.attention.layer_norm, f"{ours}.residuals.1.norm")
     if unused:
-        raise ConfigError(f"{min(unused)}: the format has no place for this weight, so the model cannot be exported")
+        raise ConfigError(f"{min(unused)}: the format has no such weight, so the model cannot be exported")
     spec = TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))

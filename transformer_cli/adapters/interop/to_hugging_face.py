@@ -1,7 +1,7 @@
-"""export_to_hugging_face(run): a run's best weights → a folder that transformers' MarianMTModel opens.
+"""export_to_hugging_face(run): a run's best weights → a folder for MarianMTModel of transformers.
 
-It is the import of such a folder, read the other way: names, settings and orders stand in hugging_face.py and
-importing.py. The import in turn reads what is written here, as the same model.
+Names, settings and orders of weights are in hugging_face.py and importing.py, whose import reads an exported folder as
+the same model.
 """
 
 import logging
@@ -45,11 +45,11 @@ EXPORTABLE: dict[str, tuple[object, ...]] = {
     "model.positions": ("sinusoidal", "marian"),
     "model.qkv_bias": (True,),
 }
-"""our settings that change what is computed, with the values that MarianMTModel computes"""
+"""our settings that affect what is computed, with the values that MarianMTModel supports"""
 PAD = "<pad>"
-FIRST_TOKENS = (foreign.EOS, foreign.UNK, PAD)  # the tokens before all others
-DEFAULT_POSITIONS = 512  # positions of a model that has no last one, as OPUS-MT's folders have them
-FORBIDDEN_LOGIT = -1e4  # the logit of <pad>, which has no probability; float16 can hold it
+FIRST_TOKENS = (foreign.EOS, foreign.UNK, PAD)
+DEFAULT_POSITIONS = 512  # for a model without a limit; OPUS-MT's models have as many
+FORBIDDEN_LOGIT = -1e4  # of <pad>, which has no probability; float16 can represent it
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +57,10 @@ log = logging.getLogger(__name__)
 def export_to_hugging_face(
     run: str | Path | Run | None = None, output: str | Path | None = None, *, runs_dir: Path = Path("runs")
 ) -> Path:
-    """Write the best weights of a run (None: the newest) into a new folder, which MarianMTModel of transformers opens.
+    """Write the best weights of a run (None: the newest) into a new folder for MarianMTModel. Returns the folder.
 
-    output: None for exports/NAME-huggingface; the folder is returned. Raises CheckpointError, ConfigError if something
-    is there already or MarianMTModel does not compute what the run computes, OSError.
+    output: the folder (None: exports/NAME-huggingface). Raises CheckpointError, ConfigError if the folder exists or
+    MarianMTModel does not support the model, OSError.
     """
     source_run = Run.load(run, runs_dir)
     config = source_run.config
@@ -69,7 +69,7 @@ def export_to_hugging_face(
     assert len(codecs) == len(SIDES), "words are refused"
     destination = Path(output) if output else Path("exports") / f"{source_run.folder.resolve().name}-huggingface"
     if os.path.lexists(destination):
-        raise ConfigError(f"{destination}: there already; name another output, or delete it first")
+        raise ConfigError(f"{destination} exists already; name another output, or delete it first")
     checkpoint, model = load_best(source_run, torch.device("cpu"))
     lists = [[*FIRST_TOKENS, *codec.all_tokens()[len(SPECIALS) :]] for codec in codecs]
     is_one = config.model.tie_embeddings == "all"
@@ -118,7 +118,7 @@ def export_to_hugging_face(
 
 
 def _refuse_unsupported(config: Config) -> None:
-    """Raises ConfigError for the first setting with a value that MarianMTModel does not compute."""
+    """Raises ConfigError for the first setting that MarianMTModel does not support."""
     found = {**settings_by_key(config), "data.lowercase": config.data.lowercased}
     for key, values in EXPORTABLE.items():
         if found[key] not in values:
@@ -130,9 +130,9 @@ def _refuse_unsupported(config: Config) -> None:
 
 
 def _export_weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
-    """Returns the weights under their names, in their order."""
+    """Returns the weights under MarianMTModel's names, in its order of ids and width."""
     back, width = [(ours, theirs) for theirs, ours in reversed(WEIGHT_NAMES)], width_permutation(model.config).argsort()
-    rows = [EOS, UNK, SOS]  # what FIRST are called here; the target begins with the vector of <sos>
+    rows = [EOS, UNK, SOS]  # for FIRST_TOKENS; <pad> gets the vector of <sos>, with which a target begins
     is_one = model.config.tie_embeddings == "all"
     weights: dict[str, Tensor] = {}
     for ours, parameter in model.named_parameters():
@@ -148,7 +148,7 @@ def _export_weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
             continue
         name = ours.replace("source_embedding.", "", int(is_one)).replace("attention.output.", "attention.o.")
         weights[rename_weight(name, back)] = value
-    if model.config.positions == "marian":  # theirs are computed, where the file has none
+    if model.config.positions == "marian":  # without a table, transformers computes its own
         for stack, embedding in zip(STACKS, (model.source_embedding, model.target_embedding), strict=True):
             weights[POSITION_TABLE.format(stack)] = embedding.positions(torch.arange(n_positions))[:, width]
     return {name: value.contiguous() for name, value in weights.items()}

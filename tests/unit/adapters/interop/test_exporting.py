@@ -95,6 +95,6 @@ def test_export_command_writes_into_exports_and_refuses_words_and_what_is_there(
 ) -> None:
     place = "exports/de-en-huggingface"
     assert tfm("export", "de-en", "--format", "huggingface", cwd=tmp_path)[:2] == (0, f"{place}\n")
-    assert f"{place}: there already" in refused("export", "de-en", "--format", "huggingface", cwd=tmp_path)
+    assert f"{place} exists already" in refused("export", "de-en", "--format", "huggingface", cwd=tmp_path)
     said = refused("export", "tiny", "--format", "huggingface", cwd=project)
     assert "data.tokens: words cannot be exported to huggingface, only subwords" in said

@@ -61,7 +61,7 @@ def test_import_takes_a_link_by_its_own_name_and_says_where_given_languages_are_
     assert (run.folder.name, run.config.data.source, run.config.data.target) == (link.name, "swe", "fi")
     assert caplog.messages == []
     import_run(link, name="other", target="no", runs_dir=tmp_path / "runs")
-    assert caplog.messages == [f"target: no is taken, though {link} says fi"]
+    assert caplog.messages == [f"target: no is used, although {link} says fi"]
 
 
 def test_import_without_languages_is_refused_and_takes_those_that_are_given(folder: Path, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_import_two_vocabularies_are_told_by_settings_sides_and_languages(
 
 
 def test_import_two_vocabularies_that_cannot_be_told_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"which of vocab.a.yml, vocab.b.yml is the vocabulary of the source"):
+    with pytest.raises(DataError, match=r"which of vocab.a.yml, vocab.b.yml is the source's vocabulary"):
         import_run(two(folder, ("vocab.b.yml", "vocab.a.yml")), runs_dir=tmp_path / "runs")
 
 
@@ -309,9 +309,9 @@ def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_
     assert run.config.model.tie_embeddings == "none"
     assert (run.config.decoding.temperature, run.config.decoding.top_k, run.config.decoding.top_p) == (0.5, 50, 0.9)
     said = "\n".join(caplog.messages)
-    assert "config.json: max_length: 20 is not taken" in said
-    assert "config.json: max_new_tokens: 9 is not taken" in said
-    assert "it says that the output is tied to the embedding, but the weights are others" in said
+    assert "config.json: max_length: 20 is ignored" in said
+    assert "config.json: max_new_tokens: 9 is ignored" in said
+    assert "tie_word_embeddings is true, but the weights differ" in said
 
 
 # A run of one's own, and a server

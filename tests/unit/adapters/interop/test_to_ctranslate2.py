@@ -141,12 +141,12 @@ def test_export_writes_beside_runs_and_replaces_nothing(
     assert re.fullmatch(rf"{place}: step-\d+ of runs/tiny in (float32|int8), \d+ kB\n", err)
     code, out, err = tfm("export", *arguments, cwd=workspace)
     assert (code, out) == (0, f"{place}\n")
-    assert err.startswith(f"{place}: there already, as step-")
+    assert err.startswith(f"{place} exists already: step-")
     other = refused("export", "tiny", "-q", "int16", "-o", place, cwd=workspace)
-    assert re.search(rf"{place}: there already, step-\d+ of tiny in .*; name another output, or delete it", other)
+    assert re.search(rf"{place} exists already: step-\d+ of tiny in .*; name another output, or delete it", other)
     for taken in ("runs/tiny", "."):
         other = refused("export", "tiny", "-o", taken, cwd=workspace)
-        assert other.endswith(f"{taken}: there already, and not an exported model; name another output")
+        assert other.endswith(f"{taken} exists already and is not an exported model; name another output")
     assert tfm("translate", "-r", place, "", cwd=workspace)[:2] == (0, "\n")
 
 
