@@ -53,8 +53,8 @@ def here(project: Path) -> Path:
         (lambda given: evaluate(given, lists=untyped("ab")), "lists: 'ab', where a list of str is wanted"),
         (lambda given: evaluate(given, lists=["ab", "cd"]), "lists, item 0: 'ab', where a list of str is wanted"),
         (lambda given: evaluate(given, files="ab"), "files: 'ab', where a list of str is wanted"),
-        (lambda given: [*score_pairs(given, ["ab"])], "pairs, item 0: 'ab', where two texts are wanted"),
-        (lambda given: [*score_pairs(given, [("a", "b", "c")])], "item 0: ('a', 'b', 'c'), where two texts"),
+        (lambda given: [*score_pairs(given, ["ab"])], "pairs, item 0: 'ab' is not a pair of texts"),
+        (lambda given: [*score_pairs(given, [("a", "b", "c")])], "item 0: ('a', 'b', 'c') is not a pair"),
         (lambda given: given.translate(iter(["Hund", 3])), "line 2: 3, where a str is wanted"),
         (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
         (lambda given: given.translate_file(b"a", "txt"), "file_format: 'txt', where one of text, html, "),
@@ -108,11 +108,11 @@ def test_evaluate_lists_as_files(corpus: Path, translator: Translator, project: 
     assert json.loads(kept.read_text().splitlines()[-1])["files"] == ["lists"]  # so not the BLEU of a split
     (by_files,) = evaluate(translator, files=[str(path) for path in files])
     assert (by_lists.result.bleu, by_lists.result.loss) == (by_files.result.bleu, by_files.result.loss)
-    with pytest.raises(DataError, match=r"^lists: 2, 1 lines; give sentences, and as many references in each"):
+    with pytest.raises(DataError, match=r"^lists: 2, 1 lines; give a list of sentences, then"):
         evaluate(translator, lists=[["a", "b"], ["c"]])
-    with pytest.raises(DataError, match=r"^.*test\.de: sentences to translate need their references; name their file"):
+    with pytest.raises(DataError, match=r"^.*test\.de: sentences need references; name a file of references"):
         evaluate(translator, files=files[:1])
-    with pytest.raises(ConfigError, match=r"^files, lists, splits: each names texts; give one of them"):
+    with pytest.raises(ConfigError, match=r"^files, lists and splits cannot be combined; give one of them"):
         evaluate(translator, files=files, lists=lists)
 
 
@@ -153,9 +153,9 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
         (lambda given: given.with_options(prefix="\ud800").translate(["a"]), "prefix: character 1: half a surrogate"),
         (lambda given: given.with_terms({"a": "\ud800"}), "glossary: 'a' with '\\ud800': '\\ud800' cannot stand in"),
         (lambda given: given.with_options(glossary="g.csv"), "must be a mapping of words to their translations, not g"),
-        (lambda given: evaluate(given, lists=[]), "lists: 0 lines; give sentences, and as many references"),
-        (lambda given: evaluate(given, files=()), "files: empty; name sentences and their references"),
-        (lambda given: evaluate(given, lists=[["a"], ["a"]], splits="test"), "files, lists, splits: each names texts"),
+        (lambda given: evaluate(given, lists=[]), "lists: 0 lines; give a list of sentences"),
+        (lambda given: evaluate(given, files=()), "files: empty; name a file of sentences"),
+        (lambda given: evaluate(given, lists=[["a"], ["a"]], splits="test"), "files, lists and splits cannot be com"),
         (lambda given: compare([], CompareOptions()), "nothing to compare; name at least two runs or files"),
         (lambda given: compare_groups({"a": []}), "a recipe without a run: one run has no spread"),
         (lambda given: Run.open(untyped("nope")), "nope: no run here"),

@@ -1,6 +1,6 @@
-"""How good a run is: loss, perplexity, BLEU and chrF on splits of its dataset or on files; log-probabilities of lines.
+"""Evaluates a run on splits of its dataset or on files: loss, perplexity, BLEU, chrF, and log-probabilities of lines.
 
-References are scored as they were written: they never pass through the vocabulary.
+BLEU and chrF use the raw text of the references, not their tokens.
 """
 
 import logging
@@ -46,12 +46,12 @@ from transformer_cli.translate import Translator
 
 log = logging.getLogger(__name__)
 
-CHUNK_LINES = 1000  # lines to be scored that are in memory at a time
+CHUNK_LINES = 1000  # lines that `score_pairs` holds in memory
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a run did on one split. Its fields are the keys of `tfm evaluate --json`; scores go from 0 to 100."""
+    """The scores of a run on one text, from 0 to 100. Its fields are the keys of `tfm evaluate --json`."""
 
     split: str
     sentences: int
@@ -69,8 +69,8 @@ class Result:
     """sacreBLEU's bootstrap interval; None for more than 10,000 sentences"""
     bleu_signature: str
     bleu_tokens: float
-    """BLEU of tokens against tokenised references, as tutorials report it. The tokens are the decoder's own words,
-    `<unk>` kept, or where it writes subwords, spaCy's tokens of its text"""
+    """BLEU of tokens against tokenised references, as tutorials report it: the decoder's own words (with `<unk>`), or
+    spaCy's tokens if the decoder writes subwords"""
     chrf: float
     """chrF of plain text against raw references"""
     chrf_interval: Interval | None
@@ -78,20 +78,20 @@ class Result:
     chrf_signature: str
     seconds: float
     brevity_penalty: float
-    """this and the next two are parts of bleu: see BleuScore"""
+    """this and the next two: see BleuScore"""
     length_ratio: float
     precisions: list[float]
     extra_metrics: dict[str, TextScore] = field(default_factory=dict)
-    """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
+    """the requested ones of chrf++ and ter"""
     terms: int = 0
-    """how many terms of the glossary the sources have"""
+    """the number of glossary terms in the sources"""
     terms_kept: int = 0
-    """how many of them have their translations in ours"""
+    """the number of these whose translation is in ours"""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A result, and the translations that were scored for it."""
+    """A result and the translations that were scored."""
 
     result: Result
     translations: list[Translation]
@@ -103,27 +103,27 @@ class ParallelText:
 
     name: str
     sources: Sequence[str]
-    """empty if there are only references, beside which translations are put"""
+    """empty if translations come from files"""
     references: Sequence[Sequence[str]]
-    """one or several, each with a line for each sentence"""
+    """one or several references; each has one line per sentence"""
 
 
 @dataclass(frozen=True)
 class LineScore:
-    """A line and its translation under a model. Its fields are the keys of `tfm score --json`."""
+    """A pair of lines and its score. Its fields are the keys of `tfm score --json`."""
 
     source: str
     target: str
     log_prob: float
-    """of the target's tokens and <eos>, given the source, in nats; what translations let pass has no tokens"""
+    """of the target's tokens and <eos>, given the source, in nats; copied symbols have no tokens"""
     tokens: int
-    """the target's tokens, <eos> included; 0 if both sides are blank, because a blank line is never translated"""
+    """the target's tokens, <eos> included; 0 if both lines are blank"""
     ppl: float
     """exp(-log_prob / tokens)"""
 
 
 ResultSink = Callable[[Mapping[str, Any], ParallelText], None]
-"""Keeps a result on a text."""
+"""Saves a result on a text."""
 
 
 def evaluate(
@@ -135,10 +135,10 @@ def evaluate(
     save_result: bool = True,
     named: Iterable[str | Path] = (),
 ) -> list[Evaluation]:
-    """Returns how a translator does on each text; see `evaluate_text`.
+    """Evaluate a translator on each text; see `evaluate_text`. Raises DataError.
 
-    save_result: append each result to the run's evaluations.jsonl, if that can be written. named: the files that the
-    texts were read from, which it then says. Raises DataError.
+    save_result: append each result to the run's evaluations.jsonl, if it can be written. named: the files of the texts,
+    which are saved with the result.
     """
     found, keep = [], result_sink(translator, named)
     for text in texts:
@@ -149,9 +149,9 @@ def evaluate(
 
 
 def score_files(translator: Translator, source: Path, target: Path) -> Iterator[LineScore]:
-    """Yield the score of each line of two files, as `score_pairs` does.
+    """Yield the score of each pair of lines of two files; see `score_pairs`.
 
-    Raises DataError also for files that differ in their number of lines.
+    Raises DataError also if the files have different numbers of lines.
     """
     pairs = (pair[:2] for pair in zip_lines(source, target, read_lines))
     return score_pairs(translator, pairs, names=(str(source), str(target)))
@@ -160,7 +160,7 @@ def score_files(translator: Translator, source: Path, target: Path) -> Iterator[
 def score_pairs(
     translator: Translator, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
 ) -> Iterator[LineScore]:
-    """Yield the score of each sentence and its translation, and log the perplexity of them all; see `api.score_pairs`.
+    """Yield the score of each pair of texts, then log the perplexity of all; see `api.score_pairs`.
 
     Raises ArgumentError and DataError.
     """
@@ -172,7 +172,7 @@ def score_pairs(
         sides = []
         for number, pair in enumerate(chunk, start=n_lines):
             if isinstance(pair, str) or len(pair) != 2:
-                raise ArgumentError(f"score_pairs: pairs, item {number}: {pair!r}, where two texts are wanted")
+                raise ArgumentError(f"score_pairs: pairs, item {number}: {pair!r} is not a pair of texts")
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
             for number, text in enumerate(texts, start=n_lines + 1):
                 refuse_lone_surrogates(text, f"{name}: line {number}: ")
@@ -181,8 +181,8 @@ def score_pairs(
                 if limit is not None and len(line) + N_SOS_EOS > limit:
                     raise DataError(
                         f"{name}: line {number}: {len(line)} tokens, but the model takes at most {limit - N_SOS_EOS} "
-                        f"(its {limit} positions minus <sos> and <eos>); a part of a line would get a false score: "
-                        "take the line out"
+                        f"(its {limit} positions minus <sos> and <eos>); remove it, since the score of "
+                        "a truncated line would be wrong"
                     )
             sides.append([line.ids for line in encoded])
         split = EncodedSplit(*map(Side.of, sides))
@@ -198,14 +198,14 @@ def score_pairs(
         n_words += len(split.target.ids)
         n_unknown += sum(ids.count(UNK) for ids in sides[1])
     if n_unknown:
-        log.warning("%s: %d of %d tokens are unknown: scored as <unk>", names[1], n_unknown, n_words)
+        log.warning("%s: %d of %d tokens are unknown and are scored as <unk>", names[1], n_unknown, n_words)
     if n_tokens:
         counts = f"{pluralize(n_lines, 'line')}, {pluralize(n_tokens, 'token')}"
         log.info("%s: %s, perplexity %s", names[1], counts, perplexity_text(perplexity(-total / n_tokens)))
 
 
 def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> ResultSink:
-    """Returns what appends a result, and what led to it, to the run's evaluations.jsonl. files: which were translated.
+    """Returns a function that appends a result and its conditions to the run's evaluations.jsonl.
 
     It does not hold the models.
     """
@@ -227,7 +227,7 @@ def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> Res
 
 
 def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
-    """Warn of lines of a file that stood in a run's training text, if its dataset is there, in any case or spacing."""
+    """Warn of lines of a file that are in the run's training text, ignoring case and spaces. Needs its dataset."""
     try:
         trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
     except DataError:
@@ -235,7 +235,7 @@ def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path)
     lines = ["".join(line.split()).casefold() for line in text.sources if line.strip()]
     seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
     if n_seen := sum(line in seen for line in lines):
-        what = "stood in the training text; a model can learn them by heart, so scores here say less about new text"
+        what = "are in the training text; a model can memorise them, so these scores say less about new text"
         log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", pluralize(len(lines), "line"), what)
 
 
@@ -246,7 +246,9 @@ def evaluate_text(
     lowercase: bool = False,
     metrics: Iterable[str] = (),
 ) -> Evaluation:
-    """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
+    """Translate a text and score the translations against its raw references.
+
+    Raises DataError if all lines are too long.
 
     lowercase, metrics: as in `evaluate`.
     """
@@ -298,11 +300,11 @@ def evaluate_text(
 
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
-    """Returns the losses of the sentences that fit and are not blank; a warning counts those that do not fit."""
+    """Returns the losses of the sentences that are not blank and fit the model; warns of those that are too long."""
     rows = split.rows_within(translator.max_length)
     if len(rows) < len(split):
         long = pluralize(len(split) - len(rows), "sentence")
-        log.warning("%s: %s too long: left out of the loss; of a long source, the beginning is translated", name, long)
+        log.warning("%s: %s too long: excluded from the loss; translated from the truncated source", name, long)
     rows = rows[is_scored(split)[rows]]
     if not len(rows):
         raise DataError(f"{name}: every line is blank, or too long for the model; name files with sentences")
@@ -318,24 +320,24 @@ def select_texts(
     lists: Sequence[Sequence[str]] | None = None,
     data_dir: Path = Path("data"),
 ) -> list[ParallelText]:
-    """Returns what a run with these settings is judged on: splits of its dataset, or the text of files or of lists.
+    """Returns the texts to evaluate a run on: splits of its dataset, or the text of files or lists.
 
     Without any, every test set. A warning counts the lines of files and lists that it was trained on. Raises
     ConfigError, DataError.
     """
     if [files is None, lists is None, not splits].count(False) > 1:
-        raise ConfigError("files, lists, splits: each names texts; give one of them")
+        raise ConfigError("files, lists and splits cannot be combined; give one of them")
     if files is None and lists is None:
         return read_splits(data, splits, data_dir)
     if files is not None and not len(files):
-        raise DataError("files: empty; name sentences and their references, or leave it out")
+        raise DataError("files: empty; name a file of sentences and one of references, or omit it")
     text = text_from_lists(lists) if lists is not None else read_text(*map(Path, files or ()))
     _warn_of_training_text(data, text, data_dir)
     return [text]
 
 
 def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:
-    """Read splits of the dataset that has these settings; without names, every test set. Raises DataError."""
+    """Read splits of the dataset with these settings (no names: every test set). Raises DataError."""
     dataset = Dataset.open(find_dataset(data, data_dir))
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
@@ -344,14 +346,11 @@ def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[
 
 
 def read_text(source: Path | None, *references: Path) -> ParallelText:
-    """Read sentences, if any, and one or more files of references line by line; empty lines are kept.
-
-    Raises DataError.
-    """
+    """Read a file of sentences (None: no sentences) and files of references. Raises DataError."""
     first, *others = (source, *references) if source else references
     lines, *more = (list(read_lines(path)) for path in (first, *others))
     if source and not references:
-        raise DataError(f"{source}: sentences to translate need their references; name their file, too")
+        raise DataError(f"{source}: sentences need references; name a file of references, too")
     if not lines:
         raise DataError(f"{first}: empty; name a file with one sentence per line")
     for path, each in zip(others, more, strict=True):
@@ -361,11 +360,14 @@ def read_text(source: Path | None, *references: Path) -> ParallelText:
 
 
 def text_from_lists(lists: Sequence[Sequence[str]]) -> ParallelText:
-    """Returns sentences and their references. Raises DataError if their numbers differ, or for half a character."""
+    """Returns the text of a list of sentences and lists of references.
+
+    Raises DataError if lengths differ, or for a lone surrogate.
+    """
     sources, *references = [*lists] or [[]]
     if not references or not len(sources) or {len(each) for each in references} != {len(sources)}:
         lengths = ", ".join(f"{len(each):,}" for each in (sources, *references))
-        raise DataError(f"lists: {lengths} lines; give sentences, and as many references in each extra_metrics list")
+        raise DataError(f"lists: {lengths} lines; give a list of sentences, then lists of as many references")
     for place, texts in enumerate(lists):
         for row, text in enumerate(texts):
             refuse_lone_surrogates(text, f"lists, item {place}, item {row}: ")
@@ -373,14 +375,14 @@ def text_from_lists(lists: Sequence[Sequence[str]]) -> ParallelText:
 
 
 def is_scored(split: EncodedSplit) -> NDArray[np.bool_]:
-    """Which pairs are judged, (sentences,): all but those of two blank lines, which are never translated."""
+    """Returns which pairs are scored, bool (sentences,): all but pairs of two blank lines."""
     return (split.source.lengths > 0) | (split.target.lengths > 0)
 
 
 def translator_losses(translator: Translator, split: EncodedSplit, rows: Rows) -> SentenceLosses:
     """Returns the losses of the sentences in `rows`, in that order; see `sentence_losses`. Raises MemoryShortage.
 
-    Of an exported model they are those of its weights as they are kept, such as in int8.
+    The losses of an exported model are those of its stored weights, for example in int8.
     """
     engine = translator.engine
     if not isinstance(engine, TargetScorer):

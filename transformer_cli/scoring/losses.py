@@ -1,7 +1,7 @@
-"""Losses of encoded sentences under a model, one by one, and of a whole split. Knows ids, not text.
+"""Losses of encoded sentences under a model, of each sentence and of a split. Knows ids, not text.
 
-Training validates with these functions, so this module imports nothing that translates, and torch only where it
-computes: an export is evaluated without it.
+Training validates with these functions, so they import nothing that translates. torch is imported only inside them: an
+exported model is evaluated without it.
 """
 
 import logging
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-N_SAMPLES = 3
-LOSS_RTOL = 1e-3  # between devices, and between versions of their libraries
-TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches; the tutorials use this size
-LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
-MAX_PARALLEL_GROUPS = 4  # so many times that many positions at a time, to bound memory
+N_CHECK_PAIRS = 3
+LOSS_RTOL = 1e-3  # devices and versions of libraries round differently
+TUTORIAL_BATCH = 128  # batch size of the tutorials, for `loss_batch_mean`
+LOSS_POSITIONS = 2048  # padded positions in a group of sentences
+MAX_PARALLEL_GROUPS = 4  # groups computed at a time, to bound memory
 
 
 @dataclass(frozen=True)
 class SentenceLosses:
-    """The losses of some sentences, one by one."""
+    """The losses of individual sentences."""
 
     nll: NDArray[np.float64]
     """(sentences,): -log p of each sentence's target, in nats, summed over its tokens"""
@@ -55,7 +55,7 @@ class Losses:
     loss: float
     """mean over target tokens"""
     loss_batch_mean: float
-    """mean of the batches' mean losses, in batches of 128 in torchtext's order: the figure that tutorials report"""
+    """mean of the mean losses of batches of 128 in torchtext's order, as tutorials report it"""
 
     @property
     def ppl(self) -> float:
@@ -73,9 +73,9 @@ def sentence_losses(
 ) -> SentenceLosses:
     """Returns the losses of the sentences in `rows`, in that order, without dropout or label smoothing, in float32.
 
-    others: the other models of an ensemble, which gives each token the mean of their probabilities. Several processes
-    that hold the same models share the work, and all of them return the same losses. On the CPU one thread computes a
-    group of sentences, so the number of threads changes nothing. Raises MemoryShortage.
+    others: the other models of an ensemble; it predicts the mean of the models' probabilities. Several processes with
+    the same models share the work and return the same losses. On the CPU the number of threads does not change the
+    result, since one thread computes each group of sentences. Raises MemoryShortage.
     """
     import torch
 
@@ -108,46 +108,46 @@ def sentence_losses(
     with WorkerPool(n_workers, threads_each=1) if device.type == "cpu" else INLINE_POOL as workers:
         for group, (sums, counts) in zip(groups, workers.run(losses_of, groups), strict=True):
             nll[group], tokens[group] = sums, counts
-    for each in (nll, tokens):  # of each sentence, all processes but one have 0
+    for each in (nll, tokens):  # each sentence is 0 in all processes but one
         world.all_reduce([torch.from_numpy(each)])
     return SentenceLosses(nll, tokens)
 
 
 def make_loss_check(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[str, Any]:
-    """Returns the first few pairs, as ids, and their losses, which a checkpoint keeps (`warn_if_losses_changed`)."""
-    chosen = rows[:N_SAMPLES]
+    """Returns the ids and losses of the first few pairs, to store in a checkpoint; see `warn_if_losses_changed`."""
+    chosen = rows[:N_CHECK_PAIRS]
     pairs = {side: [getattr(split, side)[row].tolist() for row in chosen] for side in ("source", "target")}
     return {**pairs, "nll": sentence_losses(model, split, chosen).nll.tolist()}
 
 
 def warn_if_losses_changed(model: "Transformer", checkpoint: Path) -> None:
-    """Warn if a model with the weights of a checkpoint finds other losses than it did when these were saved.
+    """Warn if a model computes other losses for a checkpoint's pairs than those stored with it (`make_loss_check`).
 
-    Then its code computes something else, although the weights fit: a variant has none of its own. Raises
-    CheckpointError if the file with the losses is damaged.
+    Then the model's code has changed in a way that leaves the shapes of weights as they were. Raises CheckpointError if
+    the stored losses are damaged.
     """
-    if not (checkpoint / LOSS_CHECK).exists():  # an imported model has seen no validation
+    if not (checkpoint / LOSS_CHECK).exists():  # an imported model
         return
     with as_checkpoint_error():
-        kept = read_verified_json(checkpoint / LOSS_CHECK)
-    split = EncodedSplit(Side.of(kept["source"]), Side.of(kept["target"]))
+        stored = read_verified_json(checkpoint / LOSS_CHECK)
+    split = EncodedSplit(Side.of(stored["source"]), Side.of(stored["target"]))
     found = sentence_losses(model, split, np.arange(len(split)))
-    if not np.allclose(found.nll, kept["nll"], rtol=LOSS_RTOL):
-        now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, kept["nll"]))
+    if not np.allclose(found.nll, stored["nll"], rtol=LOSS_RTOL):
+        now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, stored["nll"]))
         what = (
-            "%s: the model computes something else than when it was saved: the loss of %s was %.3f, and is %.3f; "
+            "%s: the model's code has changed since it was saved: the loss of %s was %.3f and is now %.3f; "
             "use the code that it was trained with"
         )
         log.warning(what, checkpoint, pluralize(len(split), "pair"), before, now)
 
 
 def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = SINGLE_PROCESS) -> Losses:
-    """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
+    """Returns the losses of the sentences in `rows` as a whole; otherwise like `sentence_losses`."""
     return combine_losses(sentence_losses(model, split, rows, world), split, rows)
 
 
 def combine_losses(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
-    """Returns what the losses of the sentences in `rows` are taken together."""
+    """Returns the losses of the sentences in `rows` as a whole."""
     lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
     order = np.argsort([interleaved(source, target) for source, target in lengths], kind="stable")
     batches = [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]
@@ -156,7 +156,7 @@ def combine_losses(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Los
 
 
 def interleaved(source_length: int, target_length: int) -> int:
-    """Returns torchtext's sort key for test sets: the bits of both lengths in turns, the source's first.
+    """Returns torchtext's sort key for test sets: the bits of both lengths, alternating, the source's first.
 
     For example, 5 = 0b101 and 3 = 0b011 give 0b10_01_11 = 39.
     """
@@ -167,10 +167,10 @@ def interleaved(source_length: int, target_length: int) -> int:
 
 
 def perplexity(loss: float) -> float:
-    """Returns exp(loss); a loss above 700 nats counts as 700, because a float, and JSON, cannot hold more."""
+    """Returns exp(loss), with losses above 700 nats taken as 700, since exp would overflow."""
     return math.exp(min(loss, 700.0))
 
 
 def perplexity_text(ppl: float, decimals: int = 3) -> str:
-    """Returns a perplexity as it is printed: 6.750, and 1.01e+304 rather than three hundred digits."""
+    """Returns a perplexity as text: 6.750, but 1.01e+304 instead of three hundred digits."""
     return f"{ppl:.{decimals}f}" if ppl < 1e6 else f"{ppl:.3g}"

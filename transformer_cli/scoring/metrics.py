@@ -1,7 +1,5 @@
-"""BLEU and chrF of plain text against raw references, with their signatures and bootstrap intervals, by sacreBLEU.
-
-References are scored as they were written: they never pass through a vocabulary.
-"""
+"""BLEU, chrF, chrF++ and TER of plain text against raw references, with signatures and bootstrap intervals
+(sacreBLEU)."""
 
 import logging
 import unicodedata
@@ -16,8 +14,8 @@ from transformer_cli.text.normalization import primary_subtag
 
 log = logging.getLogger(__name__)
 
-METRICS = ("BLEU", "chrF")  # of plain text, in the order in which scores are returned
-EXTRA_METRICS = {"chrf++": "chrF++", "ter": "TER"}  # by their names as arguments; found only where asked for
+METRICS = ("BLEU", "chrF")  # computed always, in this order
+EXTRA_METRICS = {"chrf++": "chrF++", "ter": "TER"}  # the name as an argument → in tables; computed on request
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
 MIN_TOKENISED_LINES = 100  # lines that end in " ."
 MAX_INTERVAL_SENTENCES = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
@@ -39,10 +37,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class TextScore:
-    """What one metric finds of plain text against raw references."""
+    """The score of one metric."""
 
     score: float
-    """from 0 to 100; TER in edits per 100 words of the references, so that less is better"""
+    """from 0 to 100; TER is edits per 100 words of the references, so lower is better"""
     interval: Interval | None
     """sacreBLEU's bootstrap interval; None for more than 10,000 sentences"""
     signature: str
@@ -50,23 +48,23 @@ class TextScore:
 
 @dataclass(frozen=True)
 class BleuScore(TextScore):
-    """BLEU, and what it is made of: the geometric mean of the precisions, times the brevity penalty."""
+    """BLEU: the geometric mean of the precisions, times the brevity penalty."""
 
     brevity_penalty: float
-    """exp(1 - 1 / length_ratio), or 1 if translations are not shorter than references"""
+    """exp(1 - 1 / length_ratio), at most 1"""
     length_ratio: float
-    """how many tokens translations have for each one of the references"""
+    """tokens of the translations per token of the references"""
     precisions: list[float]
-    """how many of 100 n-grams of 1, 2, 3 and 4 tokens are in the references"""
+    """the percentage of n-grams of 1, 2, 3 and 4 tokens that are in the references"""
 
 
 def score_text(
     texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool, extra_metrics: Iterable[str] = ()
 ) -> dict[str, TextScore]:
-    """Returns what each of METRICS finds of plain text against raw references, line by line, by its name.
+    """Returns the scores of METRICS, then of extra_metrics, by the metric's name.
 
-    references: one or several, each with a line for each text. language: that of the text, for sacreBLEU's tokeniser.
-    lowercase: whether scores ignore case. extra_metrics: names of EXTRA_METRICS, whose scores follow.
+    references: one or several; each has a line for each text. language: the language of texts, for sacreBLEU's
+    tokeniser. lowercase: ignore case. extra_metrics: names from EXTRA_METRICS.
     """
     show_status("scoring")
     metrics = text_metrics(language=language, lowercase=lowercase, extra_metrics=extra_metrics)
@@ -74,8 +72,8 @@ def score_text(
     if len(texts) > MAX_INTERVAL_SENTENCES:
         log.warning("%d sentences: no bootstrap interval for more than %d", len(texts), MAX_INTERVAL_SENTENCES)
         n_bootstrap = 1
-    # sacreBLEU 2.6 takes the mean of chrF's resamples, but those that score 0 are float and the others are float32,
-    # which Python's `statistics` does not mix. It has no argument for this, so the method of these objects changes.
+    # sacreBLEU 2.6 passes chrF's resamples to Python's `statistics`, which cannot mix the float of a score of 0 with
+    # the float32 of the others. So this replaces the method of these objects.
     for metric in metrics.values():
         if f_score := getattr(metric, "_compute_f_score", None):
             metric._compute_f_score = lambda statistics, f_score=f_score: float(f_score(statistics))
@@ -90,9 +88,9 @@ def score_text(
 
 
 def parse_metrics(names: str | Iterable[str]) -> list[str]:
-    """Returns which of EXTRA_METRICS are named, each once. BLEU and chrF, which are always found, may be named, too.
+    """Returns those of EXTRA_METRICS that are named, each once. "BLEU" and "chrF" are accepted, too.
 
-    names: in upper or lower case; a str is one name. Raises ConfigError for a name that no metric has.
+    names: in upper or lower case; a str is one name. Raises ConfigError for an unknown name.
     """
     known = [*map(str.lower, METRICS), *EXTRA_METRICS]
     wanted = {str(name).lower(): name for name in as_list(names)}
@@ -102,13 +100,13 @@ def parse_metrics(names: str | Iterable[str]) -> list[str]:
 
 
 def warn_about_text(texts: Sequence[str], references: Sequence[str], name: str, language: str = "en") -> None:
-    """Warn of what makes scores mean less: accents written in two ways, text that was cut into tokens, short lines.
+    """Warn of text whose scores mean little: accents encoded in two ways, tokenised text, very short lines.
 
-    texts: what is scored, line by line; name: what it is called; language: that of the text.
+    name: the text's name in messages.
     """
     tokenized = text_metrics(language=language, lowercase=False)["BLEU"].tokenizer
     if not any(len(tokenized(line).split()) > 3 for line in texts):
-        log.warning("%s: no line has four tokens, so BLEU, which counts four in a row, is 0; look at chrF", name)
+        log.warning("%s: no line has four tokens, so BLEU, which needs 4-grams, is 0; use chrF", name)
     differing = [
         number
         for number, pair in enumerate(zip(texts, references, strict=True), start=1)
@@ -116,14 +114,15 @@ def warn_about_text(texts: Sequence[str], references: Sequence[str], name: str, 
     ]
     if differing:
         what = (
-            "%s: %d of %d lines are in Unicode's composed form (NFC), and their references are not, or the other way "
-            "round, the first in line %d: an accent then counts as a mistake; bring both into one form, for example "
-            "with `uconv -x any-nfc`"
+            "%s: %d of %d lines differ from their references in Unicode form (NFC or not), first in line %d, so that "
+            "accents count as mistakes; convert both to NFC, for example with `uconv -x any-nfc`"
         )
         log.warning(what, name, len(differing), len(references), differing[0])
     n_cut = sum(line.endswith(" .") for line in texts)
     if n_cut >= MIN_TOKENISED_LINES:
-        what = "%s: %d lines end in a full stop after a space: BLEU is for plain text; put its tokens together first"
+        what = (
+            "%s: %d lines end in a space and a full stop, like tokenised text; detokenise it first, for a correct BLEU"
+        )
         log.warning(what, name, n_cut)
 
 
@@ -144,21 +143,22 @@ def text_metrics(
     references: Sequence[Sequence[str]] | None = None,
     extra_metrics: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Returns sacreBLEU's metrics of plain text by name: METRICS, and those of EXTRA_METRICS that are asked for.
+    """Returns sacreBLEU's metrics by name: METRICS and the requested EXTRA_METRICS.
 
-    references: those that every system will be scored against, if they are known already; read only once. TER ignores
-    case by itself, as sacreBLEU's command line does; of Chinese and Japanese it counts characters, not words.
+    references: of all systems, if known already, so that they are processed only once. TER always ignores case, as
+    sacreBLEU's command line does; for Chinese and Japanese it counts characters instead of words.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
     tokenizer = CHARACTER_LANGUAGES.get(primary_subtag(language), "13a")
-    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=references, force=True)  # `warn_about_text` warns
+    # force: no warning of tokenised text, since `warn_about_text` has its own
+    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=references, force=True)
     metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
     for name in parse_metrics(extra_metrics):
         if name == "ter":
-            is_asian = primary_subtag(language) in ("zh", "yue", "ja")  # of which sacreBLEU knows the characters
+            is_asian = primary_subtag(language) in ("zh", "yue", "ja")  # sacreBLEU splits their text into characters
             metrics[name] = TER(normalized=is_asian, asian_support=is_asian, references=references)
         else:
             metrics[name] = CHRF(word_order=2, lowercase=lowercase, references=references)
@@ -166,12 +166,12 @@ def text_metrics(
 
 
 def nonblank_rows(*columns: Sequence[str]) -> list[int]:
-    """Returns the rows in which a text or its translation says anything; a blank pair would widen the intervals."""
+    """Returns the indices of rows that are not blank in all columns; blank rows would widen the intervals."""
     return [row for row, each in enumerate(zip(*columns, strict=True)) if "".join(each).strip()]
 
 
 def sentence_chrf(texts: Sequence[str], *references: Sequence[str], lowercase: bool) -> list[float]:
-    """Returns the chrF of each sentence by itself; unlike BLEU, it is not 0 for lack of four equal words in a row."""
+    """Returns the chrF of each sentence. BLEU of single sentences would often be 0 for lack of equal 4-grams."""
     metric = text_metrics(language="en", lowercase=lowercase)["chrF"]
     rows = zip(texts, *references, strict=True)
     return [float(metric.sentence_score(text, own).score) for text, *own in rows]

@@ -1,6 +1,6 @@
-"""BLEU or chrF of a model in training, by greedy translations of its validation text.
+"""BLEU or chrF of greedy translations of the validation text, during training.
 
-Needs a model and codecs alone. What a Translator does besides, such as copying placeholders unchanged, is left out.
+Needs only a model and codecs. Unlike a Translator, it does not protect placeholders or the like.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,9 @@ GREEDY = TranslationSettings(precision="float32")
 def greedy_score(
     model: Transformer, codecs: Codecs, sources: Sequence[str], references: Sequence[str], *, data: DataConfig, by: str
 ) -> float:
-    """Returns BLEU or chrF, from 0 to 100, of the greedy translations of `sources`; leaves the model in eval mode.
+    """Returns BLEU or chrF, from 0 to 100, of greedy translations of sources; leaves the model in eval mode.
 
-    data: says the target language and whether case counts. by: "bleu" or "chrf". Sources that are too long are
-    truncated.
+    data: for the target language and whether case counts. by: "bleu" or "chrf". Long sources are truncated.
     """
     texts = greedy_translations(model, codecs, sources)
     metrics = text_metrics(language=data.output_language, lowercase=data.lowercased)
@@ -31,7 +30,7 @@ def greedy_score(
 
 
 def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[str]) -> list[str]:
-    """Returns the greedy translation of each source as text; that of a blank line is empty."""
+    """Returns the greedy translation of each source; blank lines stay empty."""
     engine = TransformerEngine([model.eval()])
     most = None if engine.max_length is None else engine.max_length - N_SOS_EOS
     encoded = [codecs.source.encode(line) for line in sources]

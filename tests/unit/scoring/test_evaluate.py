@@ -68,9 +68,7 @@ def test_evaluate_text_sentence_too_long_is_left_out_of_the_loss_and_cut(
 ) -> None:
     alone = evaluate_text(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
     judged = evaluate_text(translator, ParallelText("mine", [SOURCE, "Hund " * 15], [[REFERENCE, "dog"]]))
-    assert (
-        "mine: 1 sentence too long: left out of the loss; of a long source, the beginning is translated" in caplog.text
-    )
+    assert "mine: 1 sentence too long: excluded from the loss; translated from the truncated source" in caplog.text
     assert (judged.result.sentences, len(judged.translations)) == (2, 2)
     assert judged.result.tokens == alone.result.tokens
     assert judged.result.loss == pytest.approx(alone.result.loss)
@@ -134,7 +132,7 @@ def test_select_texts_says_how_many_lines_of_a_file_stood_in_training(
         lines = [*trained.read_text(encoding="utf-8").splitlines()[:2], new.read_text(encoding="utf-8").splitlines()[0]]
         (tmp_path / f"own.{side}").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
     select_texts(tiny.config.data, files=(tmp_path / "own.de", tmp_path / "own.en"), data_dir=project / "data")
-    assert "own.de: 2 of 3 lines stood in the training text" in caplog.text
+    assert "own.de: 2 of 3 lines are in the training text" in caplog.text
 
 
 def test_score_files_lines_add_up_to_the_loss_of_the_split(
@@ -154,7 +152,7 @@ def test_score_files_lines_add_up_to_the_loss_of_the_split(
     assert tokens == judged.result.tokens
     assert -sum(each.log_prob for each in found) / tokens == pytest.approx(judged.result.loss, rel=1e-5)
     *_, unknown, total = caplog.messages
-    assert unknown.endswith(f"of {tokens - 30} tokens are unknown: scored as <unk>")
+    assert unknown.endswith(f"of {tokens - 30} tokens are unknown and are scored as <unk>")
     assert total == f"{corpus / 'test.en'}: 30 lines, {tokens} tokens, perplexity {judged.result.ppl:.3f}"
 
 
@@ -181,11 +179,13 @@ def test_score_files_line_too_long_is_named_with_its_file(
     (tmp_path / "b").write_text("dog\ndog\ndog\n")
     found = score_files(translator, tmp_path / "a.gz", tmp_path / "b")
     assert [next(found).tokens, next(found).tokens] == [2, 2]
-    with pytest.raises(DataError, match=r"a.gz: line 3: 15 tokens, but the model takes at most 14 .* the line out$"):
+    with pytest.raises(
+        DataError, match=r"a.gz: line 3: 15 tokens, but the model takes at most 14 .*; remove it, since "
+    ):
         next(found)
     with pytest.raises(DataError, match=r"^target: line 1: 15 tokens"):
         list(score_pairs(translator, [("Hund", "dog " * 15)]))
-    with pytest.raises(ArgumentError, match=r"^score_pairs: pairs, item 2: \['Hund'\], where two texts are"):
+    with pytest.raises(ArgumentError, match=r"^score_pairs: pairs, item 2: \['Hund'\] is not a pair"):
         list(score_pairs(translator, [("Hund", "dog"), ("Hund", "dog"), ["Hund"]]))
     (tmp_path / "a").write_text("Hund\nHund\n")
     with pytest.raises(DataError, match=r"a has 2 lines, .*b has 3; line n must translate line n"):

@@ -214,7 +214,7 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
         ([short, "nothing"], CompareOptions(), r"no such run; runs/ has none; and there is no file nothing$"),
         ([short, str(tmp_path)], CompareOptions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
         ([short, empty], CompareOptions(), r"^files of translations need a reference; name its file"),
-        (["tiny", short], replace(options, sources=Path(short)), "sentences to translate need their references; "),
+        (["tiny", short], replace(options, sources=Path(short)), "sentences need references; "),
         ([reference, short], CompareOptions(references=[Path(reference)]), lengths),
         (["tiny", short], options, lengths),
         (["tiny", short], replace(options, splits=("valid", "test")), "one text, but there are valid, test; name"),
