@@ -1,4 +1,4 @@
-"""What a translation lacks of its source, such as a number, however its digits are grouped; and all that as JSON."""
+"""Finds what a translation lacks, such as numbers of its source, and lists placeholders and terms as JSON."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ NUMBER = re.compile(r"\d+(?:[.,:/'’٫٬-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 
 
 def missing(translation: Translation) -> list[str]:
-    """Returns what the text lacks of the sentence, in words; what was held is always there."""
+    """Returns, in words, what the text lacks of the sentence. Placeholders are never missing."""
     source = translation.source
     found = {
         "a number": missing_numbers(source, translation.text),
@@ -24,7 +24,7 @@ def missing(translation: Translation) -> list[str]:
 
 
 def annotations(translation: Translation) -> dict[str, list[Any]]:
-    """Returns as JSON what was held, the terms, and the numbers of the source that the text lacks; spans are lists."""
+    """Returns placeholders, terms and missing numbers as JSON; spans are lists [start, end]."""
     placeholders, terms = translation.placeholders, translation.terms
     return {
         "placeholders": [{"source": list(source), "translation": list(place)} for source, place in placeholders],
@@ -34,17 +34,18 @@ def annotations(translation: Translation) -> dict[str, list[Any]]:
 
 
 def missing_numbers(source: str, text: str) -> list[Span]:
-    """Returns where the numbers of a source stand of which a translation lacks the digits.
+    """Returns the spans of numbers in a source whose digits its translation lacks.
 
-    1.234,5 is 1,234.5, and 24.12. is 12/24. Each number of the translation counts once; numbers in words do not.
+    1.234,5 is the same as 1,234.5, and 24.12. as 12/24. Each number of the translation counts once. Numbers in words
+    are not recognised.
     """
-    there = Counter(_digits(each[0]) for each in NUMBER.finditer(text))
+    found_digits = Counter(_digits(each[0]) for each in NUMBER.finditer(text))
     parts = _parts(text)
     found: list[Span] = []
     for each in NUMBER.finditer(source):
         digits, own = _digits(each[0]), _parts(each[0])
-        if there[digits]:
-            there[digits] -= 1
+        if found_digits[digits]:
+            found_digits[digits] -= 1
         elif own.total() < 2 or not own <= parts:
             found.append(each.span())
     return found

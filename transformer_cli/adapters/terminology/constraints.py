@@ -1,11 +1,11 @@
-"""How a beam search writes given terms: the model says where, and what stands around them.
+"""Beam search with lexical constraints: a translation must contain given terms, and the model decides where.
 
-Constrained decoding with dynamic beam allocation (Post and Vilar 2018; vectorised: Hu et al. 2019). To the likeliest
-continuations of each hypothesis come those with the next token of a term that it lacks. The candidates of a sentence
-are dealt out in turns: to the best of those to which least is missing, to the best of those to which one token more is
-missing, and so on, then to the second best of each. None ends before it has all of its terms, unless it is as long as
-it may be. All else is as in beam.py, whose search this is; only the candidates are dealt out in another way. Knows ids.
-Knows no words and no model.
+Constrained decoding with dynamic beam allocation (Post and Vilar 2018; vectorised: Hu et al. 2019). The candidates of a
+step are the likeliest continuations of each hypothesis, and those with the next token of a missing term. Candidates
+that lack the same number of tokens form a bank. The beams of a sentence go in turns to the best candidate of each bank,
+from the fewest missing tokens to the most, then to the second best, and so on. A hypothesis cannot end before it has
+all of its terms, unless it reaches the maximum length. The search itself is that of beam.py. Knows ids, but no words
+and no model.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ from torch import Tensor
 from transformer_cli.search.beam import ActiveBeams, Candidates, gather_candidates, is_ending, rank_scores
 from transformer_cli.search.interface import NEG_INF, Ids, SearchRules, Step
 
-WORD_START, WORD_INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
+WORD_START, WORD_INSIDE = -1, -2  # stand for all ids that are in no term: those that begin a word, and the others
 
 
 @dataclass(frozen=True)
 class TermConstraints:
-    """What a translation has to write: a `search.interface.Constraints`."""
+    """The terms that a translation must contain: a `search.interface.Constraints`."""
 
     phrases: tuple[tuple[Ids, ...], ...]
-    """for each term, ids that each would do: at least one of them, once for each term"""
+    """for each term, alternative phrases, one of which must be written"""
     positions: tuple[frozenset[int], ...] = ()
-    """for each term the indices of the source tokens of which it is the translation: it begins where one of them is
-    attended to, or where the translation would end; () for anywhere"""
+    """for each term, the indices of its source tokens: it may begin where one of them is attended to, or where the
+    translation would end; () for anywhere"""
     continuation_ids: frozenset[int] = frozenset()
-    """ids that go on with a word: a term is not written if one of them follows it"""
+    """ids that continue a word: a phrase does not count as written if one of them follows it"""
 
     @property
     def min_tokens(self) -> int:
@@ -42,30 +42,30 @@ class TermConstraints:
 
 
 class ConstrainedRanking:
-    """What `beam.beam_search` ranks by where each sentence has terms. One whose limit is too short lacks some."""
+    """Ranks the candidates of `beam.beam_search` if each sentence has constraints."""
 
-    def __init__(self, terms: Sequence[TermConstraints]) -> None:
-        """terms: those of each sentence."""
-        self._tables = [_StateTable(each) for each in terms]
-        self._row_states = [0] * len(terms)  # the state of each row
+    def __init__(self, constraints: Sequence[TermConstraints]) -> None:
+        """constraints: one for each sentence."""
+        self._tables = [_StateTable(each) for each in constraints]
+        self._row_states = [0] * len(constraints)
 
     def __call__(self, step: Step, active: ActiveBeams, finished_scores: Tensor, rules: SearchRules) -> Candidates:
-        """Give the candidates of a step: a `beam.RankFn`."""
+        """Returns the candidates of a step: a `beam.RankFn`."""
         if active.tokens.shape[1]:
             rows = active.backpointers[:, -1].tolist()
             self._tables = [self._tables[row] for row in rows]
             states = zip(self._tables, rows, active.newest.tolist(), strict=True)
-            self._row_states = [of.next_state(self._row_states[row], token) for of, row, token in states]
+            self._row_states = [table.next_state(self._row_states[row], token) for table, row, token in states]
         log_probs, tokens = self._continuations(step, active, rules, finished_scores.shape[1])
-        left = [
-            [of.n_missing[of.next_state(state, token)] for token in row]
-            for of, state, row in zip(self._tables, self._row_states, tokens.tolist(), strict=True)
+        n_missing = [
+            [table.n_missing[table.next_state(state, token)] for token in row]
+            for table, state, row in zip(self._tables, self._row_states, tokens.tolist(), strict=True)
         ]
-        missing = torch.tensor(left, device=tokens.device)
+        missing = torch.tensor(n_missing, device=tokens.device)
         log_probs, scores = rank_scores(log_probs, active, finished_scores, rules)
         order, missing = allocate_banks(scores, active.pad_by_sentence(missing, 0), finished_scores.shape[1])
         candidates = gather_candidates(order, scores, log_probs, tokens, active)
-        # at the limit, what lacks terms counts only if nothing lacks fewer
+        # at the maximum length, only the hypotheses with the fewest missing tokens are kept
         is_end = is_ending(candidates, active, rules)
         fewest = missing.masked_fill(~(candidates.is_continuation & is_end), int(missing.max()) + 1).amin(dim=1)
         fewest = fewest.masked_fill(finished_scores[:, 0] > NEG_INF, 0)
@@ -74,20 +74,18 @@ class ConstrainedRanking:
     def _continuations(
         self, step: Step, active: ActiveBeams, rules: SearchRules, beam_size: int
     ) -> tuple[Tensor, Tensor]:
-        """Returns log-probabilities and tokens, (rows, n): the likeliest tokens, then those that terms go on with."""
+        """Returns log-probabilities and tokens, (rows, n): the likeliest tokens, then the next ones of terms."""
         log_probs = step.logits.float().log_softmax(dim=1)
         device = log_probs.device
         rules.mask_logits(log_probs, active.tokens)
         is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
-        lacks = [of.n_missing[state] > 0 for of, state in zip(self._tables, self._row_states, strict=True)]
-        log_probs[torch.tensor(lacks, device=device), rules.eos] = NEG_INF
-        best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
-        advancing = [
-            of.advancing_ids(state, None if ends else position)
-            for of, state, position, ends in zip(
-                self._tables, self._row_states, step.alignment.tolist(), is_end, strict=True
-            )
+        is_incomplete = [
+            table.n_missing[state] > 0 for table, state in zip(self._tables, self._row_states, strict=True)
         ]
+        log_probs[torch.tensor(is_incomplete, device=device), rules.eos] = NEG_INF
+        best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
+        rows = zip(self._tables, self._row_states, step.alignment.tolist(), is_end, strict=True)
+        advancing = [table.advancing_ids(state, None if ends else position) for table, state, position, ends in rows]
         width = max(map(len, advancing))
         padded = [[*each, *[rules.eos] * (width - len(each))] for each in advancing]
         further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(advancing), width)
@@ -97,39 +95,40 @@ class ConstrainedRanking:
 
 
 def allocate_banks(scores: Tensor, missing: Tensor, beam_size: int) -> tuple[Tensor, Tensor]:
-    """Returns which of all that is ranked get the candidates of each sentence, and how many tokens are missing to each.
+    """Allocate the beams of each sentence to its banks; returns the chosen indices, and their missing tokens.
 
-    scores (sentences, beam_size + continuations): of what is finished, and of the continuations. missing int64
-    (sentences, continuations). Both results are int64 (sentences, beam_size). For example, with scores and missing
-    tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three candidates go to -3, -4, -1, and five to -3, -4, -1, -5, -2.
+    scores (sentences, beam_size + continuations): of finished hypotheses, then of continuations. missing int64
+    (sentences, continuations): number of missing tokens. Both results are int64 (sentences, beam_size). For example,
+    with the scores (and missing tokens) -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three beams go to -3, -4, -1, and five
+    to -3, -4, -1, -5, -2.
     """
     worst = int(missing.max()) + 1
-    lacking = torch.cat((torch.zeros_like(missing[:, :1]).expand(-1, beam_size), missing), dim=1)
-    lacking = lacking.masked_fill(scores == NEG_INF, worst)  # what is impossible comes last
+    banks = torch.cat((torch.zeros_like(missing[:, :1]).expand(-1, beam_size), missing), dim=1)
+    banks = banks.masked_fill(scores == NEG_INF, worst)  # impossible ones come last
     best = scores.argsort(dim=1, descending=True, stable=True)
-    order = best.gather(1, lacking.gather(1, best).argsort(dim=1, stable=True))  # by what is missing, then by score
-    ranked = lacking.gather(1, order)
+    order = best.gather(1, banks.gather(1, best).argsort(dim=1, stable=True))  # by bank, then by score
+    ranked = banks.gather(1, order)
     place = torch.arange(order.shape[1], device=order.device).expand_as(order)
     is_first = torch.cat((torch.ones_like(ranked[:, :1], dtype=torch.bool), ranked[:, 1:] != ranked[:, :-1]), dim=1)
-    turn = place - (place * is_first).cummax(dim=1).values  # how many better ones miss as much
+    turn = place - (place * is_first).cummax(dim=1).values  # rank within the bank, from 0
     turn = turn.masked_fill(scores.gather(1, order) == NEG_INF, order.shape[1])
     order = order.gather(1, turn.argsort(dim=1, stable=True))[:, :beam_size]
-    return order, lacking.gather(1, order)
+    return order, banks.gather(1, order)
 
 
 class _State(NamedTuple):
-    """How far a hypothesis is."""
+    """A hypothesis' progress with the terms."""
 
     written: int = 0
-    """the terms that it has, as bits"""
+    """the terms that it contains, as bits"""
     path: Ids = ()
-    """its last tokens, as far as a phrase begins with them"""
+    """its longest suffix that is the beginning of a phrase"""
     newest: int = -1
-    """the term that `path` is a phrase of; it is taken back if the word, or a longer phrase, goes on"""
+    """the term that `path` completes; it is revoked if the word, or a longer phrase, continues"""
 
 
 class _StateTable:
-    """The states of the hypotheses of one sentence, by numbers; they are found as they are needed."""
+    """A state machine for one sentence, whose states are numbered and created as they are reached."""
 
     def __init__(self, terms: TermConstraints) -> None:
         self._terms = terms
@@ -138,8 +137,8 @@ class _StateTable:
         self._states: list[_State] = []
         self._after: dict[tuple[int, int], int] = {}
         self.n_missing: list[int] = []
-        """how many tokens are missing in each state"""
-        self._advancing: list[list[int]] = []  # the ids that go on with a phrase that has begun
+        """number of missing tokens in each state"""
+        self._advancing: list[list[int]] = []  # for each state, the next ids of phrases that have begun
         self._index_of(_State())
 
     def next_state(self, number: int, token: int) -> int:
@@ -152,7 +151,7 @@ class _StateTable:
         return found
 
     def advancing_ids(self, number: int, position: int | None) -> list[int]:
-        """Returns the ids that lead towards a term where a position is attended to (None: where all would end)."""
+        """Returns the next ids of terms if a source position is attended to (None: if the translation would end)."""
         if self._advancing[number]:
             return self._advancing[number]
         positions = self._terms.positions
@@ -165,7 +164,7 @@ class _StateTable:
         )
 
     def _open(self, written: int) -> list[tuple[Ids, int]]:
-        """Returns the phrases of all terms that are not written, each with its term."""
+        """Returns the phrases of all missing terms, each with its term."""
         terms = enumerate(self._terms.phrases)
         return [(phrase, term) for term, phrases in terms if not written >> term & 1 for phrase in phrases]
 

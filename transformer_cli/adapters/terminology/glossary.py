@@ -1,4 +1,4 @@
-"""Glossaries: which words and phrases have a fixed translation. Knows characters, but no tokens and no models."""
+"""Glossaries: words and phrases with a fixed translation. Knows characters, but no tokens and no models."""
 
 import logging
 import re
@@ -24,39 +24,38 @@ from transformer_cli.text.normalization import is_word, nfc
 
 log = logging.getLogger(__name__)
 
-MAX_ENDING_CHARS = 3  # letters at most that an inflected form has more than what stands before the *
+MAX_ENDING_CHARS = 3  # that an inflected form may add to the text before the *
 _SENTENCE_START = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING_MARKS)}\"']{{0,3}}\Z")
-MAX_ENTRY_WORDS = 50  # of an entry, signs included: as many are compared at each word of a text, at most
+MAX_ENTRY_WORDS = 50  # signs included; so many are compared at each word of a text, at most
 
 
 @dataclass(frozen=True)
 class Term:
-    """What is to be written for a part of a text."""
+    """A part of a text for which the glossary has a translation."""
 
     span: Span
-    """where that stands in the text"""
     translations: tuple[str, ...]
-    """of which any would do"""
+    """alternatives, one of which must be written"""
     n_words: int = 1
-    """how many words the part has"""
+    """number of words in the span"""
 
 
 @dataclass(slots=True)
 class _TrieNode:
-    """Where some words lead, as the beginning of entries."""
+    """The entries that begin with the same words."""
 
     children: "dict[str, _TrieNode]" = field(default_factory=dict)
     leaves: dict[str, list[str]] = field(default_factory=dict)
-    """the translations of the entries that end with one word more; of inflected ones, with a * behind it"""
+    """last word of an entry → its translations; for inflected entries, the word ends in *"""
 
 
 class Glossary:
     """Sources and their translations; see docs/translate.md."""
 
     def __init__(self, entries: Mapping[str, str], base: "Glossary | None" = None) -> None:
-        """Raises DataError for an entry without a source, or with an empty one among its translations.
+        """Raises DataError for an entry without a source, or with an empty translation among several.
 
-        base: has further entries; of equal ones, those that are given here count.
+        base: further entries, which those given here override.
         """
         self._base = base
         self._entries: list[tuple[list[str], bool, list[str]]] = []
@@ -77,7 +76,7 @@ class Glossary:
             self._entries.append((words, is_inflected, targets))
 
     @cached_property
-    def _cased_trie(self) -> "_TrieNode":  # not before it is needed: it takes 50 times the memory of the entries
+    def _cased_trie(self) -> "_TrieNode":  # created on first use: it takes 50 times the memory of the entries
         found = _TrieNode()
         for words, is_inflected, targets in self._entries:
             capital = [words[0][:1].upper() + words[0][1:], *words[1:]]
@@ -93,9 +92,9 @@ class Glossary:
         return found
 
     def find(self, text: str, *, any_case: bool = False) -> list[Term]:
-        """Returns the terms of a text, from left to right: of those that begin at a word, the longest.
+        """Returns the terms of a text, from left to right; of those that begin at the same word, the longest.
 
-        any_case: whether the text has lost its capitals, so that those of an entry are not needed.
+        any_case: whether to ignore case, since the text has lost its capitals.
         """
         tries = [each for each in self._tries(any_case=any_case) if each.children or each.leaves]
         if not tries:
@@ -120,7 +119,10 @@ class Glossary:
 def _longest_match(
     after: _TrieNode, first: int, read: Sequence[str], endings: Sequence[list[str]]
 ) -> tuple[int, list[str]]:
-    """Returns behind which word the longest entry ends that begins at a word, and its translations; `first`: none."""
+    """Returns the end, and the translations, of the longest entry that begins at the word `first`.
+
+    The end is the number of the word after it; `first` if no entry begins there.
+    """
     longest, targets = first, list[str]()
     for last in range(first, len(read)):
         if not after.leaves.keys().isdisjoint(endings[last]):
@@ -133,23 +135,23 @@ def _longest_match(
 
 
 def _add(entries: _TrieNode, words: Sequence[str], is_inflected: bool, targets: list[str]) -> None:
-    """Add an entry, unless there is one of the same words."""
+    """Add an entry, unless there is one with the same words."""
     for word in words[:-1]:
         entries = entries.children.setdefault(word, _TrieNode())
     entries.leaves.setdefault(words[-1] + "*" * is_inflected, targets)
 
 
 def _leaf_keys(word: str) -> list[str]:
-    """Returns how an entry may end that a word fulfils: with the word, or with an uninflected form of it and a *."""
+    """Returns the keys of `leaves` that match a word: the word, and its beginnings followed by *."""
     return [word, *(f"{word[: len(word) - n]}*" for n in range(min(MAX_ENDING_CHARS + 1, len(word))))]
 
 
 def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
-    """Returns the entries of a glossary: sources and translations, an empty one for what is left as it is.
+    """Returns the entries of a glossary: source → alternative translations, separated by |; "" to leave it as it is.
 
-    terms: sources, each with one translation. Where a source has several, any will do. Raises DataError.
+    terms: sources, each with one translation. Raises DataError.
     """
-    entries: dict[str, dict[str, None]] = {}  # a set of translations in their order
+    entries: dict[str, dict[str, None]] = {}  # source → ordered set of translations
     for source, target, place in terms:
         entries.setdefault(source, {})[target] = None
         if "*" in source[:-1]:
@@ -162,13 +164,13 @@ def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
 
 
 def spellings(translation: str) -> list[str]:
-    """Returns a translation as it may be written: in small letters also with the capital that begins a sentence."""
+    """Returns a translation as it may be written; one in small letters also with a capital, as begins a sentence."""
     capital = translation[:1].upper() + translation[1:]
     return [translation, capital] if translation.islower() else [translation]
 
 
 def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
-    """Returns where a translation of each term stands in a text, as whole words, each at a place of its own."""
+    """Returns the span of a translation of each term in a text, in whole words; no two spans overlap."""
     if not terms:  # most sentences
         return []
     low = text.lower()
@@ -183,7 +185,7 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
             start = within.find(word, start + 1)
 
     taken = TakenSpans(text)
-    left: dict[str, Iterator[Span]] = {}  # what is taken once stays so: each word is looked for once
+    left: dict[str, Iterator[Span]] = {}  # a taken span stays taken, so each word is searched once
     found: list[Span | None] = []
     for term in terms:
         words = map(folded, term.translations)
@@ -193,9 +195,9 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
 
 
 def respell_terms(text: str, terms: Sequence[Term], places: Sequence[Span | None]) -> str:
-    """Returns a text in which each term is written as the glossary has it. places: where they stand, from `term_spans`.
+    """Returns a text in which each term has the case of the glossary: Park may be a name, and park is not.
 
-    In another case it may be another word: Park is a name, and park is none.
+    places: from `term_spans`.
     """
     for term, place in zip(terms, places, strict=True):
         written = text[slice(*place)] if place else ""
@@ -206,14 +208,14 @@ def respell_terms(text: str, terms: Sequence[Term], places: Sequence[Span | None
 
 
 def replace_linked_words(
-    text: str, terms: Sequence[Term], links: Sequence[Link], kept: Sequence[Span] = ()
+    text: str, terms: Sequence[Term], links: Sequence[Link], protected: Sequence[Span] = ()
 ) -> tuple[str, list[Term]]:
-    """Returns a translation with the words that are linked to each term replaced; and the terms without such words.
+    """Replace the words of a translation that are linked to terms; returns also the terms without linked words.
 
-    terms: from left to right. Of several words the last are replaced, as many as the term has: an article may be linked
-    to its noun, too. kept: what is not replaced.
+    terms: from left to right. Of several linked words, the last ones are replaced, as many as the term has: an article
+    may be linked to a noun, too. protected: spans that are not replaced.
     """
-    edges, taken = word_boundaries(text), TakenSpans(text, kept)
+    edges, taken = word_boundaries(text), TakenSpans(text, protected)
     new: dict[Span, str] = {}
     left = []
     for term, own in zip(terms, linked_spans(terms, links), strict=True):
@@ -235,7 +237,7 @@ def replace_linked_words(
 
 
 def capitalise_sentence_starts(text: str, terms: Sequence[Term]) -> str:
-    """Returns a text with a capital where a term in small letters stands at the beginning of a sentence."""
+    """Returns a text in which terms in small letters have a capital at the beginning of a sentence."""
     characters = list(text)
     for term, place in zip(terms, term_spans(terms, text), strict=True):
         if (
@@ -248,7 +250,7 @@ def capitalise_sentence_starts(text: str, terms: Sequence[Term]) -> str:
 
 
 def linked_spans(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span]]:
-    """Returns what is linked to each term, of terms from left to right."""
+    """Returns the spans in a translation that are linked to each term. terms: from left to right."""
     starts, ends = [each.span[0] for each in terms], [each.span[1] for each in terms]
     found: list[list[Span]] = [[] for _ in terms]
     for (start, end), other in links:
@@ -258,13 +260,13 @@ def linked_spans(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span
 
 
 def _word_spans_between(text: str, edges: Sequence[int], start: int, end: int) -> Iterator[Span]:
-    """Yield where the words between two edges stand; a sign is none."""
+    """Yield the spans of the words between two boundaries, without signs."""
     between = edges[bisect_left(edges, start) : bisect_right(edges, end)]
     return (span for span in pairwise(between) if is_word(text[span[0]]))
 
 
 def _word_spans(text: str) -> list[Span]:
-    """Returns where words and signs stand."""
+    """Returns the spans of words and signs."""
     return [span for span in pairwise(word_boundaries(text)) if not text[span[0]].isspace()]
 
 

@@ -1,8 +1,8 @@
-"""Placeholders and terms as a hook of the pipeline: what passes untouched, and what stands in a translation instead.
+"""A hook for the pipeline that protects placeholders and writes the terms of a glossary.
 
-A translation that lacks terms is searched for again, with all of them. If the model finds that far less likely, it does
-not know them as translations, and would write them beside its own words: then they are put in the place of the words
-that they are linked to. Knows tokens, but no models.
+If a translation lacks terms, a second search is constrained to write all of them. If the model finds the result far
+less likely, it does not know the terms as translations, and would write them next to its own words. Then they replace
+the words that they are linked to. Knows tokens, but no models.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,32 +26,31 @@ from transformer_cli.text.alignment import Span, original_spans, spans_overlap, 
 from transformer_cli.text.codec import Codec, Codecs, EncodedText
 from transformer_cli.text.normalization import Placeholder, is_spaceless
 
-MAX_CONSTRAINED_TERMS = 20  # of a sentence, given to the search as constraints; the others are put in afterwards
-MAX_NATS_PER_TERM = 5.0  # that a constraint may cost: most synonyms cost less, and other words over 11
-MAX_TOKENS_PER_WORD = 1  # of words that are searched for; names have more, and a search for them costs 3 chrF
+MAX_CONSTRAINED_TERMS = 20  # per sentence; further terms replace linked words
+MAX_NATS_PER_TERM = 5.0  # log-probability that a constraint may cost: most synonyms cost less, other words over 11
+MAX_TOKENS_PER_WORD = 1  # of terms that become constraints; names have more, and constraints for them cost 3 chrF
 
 
 @dataclass(frozen=True)
 class Terminology(LineHook):
-    """Holds placeholders, and what a pattern finds, out of lines; writes the terms of a glossary."""
+    """Protects placeholders and matches of a pattern, and requires the terms of a glossary."""
 
     finder: PlaceholderFinder = field(default_factory=PlaceholderFinder)
     entries: Mapping[str, str] = field(default_factory=dict)
-    """those of the glossary"""
+    """from which the glossary was made"""
     glossary: Glossary = field(default_factory=lambda: Glossary({}))
 
     def with_settings(self, settings: TranslationSettings) -> "Terminology":
         """Returns the hook for other settings.
 
-        Raises ConfigError if protect_pattern is no pattern, DataError for an entry of the glossary that is none.
+        Raises ConfigError for a wrong protect_pattern, DataError for a wrong entry of the glossary.
         """
-        glossary, now, before = self.glossary, settings.glossary, self.entries
-        if now != before:
-            base = glossary if before and before.keys() <= now.keys() else None
-            glossary = Glossary(
-                {source: now[source] for source in now if base is None or now[source] != before.get(source)}, base
-            )
-        return Terminology(PlaceholderFinder(settings.protect, settings.protect_pattern), now, glossary)
+        glossary, new, old = self.glossary, settings.glossary, self.entries
+        if new != old:
+            base = glossary if old and old.keys() <= new.keys() else None
+            changed = {source: new[source] for source in new if base is None or new[source] != old.get(source)}
+            glossary = Glossary(changed, base)
+        return Terminology(PlaceholderFinder(settings.protect, settings.protect_pattern), new, glossary)
 
     def protected_spans(self, text: str) -> Sequence[Span]:
         return self.finder.spans(text)
@@ -67,68 +66,67 @@ class Terminology(LineHook):
 
 @dataclass(frozen=True)
 class TermRequirements:
-    """The terms of a line: the `Requirements` of its translation."""
+    """The terms that the translation of a line must contain: its `Requirements`."""
 
     source: str
-    """the line as it is read"""
+    """the normalised line"""
     terms: Sequence[Term]
     """from left to right"""
     constraints: Constraints | None
     is_lowercase: bool
-    """whether translations have no capitals"""
+    """whether translations are in lower case"""
 
     def allowed_nats(self, text: str) -> float:
         return MAX_NATS_PER_TERM * term_spans(self.terms, text).count(None)
 
     def edit(self, draft: Draft, n_prefix_chars: int) -> Draft:
-        """See `Requirements`: terms that are not linked to a word of the text are put back as held spans are."""
-        standing = term_spans(self.terms, draft.text)
-        draft = replace(draft, text=respell_terms(draft.text, self.terms, standing))
-        further = [term for term, place in zip(self.terms, standing, strict=True) if not place]
-        if not further:
+        """Replace linked words by missing terms; a term that is not linked to a word becomes a placeholder."""
+        spans = term_spans(self.terms, draft.text)
+        draft = replace(draft, text=respell_terms(draft.text, self.terms, spans))
+        missing = [term for term, span in zip(self.terms, spans, strict=True) if not span]
+        if not missing:
             return draft
         links = draft.links
-        text, further = replace_linked_words(draft.text, further, links, [(0, n_prefix_chars), *filter(None, standing)])
-        # what the user has written
-        of_prefix = linked_spans(further, [link for link in links if link[1][0] < n_prefix_chars])
-        spaces = [
+        text, missing = replace_linked_words(draft.text, missing, links, [(0, n_prefix_chars), *filter(None, spans)])
+        # terms linked to the prefix, which the user has written, are left out
+        of_prefix = linked_spans(missing, [link for link in links if link[1][0] < n_prefix_chars])
+        added = [
             Placeholder(term.span[0], term.translations[0], " ", " ")
-            for term, own in zip(further, of_prefix, strict=True)
-            if not own
+            for term, linked in zip(missing, of_prefix, strict=True)
+            if not linked
         ]
-        return replace(
-            draft, text=text, placeholders=sorted([*draft.placeholders, *spaces], key=lambda each: each.offset)
-        )
+        placeholders = sorted([*draft.placeholders, *added], key=lambda each: each.offset)
+        return replace(draft, text=text, placeholders=placeholders)
 
     def finish(self, text: str, sentence: str, protected: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
-        """See `Requirements`: a term at the beginning of a sentence gets a capital if the source begins with one."""
-        begins = next(filter(str.isalpha, self.source), "")
-        if begins and not (begins.islower() or self.is_lowercase):
-            own = [term for term in self.terms if self.source[slice(*term.span)] not in term.translations]
-            text = capitalise_sentence_starts(text, own)
-        of_source = original_spans(sentence, self.source, [each.span for each in self.terms], protected)
-        return text, [*zip(of_source, term_spans(self.terms, text), strict=True)]
+        """Give a term at the beginning of a sentence a capital if the source begins with one."""
+        first_letter = next(filter(str.isalpha, self.source), "")
+        if first_letter and not (first_letter.islower() or self.is_lowercase):
+            translated = [term for term in self.terms if self.source[slice(*term.span)] not in term.translations]
+            text = capitalise_sentence_starts(text, translated)
+        source_spans = original_spans(sentence, self.source, [each.span for each in self.terms], protected)
+        return text, [*zip(source_spans, term_spans(self.terms, text), strict=True)]
 
 
 def _constraints(encoded: EncodedText, terms: Sequence[Term], codecs: Codecs) -> Constraints | None:
-    """Returns what a search has to write for a line with these terms; None where that is nothing."""
+    """Returns the constraints for the terms of a line; None if no term has a phrase for them."""
     text = encoded.normalized.text
-    spelled = [(each.span, ids) for each in terms if (ids := _constraint_phrases(each, text, codecs.target))]
-    spelled = spelled[:MAX_CONSTRAINED_TERMS]
-    if not spelled:
+    phrases = [(each.span, ids) for each in terms if (ids := _constraint_phrases(each, text, codecs.target))]
+    phrases = phrases[:MAX_CONSTRAINED_TERMS]
+    if not phrases:
         return None
     from transformer_cli.adapters.terminology.constraints import TermConstraints  # imports torch
 
     spans = token_spans(text, encoded.tokens)
-    positions = [frozenset(n for n, one in enumerate(spans) if one and spans_overlap(one, span)) for span, _ in spelled]
-    return TermConstraints(tuple(ids for _, ids in spelled), tuple(positions), codecs.continuation_ids)
+    positions = [frozenset(n for n, one in enumerate(spans) if one and spans_overlap(one, span)) for span, _ in phrases]
+    return TermConstraints(tuple(ids for _, ids in phrases), tuple(positions), codecs.continuation_ids)
 
 
 def _constraint_phrases(term: Term, source: str, target: Codec) -> tuple[tuple[int, ...], ...]:
-    """Returns the ids of the translations of a term that are words that the model knows; of its own word, none."""
+    """Returns the ids of a term's translations that consist of known words; none if the term may stay as it is."""
     if source[slice(*term.span)] in term.translations:
         return ()
-    texts = [form for each in term.translations for form in spellings(each) if not is_spaceless(each[0])]
+    texts = [spelling for each in term.translations for spelling in spellings(each) if not is_spaceless(each[0])]
     ids = [tuple(target.encode_raw(each).ids) for each in texts]
     return tuple(
         each

@@ -1,4 +1,4 @@
-"""Placeholders: what passes a translation untouched, such as {name}, %s and addresses. Knows no tokens, no models."""
+"""Finds placeholders, which are copied unchanged: {name}, %s, URLs, e-mail addresses. Knows no tokens and no models."""
 
 import html
 import re
@@ -10,13 +10,13 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.text.alignment import Span, TakenSpans
 from transformer_cli.text.normalization import SENTINEL, is_word
 
-BRANCH_NAME_WINDOW = 40  # characters before a {…} in which the word that names its branch stands
+BRANCH_NAME_WINDOW = 40  # characters before a {…} in which the name of its branch is looked for
 BRACKET_PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
 
 # No two neighbouring parts match the same character without a bound: the digits after flags do not begin with 0.
 _FLAGS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
-_BULLET = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # before that of a list, a heading, a quote
-_ESC = r"(?:\x1b|\\(?:0?33|e|x1[bB]|u001[bB]))"  # as it is, or as source code has it
+_BULLET = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # of a list, a heading or a quote
+_ESC = r"(?:\x1b|\\(?:0?33|e|x1[bB]|u001[bB]))"  # the character, or an escape in source code
 TERMINAL_CODE = (  # colours and titles: \033[1;31m, \033]0;title\a
     rf"(?:{_ESC}\[|\x9b)[0-?]{{0,50}}[ -/]{{0,9}}[@-~]"
     rf"|{_ESC}\][^\x07\x1b\\]{{0,200}}(?:\x07|\\a|\\0?07|{_ESC}\\{{1,2}})"
@@ -34,7 +34,7 @@ PLACEHOLDERS = re.compile(
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
     r"|\{\w{1,9}>|<\w{1,9}\}"  # tags of Phrase, as .mxliff has them: {1>, <b}
     r"|(?<![\w&;])\w{1,20}&amp;\w{1,20}(?!\w)"  # H&amp;M
-    r"|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});"  # what may be a character of HTML
+    r"|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});"  # may be a character reference of HTML
 )
 _MESSAGE = (
     re.compile(  # ICU's {n, plural, one {…} other {…}} and {d, date, short}, Fluent's { $n -> … } and { NUMBER($n) }
@@ -43,33 +43,33 @@ _MESSAGE = (
         r"|\$[\w-]{1,50}\s{0,9}->|[A-Z]{2,20}\()"
     )
 )
-_BRANCH = re.compile(  # of a message of which there is no more, before its {…}; not "one {a, b}"
+_BRANCH = re.compile(  # before a {…}: the name of a branch whose message is not in the text; not in "one {a, b}"
     r"(?:=\d{1,9}|(?:\A|(?<=\})|(?<=\}\s))(?:zero|one|two|few|many|other))\s{0,9}\Z"
 )
 
 
 @dataclass(frozen=True)
 class PlaceholderFinder:
-    """Finds what is held out of a text."""
+    """Finds the protected spans of a text."""
 
     builtin: bool = True
-    """whether to hold PLACEHOLDERS and messages: those of programs, and addresses of the web and of mail"""
+    """whether to find PLACEHOLDERS, and messages of ICU and Fluent"""
     pattern: str = ""
-    """a regular expression for what else is held"""
+    """a regular expression for further spans"""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError if the pattern is none."""
+        """Raises ConfigError if the pattern is invalid."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Python's, of what later versions may read otherwise
+                warnings.simplefilter("ignore")  # Python's, about syntax that may change
                 re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise ConfigError(f"protect_pattern {self.pattern!r} is not a regular expression: {error}") from None
 
     def spans(self, text: str) -> list[Span]:
-        """Returns where what is held begins and ends, without white space around it, from left to right.
+        """Returns the protected spans, without white space around them, from left to right.
 
-        Brackets and quotes that enclose a placeholder go with it.
+        A span includes the brackets or quotes around a placeholder.
         """
         found = [_strip_span(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
         found = [each for each in found if each[0] < each[1]]
@@ -86,10 +86,7 @@ class PlaceholderFinder:
 
 
 def message_spans(text: str) -> Iterator[Span]:
-    """Yield where the messages of ICU and of Fluent stand that choose among texts, or say how a value is written.
-
-    One that is in another one comes before it.
-    """
+    """Yield the spans of messages of ICU and Fluent that choose among texts or format a value; inner ones first."""
     opened: list[int] = []
     for found in re.finditer("[{}]", text):
         if found[0] == "{":
@@ -104,19 +101,19 @@ def message_spans(text: str) -> Iterator[Span]:
 
 
 def has_branches(message: str) -> bool:
-    """Whether what is held is a message that chooses among texts, which stay as they are."""
+    """Whether a protected span is a message that chooses among texts, which are not translated."""
     return next(message_spans(message), None) is not None and (
         message.count("{") > 1 or message[0] != "{" or "->" in message
     )
 
 
 def _is_placeholder(found: str) -> bool:
-    """Whether a match of PLACEHOLDERS is one: &amp; is, and neither is &x; nor a letter such as &uuml;."""
+    """Whether a match of PLACEHOLDERS is a placeholder: &amp; is one; &x; and letters such as &uuml; are not."""
     return found[0] != "&" or not (is_word(html.unescape(found)[:1]) or html.unescape(found) == found)
 
 
 def _with_brackets(text: str, start: int, end: int) -> Span:
-    """Returns a span with the brackets or quotes around it, if there are any: a model may write none of its own."""
+    """Returns a span with the brackets or quotes around it, if any: the model might not write them."""
     inside = BRACKET_PAIRS.get(text[start - 1 : start], "") == text[end : end + 1] != ""
     return (start - 1, end + 1) if inside else (start, end)
 
