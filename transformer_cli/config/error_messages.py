@@ -1,7 +1,7 @@
-"""Says what is wrong with a setting, in one sentence and in a user's words. Reads no file.
+"""Turns a ValidationError of a config into one line for users.
 
-The schema's own sentences, for values that do not fit together, pass through. pydantic's sentences name its classes and
-ours, so each kind of mistake that the schema can have has words in `REQUIREMENTS`.
+Messages of the schema's own validators are kept. pydantic's messages name Python classes, so `REQUIREMENTS` replaces
+them. Reads no file.
 """
 
 import difflib
@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from transformer_cli.config.yaml_text import compose, inline_yaml, line_of
 from transformer_cli.system.terminal import shorten
 
-SIDES = ("source", "target")  # the keys below a split of data.files, which the user names
-UNION_TAGS = ("[list]", "[text]", "[file]", "[pair]")  # which of its forms data.files.train has, not a key
+SIDES = ("source", "target")  # the keys of a FilePair
+UNION_TAGS = ("[list]", "[text]", "[file]", "[pair]")  # pydantic's tags for the forms of data.files.train; not keys
 MAX_VALUE_CHARS = 80  # characters of a value
 REQUIREMENTS = {
     "bool_type": "be true or false",
@@ -39,7 +39,7 @@ REQUIREMENTS = {
 }
 
 Location = tuple[int | str, ...]
-OptionKey = tuple[tuple[str, ...], str]  # the key that an option sets, and the option, as an error names it
+OptionKey = tuple[tuple[str, ...], str]  # the key that an option sets; the option for messages
 
 
 def first_error_message(
@@ -50,17 +50,15 @@ def first_error_message(
     text: str = "",
     given: Sequence[OptionKey] = (),
 ) -> str:
-    """Returns where the first mistake of a config stands, what is wrong there, and the number of the others.
+    """Returns the place and the description of the first mistake in a config, and the number of further ones.
 
-    keys: the tree of all settings.
-
-    Unknown keys come before the keys that are missing for them. A mistake stands in the last option that is about its
-    key, else in a line of the text, which comes from `origin`.
+    keys: the tree of all settings. Unknown keys come first, since a misspelt key also leaves another one missing. The
+    place is the last of the options `given` that sets the key, else the line in `text`, which comes from `origin`.
     """
     first, *others = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     location = tuple(part for part in first["loc"] if part not in UNION_TAGS)
     mistake = describe_error(first, keys, location) + (f" (and {len(others)} more)" if others else "")
-    is_of_several = first["type"] == "value_error"  # values that do not fit together
+    is_of_several = first["type"] == "value_error"  # values that contradict each other
     if location[-1:] == ("[key]",):  # the name of a split
         location, is_of_several = location[:-1], False
     if is_of_several and (named := re.match(r"[\w.]+(?=: )", str(first["ctx"]["error"]))):
@@ -74,9 +72,9 @@ def first_error_message(
 
 
 def describe_error(mistake: Mapping[str, Any], keys: Mapping[str, Any], location: Location = ()) -> str:
-    """Returns what is wrong with a setting. location: where it stands in a config (): nothing names it here.
+    """Returns what is wrong with a setting.
 
-    keys: the tree of all settings.
+    location: its keys in the config; () if the caller names it. keys: the tree of all settings.
     """
     kind, given, context = mistake["type"], mistake["input"], mistake.get("ctx", {})
     if kind in ("extra_forbidden", "invalid_key"):
@@ -102,7 +100,7 @@ def describe_error(mistake: Mapping[str, Any], keys: Mapping[str, Any], location
 
 
 def _format_value(value: Any) -> str:
-    """Returns a value as YAML, or the beginning of a long one; without the characters that would steer a terminal."""
+    """Returns a value as YAML, shortened if it is long, without control characters."""
     return shorten(inline_yaml(value), MAX_VALUE_CHARS)
 
 
@@ -111,7 +109,7 @@ def _dotted(location: Location) -> str:
 
 
 def _suggestion(location: Location, keys: Mapping[str, Any]) -> str:
-    """The key that was meant: one of this name, or a similar one, here or elsewhere."""
+    """Returns a hint at the key that was probably meant: one of this name elsewhere, or a similar one."""
     name, known = str(location[-1]), _keys_below(location[:-1], keys)
     everywhere = (key for key in _all_keys(keys) if not key.startswith("data.held_out."))  # names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
@@ -125,7 +123,7 @@ def _suggestion(location: Location, keys: Mapping[str, Any]) -> str:
 
 
 def _keys_below(location: Location, keys: Mapping[str, Any]) -> list[str]:
-    """The keys below a section."""
+    """Returns the keys of a section."""
     section: Any = keys
     for key in location:
         section = section.get(key) if isinstance(section, Mapping) else None
@@ -133,7 +131,7 @@ def _keys_below(location: Location, keys: Mapping[str, Any]) -> list[str]:
 
 
 def _all_keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Every dotted key, also of sections."""
+    """Yields every dotted key, sections included."""
     for key, value in tree.items():
         yield f"{prefix}{key}"
         if isinstance(value, dict):

@@ -1,11 +1,9 @@
-"""YAML and `--set` in, a typed config out, and back to YAML, in which every setting stands with its comment.
+"""Reads YAML and `--set` into a typed config, and writes a config as YAML with a comment on each setting.
 
     num_heads: 4              # attention heads [default: 8]
 
-Imports no torch. configs/multi30k.yaml is the defaults, written so.
-
-A shipped config goes by its name alone, such as demo; a file of that name in the current folder goes before it. A key
-that the schema does not have is an error, which names the nearest key that it has.
+A config that comes with tfm is named without its suffix, such as demo; a file of that name in the current folder takes
+precedence. An unknown key is an error, which suggests the most similar key. Imports no torch.
 """
 
 import os
@@ -38,14 +36,14 @@ from transformer_cli.system.terminal import shorten
 
 Record = TypeVar("Record")
 
-SAMPLING_KEYS = ("temperature", "top_k", "top_p", "seed")  # settings of decoding that a search has no use for
-FINETUNING_KEYS = (("data", "tokenizer_from"), ("training", "initialize_from"))  # inherited, whatever a file says
-MAX_CONFIG_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
-SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
-DEFAULTS_FILE = "multi30k.yaml"  # whose comments are those of the schema
-LINE_WIDTH = 80  # columns: as many as any terminal has
-COMMENT_COLUMN = 28  # the column in which comments begin
-NBSP = "\xa0"  # a space at which no line ends
+SAMPLING_KEYS = ("temperature", "top_k", "top_p", "seed")  # keys of decoding that only sampling uses
+FINETUNING_KEYS = (("data", "tokenizer_from"), ("training", "initialize_from"))  # from the run, whatever a file says
+MAX_CONFIG_BYTES = 1_000_000  # more is not a config, but a device such as /dev/zero
+SHIPPED = Path(__file__).with_name("shipped")  # a link to configs/ in a checkout, else a folder with the same files
+DEFAULTS_FILE = "multi30k.yaml"  # its comments are the schema's
+LINE_WIDTH = 80  # characters, as on a narrow terminal
+COMMENT_COLUMN = 28  # where comments begin
+NBSP = "\xa0"  # a no-break space
 
 
 def load_config(
@@ -57,17 +55,15 @@ def load_config(
 ) -> Config:
     """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
 
-    overrides: one or several such texts, or a mapping: {"training.epochs": 3}, or {"training": {"epochs": 3}}. options:
-    dotted key → its value and the option that gives it, as errors name it; overrides go before these.
-    inherited: a tree of settings for what neither the file nor an option says; a null says that there is none, but for
-    FINETUNING_KEYS, of which only options say anything.
-
-    path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it. "-" is
-    standard input.
+    path: a file, "-" for standard input, or the name of a config that comes with tfm, such as demo (a file of that name
+    takes precedence). overrides: one or several such strings, or a mapping: {"training.epochs": 3} or {"training":
+    {"epochs": 3}}. options: dotted key → value and the option that sets it, which errors name; overrides take
+    precedence. inherited: a tree of settings used where neither the file nor an option has a value; a null in the file
+    counts as a value. The file's FINETUNING_KEYS are ignored if there is such a tree.
 
     Relative paths under data.files, model.vectors, training.extra_valid and training.replay are resolved against the
     YAML file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
-    Raises ConfigError, in one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
+    Raises ConfigError for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
     text, origin = "", "the settings"
@@ -75,7 +71,7 @@ def load_config(
         file, origin = find_config(path), str(path)
         text = read_config_text(file)
         tree = _parse_mapping(text, file)
-    for section, key in FINETUNING_KEYS if inherited else ():  # but not whatever --set says
+    for section, key in FINETUNING_KEYS if inherited else ():  # --set still counts
         if isinstance(tree.get(section), dict):
             tree[section].pop(key, None)
     given = [_set_key(tree, key, value, option) for key, (value, option) in (options or {}).items()]
@@ -89,36 +85,34 @@ def load_config(
 
 
 def shipped_configs() -> dict[str, Path]:
-    """Returns the name and the file of every config that comes with tfm, in the order of their names."""
+    """Returns name → file of the configs that come with tfm, sorted by name."""
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"), key=lambda path: path.stem)}
 
 
 def find_config(name: str | Path) -> Path:
-    """Returns the file that a config's name stands for, which need not exist."""
+    """Returns the file of a config's name; it need not exist."""
     shipped = SHIPPED / f"{name}.yaml"
     is_shipped = NAME.fullmatch(str(name)) and shipped.is_file()
     return shipped if is_shipped and (not os.path.exists(name) or os.path.isdir(name)) else Path(name)
 
 
 def read_config_text(path: Path) -> str:
-    """Returns the text. Raises ConfigError if there is none, in one line that names the file."""
+    """Returns the text of a config file. Raises ConfigError if it cannot be read or is empty input from a pipe."""
     try:
         with open_input(path) as file:
             content = file.read(MAX_CONFIG_BYTES + 1)
             is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
-        if is_pipe and not content:  # --config <(a command that has failed): not the defaults
-            raise ConfigError(f"{path}: a pipe into which nothing was written; check what writes into it")
+        if is_pipe and not content:  # as in --config <(a command that failed)
+            raise ConfigError(f"{path}: the pipe is empty; check the command that writes into it")
         if len(content) > MAX_CONFIG_BYTES:
-            raise ConfigError(
-                f"{path}: has more than {MAX_CONFIG_BYTES:,} bytes, so it is not a config; name another file"
-            )
+            raise ConfigError(f"{path}: not a config: it has more than {MAX_CONFIG_BYTES:,} bytes; name another file")
         return decode_utf8(content, path)
     except FileError as error:
         raise ConfigError(f"{error}; save the file as UTF-8") from None
     except FileNotFoundError:
         names = ", ".join(shipped_configs())
-        raise ConfigError(f"{path}: no such config file; those that come with tfm are named {names}") from None
-    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        raise ConfigError(f"{path}: no such config file; tfm comes with {names}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or error
         inside = path / "config.yaml"  # of a run
         remedy = f"name {inside}" if isinstance(error, IsADirectoryError) and inside.is_file() else "name another file"
@@ -126,18 +120,18 @@ def read_config_text(path: Path) -> str:
 
 
 def parse_config(text: str, path: Path) -> Config:
-    """Like `load_config`, for the text that was read from a file."""
+    """Like `load_config`, for text already read from a file."""
     return validated(_parse_mapping(text, path), str(path), text=text)
 
 
 def translation_settings(
     now: DecodingConfig, named: Mapping[str, object], overrides: Sequence[str] = ()
 ) -> TranslationSettings:
-    """Returns how to translate: as now, but for `--set` options, and then for what is named.
+    """Returns settings `now`, changed by `--set` options and then by `named` settings.
 
-    now: what a run's config says, or settings that are to be changed. overrides: such as `decoding.length_penalty=0.6`.
-    named: settings by the names of their fields; NumPy's numbers are as good as Python's. Raises ConfigError, in one
-    line, for an override outside of `decoding`, an unknown name, a wrong type or a wrong value.
+    now: from a run's config, or earlier settings. overrides: such as `decoding.length_penalty=0.6`. named: field name →
+    value, which may be a NumPy scalar. Raises ConfigError for an override outside of `decoding`, an unknown name, a
+    wrong type or a wrong value.
     """
     tree: dict[str, Any] = {"decoding": {name: getattr(now, name) for name in DecodingConfig.model_fields}}
     given = [_apply_override(tree, override) for override in overrides]
@@ -145,9 +139,7 @@ def translation_settings(
         if key[0] in DecodingConfig.model_fields:
             raise ConfigError(f"{flag}: unknown key; did you mean decoding.{key[0]}?")
         if key[0] in Config.model_fields and key[0] != "decoding":
-            raise ConfigError(
-                f"{flag}: only decoding.* can be set here; {'.'.join(key)} is what the run was trained with"
-            )
+            raise ConfigError(f"{flag}: only decoding.* can be set here; {'.'.join(key)} is fixed in a trained run")
     further = dict(now)
     for name, value in named.items():
         if type(value).__module__ == "numpy" and value.shape == ():  # type: ignore[attr-defined]
@@ -156,13 +148,11 @@ def translation_settings(
             further[name] = value
         else:
             given.append(_set_key(tree, f"decoding.{name}", value, f"{name}={value!r}"))
-    last = given[-1][1] if given else "decoding"  # where the values do not fit together
+    last = given[-1][1] if given else "decoding"  # named if the values do not fit together
     decoding = validated(tree, last, given=given).decoding
     for key, flag in () if decoding.sample else given:
         if key[-1] in SAMPLING_KEYS and getattr(decoding, key[-1]) != getattr(now, key[-1]):
-            raise ConfigError(
-                f"{flag}: nothing is drawn at random without decoding.sample=true; add it, or leave this out"
-            )
+            raise ConfigError(f"{flag}: only used in sampling; add decoding.sample=true, or leave this out")
     try:
         return TranslationSettings.model_validate({**further, **dict(decoding)})
     except ValidationError as error:
@@ -172,15 +162,15 @@ def translation_settings(
 
 
 def dump_config(config: Config) -> str:
-    """Returns the whole config as YAML, from which `load_config` reads an equal config."""
+    """Returns the config as YAML, from which `load_config` reads an equal config."""
     return dump_yaml(config.model_dump(mode="json"))
 
 
 def commented_settings(config: Config, *, text: str = "", title: str = "") -> str:
-    """Returns every setting with its value and its comment, from which `load_config` reads an equal config.
+    """Returns the config as YAML with a comment on each setting, from which `load_config` reads an equal config.
 
-    Of INTERNAL_KEYS it has those that differ from the default. text: the YAML that the config was read from, whose own
-    comments go before the schema's. title: what stands above the settings if the text has no comment there.
+    INTERNAL_KEYS are left out where they have the default. text: the YAML that the config was read from; its comments
+    replace the schema's. title: first line if the text has no comment above its settings.
     """
     lines, root, written = text.split("\n"), compose(text), parse_yaml(text) or {}
     top = header_comment(text).split("\n")
@@ -207,11 +197,11 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
                 yield from _with_comment(f"{indent}{name}:", own or comment)
                 yield from of_section(field.annotation, value, defaults[name], *above, name)
                 continue
-            if own and in_file.get(name) == value:  # else it was said of another value
+            if own and in_file.get(name) == value:  # else the comment is about another value
                 comment = own
             if value != defaults[name]:
                 comment += f" [default:{NBSP}{inline_yaml(defaults[name])}]"
-            if isinstance(value, dict):  # data.files, whose keys are the user's
+            if isinstance(value, dict):  # data.files, whose keys the user chooses
                 yield from _with_comment(f"{indent}{name}:", comment)
                 for split, text in value.items():
                     several = text if isinstance(text, list) else []
@@ -225,17 +215,17 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
 
 
 def header_comment(text: str) -> str:
-    """Returns the comment above the settings; its first line says what the config is for."""
+    """Returns the comment above the settings, whose first line is the config's title."""
     return "\n".join(takewhile(lambda line: line.startswith("#"), text.split("\n")))
 
 
 def _is_own_comment(line: str) -> bool:
-    """Whether a line is the user's own comment on the setting below it, not the end of one behind a setting."""
+    """Whether a line is a comment on the setting below it, not the continued comment of the setting above."""
     return line.lstrip().startswith("#") and len(line) - len(line.lstrip()) < COMMENT_COLUMN
 
 
 def _with_comment(setting: str, comment: str) -> Iterator[str]:
-    """Yield the lines of a setting: its value, and its comment behind it, or below it where the value is too long."""
+    """Yields the lines of a setting, with its comment to the right, or below if the value is too long."""
     width = LINE_WIDTH - COMMENT_COLUMN - len("# ")
     wrapped = textwrap.wrap(comment, width, break_long_words=False, break_on_hyphens=False)
     comments = [f"# {each}".replace(NBSP, " ") for each in wrapped]
@@ -246,7 +236,7 @@ def _with_comment(setting: str, comment: str) -> Iterator[str]:
 
 
 def with_relative_paths(config: Config, folder: Path) -> Config:
-    """Returns a config whose files are named as seen from a folder, in which its YAML is to stand."""
+    """Returns a config with its files' paths relative to a folder, in which its YAML is going to be."""
     tree = config.model_dump(mode="json")
     files = tree["data"]["files"] or {}
     files.update({split: _map_paths(text, lambda path: os.path.relpath(path, folder)) for split, text in files.items()})
@@ -254,12 +244,12 @@ def with_relative_paths(config: Config, folder: Path) -> Config:
 
 
 def settings_by_key(config: Config) -> dict[str, Any]:
-    """Returns every setting by its dotted key, such as training.seed → 0, in the schema's order."""
+    """Returns dotted key → value of every setting, such as training.seed → 0, in the schema's order."""
     return dict(flatten(config.model_dump(mode="json")))
 
 
 def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
-    """Returns the settings in which two configs differ, as `training.seed: 0 → 1`. ignore: dotted keys to leave out."""
+    """Returns the differing settings as strings such as `training.seed: 0 → 1`. ignore: dotted keys to leave out."""
     before, after = settings_by_key(old), settings_by_key(new)
     keys = dict.fromkeys([*before, *after])
     return [
@@ -270,12 +260,12 @@ def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[st
 
 
 def validated(tree: dict[str, Any], origin: str, *, text: str = "", given: Sequence[OptionKey] = ()) -> Config:
-    """Returns the config of a tree of settings. Raises ConfigError, which names origin and the first mistake."""
+    """Returns the config of a tree of settings. Raises ConfigError, which names `origin` and the first mistake."""
     return Config.model_validate(tree, context={"origin": origin, "text": text, "given": given})
 
 
 def from_json(owner: type[Record], value: Mapping[str, Any], path: Path) -> Record:
-    """Returns the dataclass that the JSON object in `path` describes. Raises FileError for other keys or types."""
+    """Returns a dataclass from the JSON object in `path`. Raises FileError for other keys or types."""
     if unknown := [key for key in value if key not in {field.name for field in fields(owner)}]:  # type: ignore[arg-type]
         raise FileError(f"{path}: damaged: unknown key {unknown[0]!r}")
     try:
@@ -286,24 +276,24 @@ def from_json(owner: type[Record], value: Mapping[str, Any], path: Path) -> Reco
 
 
 def _parse_mapping(text: str, path: Path) -> dict[str, Any]:
-    """Returns the mapping in a file's text, {} if it is empty, with absolute paths. Raises ConfigError."""
+    """Returns the mapping of a file's YAML, {} if it is empty, with absolute paths. Raises ConfigError."""
     tree = parse_yaml(text, f"{path}: ")
     if tree is None:
         return {}
     if not isinstance(tree, dict):
         what = "a list" if isinstance(tree, list) else "a single value"
-        raise ConfigError(f"{path}: a config is keys and values, such as `name: first`, not {what}")
+        raise ConfigError(f"{path}: a config is a mapping such as `name: first`, not {what}")
     _make_paths_absolute(tree, Path() if is_stream(path) else path.parent)
     return tree
 
 
 def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
-    """Replace the paths among the settings that were given, whatever validation will say of their forms."""
+    """Makes the paths in a tree of settings absolute; values of wrong types are left to the validation."""
 
     def absolute(path: str) -> str:
         try:
             place = folder / Path(path).expanduser()
-            return str(place.parent.resolve() / place.name)  # a link may lead to a name without .gz
+            return str(place.parent.resolve() / place.name)  # a link's target may have a name without .gz
         except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
             raise ConfigError(f"{path!r}: not a path: {error}") from None
 
@@ -315,12 +305,12 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         model["vectors"] = _map_paths(model["vectors"], lambda path: absolute(path) if path else path)
     for key in ("extra_valid", "replay"):
         if key in training:
-            # the name of a split has neither "/" nor "."
+            # a split's name has neither "/" nor "."
             training[key] = _map_paths(training[key], lambda where: absolute(where) if {*"/."} & {*where} else where)
 
 
 def _map_paths(value: Any, change: Callable[[str], str]) -> Any:
-    """Returns a path, the sides of a text, or a list of such as a config has them, with each path changed."""
+    """Applies `change` to a path, to the paths of a mapping, or to those in a list of either."""
     if isinstance(value, list):
         return [each if isinstance(each, list) else _map_paths(each, change) for each in value]
     if isinstance(value, dict):
@@ -329,7 +319,7 @@ def _map_paths(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> OptionKey:
-    """Set a key of the tree, as in `training.epochs=3`. Returns the key, and what an error about it begins with."""
+    """Sets a key of the tree, as in `training.epochs=3`. Returns the key and the option, for errors."""
     option = shorten(override, 100)
     dotted, equals, text = override.partition("=")
     if not equals or not all(dotted.strip().split(".")):
@@ -338,7 +328,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> OptionKey:
 
 
 def _set_key(tree: dict[str, Any], dotted: str, value: Any, option: str) -> OptionKey:
-    """Set a dotted key of the tree, which an option gives."""
+    """Sets a dotted key of the tree. Returns the key and the option, for errors."""
     key = tuple(dotted.split("."))
     for parent in key[:-1]:
         if tree.get(parent) is None:
@@ -351,7 +341,7 @@ def _set_key(tree: dict[str, Any], dotted: str, value: Any, option: str) -> Opti
 
 
 def _merge(below: Mapping[str, Any], tree: Any) -> Any:
-    """Returns a tree with what another one has and it has not."""
+    """Returns `tree` with the missing settings filled in from `below`."""
     if not isinstance(tree, dict):
         return tree
     missing = {

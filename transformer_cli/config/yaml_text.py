@@ -1,4 +1,4 @@
-"""YAML for configs: numbers as in YAML 1.2, no duplicate keys, errors in one line. The one owner of PyYAML."""
+"""YAML for configs: numbers as in YAML 1.2, no duplicate keys, errors in one line. Only this module uses PyYAML."""
 
 import math
 import re
@@ -12,29 +12,27 @@ _NUMBERS = {
     "tag:yaml.org,2002:int": r"[-+]?[0-9]+(_[0-9]+)*",
     "tag:yaml.org,2002:float": r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
 }
-_FAST = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's, which most installations of PyYAML have
+_FAST = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's, if PyYAML was built with it
 _ODD = re.compile("[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 MAX_DEPTH = 20  # levels of sections and lists
-# !!int x and such fail in many ways
+# tags such as !!int raise many types of errors
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads numbers as in YAML 1.2, and a date as text. PyYAML reads YAML 1.1: 1e-4 is text, 010 is 8, 1:30 is 90."""
+    """Reads numbers as in YAML 1.2, and dates as text. PyYAML follows YAML 1.1: 1e-4 is text, 010 is 8, 1:30 is 90."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key.value!r} is written twice; keep one", problem_mark=key.start_mark
-                )
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} occurs twice; keep one", problem_mark=key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes 1e-9 so, and puts quotes around text that _Loader would read as a number, such as 12345e67."""
+    """Writes 1e-9 in this form, and quotes text that _Loader would read as a number, such as 12345e67."""
 
     def represent_number(self, value: float) -> yaml.ScalarNode:
         if value - value != 0:  # .inf, .nan
@@ -54,13 +52,13 @@ _Dumper.add_representer(float, _Dumper.represent_number)
 
 
 def parse_yaml(text: str, where: str = "") -> Any:
-    """Returns the value that a text is in YAML. Raises ConfigError, which says what is wrong, and in which line.
+    """Parses YAML. Raises ConfigError, which says what is wrong in which line.
 
-    where: what the error begins with, such as the name of a file.
+    where: beginning of the error, such as the name of a file.
     """
     try:
         depth = 0
-        for event in yaml.parse(text, Loader=_Loader):  # which does not recurse, as all that follows does
+        for event in yaml.parse(text, Loader=_Loader):  # unlike the rest, this does not recurse
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
@@ -70,14 +68,14 @@ def parse_yaml(text: str, where: str = "") -> Any:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
         line = f"line {mark.line + 1}: " if mark else ""
-        raise ConfigError(f"{where}{line}not YAML: {problem}; correct what stands there") from None
+        raise ConfigError(f"{where}{line}not YAML: {problem}; correct it") from None
 
 
 def scalar_pairs(text: str) -> list[tuple[str, str]]:
-    """Returns the keys and values of a mapping that may be long, as text, in their order.
+    """Returns the keys and values of a mapping as text, in their order; fast for long mappings.
 
-    As in YAML 1.2, only line feed and return end a line, not U+0085, U+2028 and U+2029; other characters than YAML's
-    may stand in it. Raises ValueError for what is not one mapping from text to text.
+    As in YAML 1.2, lines end at line feeds and returns only, not at U+0085, U+2028 and U+2029. Characters that YAML
+    forbids are allowed. Raises ValueError for anything but one mapping from text to text.
     """
     unused = (char for char in map(chr, range(0xF0000, 0xFFFFE)) if char not in text)
     stand_ins = dict(zip(sorted(set(_ODD.findall(text))), unused, strict=False))
@@ -89,22 +87,22 @@ def scalar_pairs(text: str) -> list[tuple[str, str]]:
                 scalars.append(event.value.translate(back))
             n_mappings += isinstance(event, yaml.MappingStartEvent)
             if n_mappings > 1 or isinstance(event, yaml.SequenceStartEvent | yaml.AliasEvent):
-                raise ValueError("there are lists, mappings or aliases in it")
+                raise ValueError("it has lists, nested mappings or aliases")
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise ValueError(f"{f'line {mark.line + 1}: ' if mark else ''}not YAML: {str(error).splitlines()[0]}") from None
     if n_mappings != 1:
-        raise ValueError("not a mapping of YAML")
+        raise ValueError("not a YAML mapping")
     return list(zip(scalars[::2], scalars[1::2], strict=True))
 
 
 def compose(text: str) -> yaml.Node | None:
-    """Returns the nodes of a text that `parse_yaml` has read, in which `line_of` finds keys."""
+    """Returns the nodes of a text that `parse_yaml` accepts, for `line_of`."""
     return yaml.compose(text, Loader=_Loader)
 
 
 def line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
-    """Returns in which line the last of these keys stands, each below the one before, or the last one that is there."""
+    """Returns the line of nested keys, or of the last one of them that exists; None without any."""
     line = None
     for key in keys:
         below = node.value if isinstance(node, yaml.MappingNode) else []
@@ -124,6 +122,6 @@ def inline_yaml(value: Any) -> str:
     """Returns a value as YAML on one line."""
     form: dict[str, Any] = {"Dumper": _Dumper, "default_flow_style": True, "sort_keys": False, "width": math.inf}
     text: str = yaml.dump([value], allow_unicode=True, **form)
-    if len(text.splitlines()) > 1:  # a string with line ends: quoted, they are escaped
+    if len(text.splitlines()) > 1:  # a string with line ends: quotes escape them
         text = yaml.dump([value], default_style='"', **form)
     return text.strip()[1:-1]

@@ -276,7 +276,7 @@ def test_load_config_mistake_in_a_file_is_one_line_with_its_place(path: Path, te
     ("override", "message"),
     [
         ("name=[", "name=[: line 1: not YAML: "),
-        ("training={seed: 1, seed: 2}", "training={seed: 1, seed: 2}: line 1: not YAML: 'seed' is written twice"),
+        ("training={seed: 1, seed: 2}", "training={seed: 1, seed: 2}: line 1: not YAML: 'seed' occurs twice"),
         ("name.a=1", "name.a=1: name has no keys below it"),
         ("training={seed: x}", "training={seed: x}: training.seed: must be a whole number, not x"),
         ("training.schedule=inverse_sqrt", "the settings: training: warmup_steps: schedule inverse_sqrt needs"),
@@ -350,7 +350,7 @@ def test_translation_settings_take_overrides_key_by_key_and_last_what_is_named()
         ),
         ("decoding.beam_siz=4", "decoding.beam_siz: unknown key; did you mean beam_size?"),
         ("beam_size=4", "unknown key; did you mean decoding.beam_size?"),
-        ("training.epochs=3", "only decoding.* can be set here; training.epochs is what the run was trained with"),
+        ("training.epochs=3", "only decoding.* can be set here; training.epochs is fixed in a trained run"),
         ("decoding=4", "decoding: must be a section with keys below it, such as decoding.beam_size, not 4"),
     ],
 )
@@ -369,8 +369,8 @@ CLASH = "decoding: sample: true draws tokens at random, but a beam of 5 "
         ({"beam_size": 5}, ["decoding.sample=true"], {}, f"decoding.sample=true: {CLASH}"),
         ({"sample": True}, ["decoding.top_k=3", "decoding.beam_size=5"], {}, f"decoding.beam_size=5: {CLASH}"),
         ({"sample": True}, ["decoding.top_k=3"], {"beam_size": 5}, f"beam_size=5: {CLASH}"),
-        ({}, ["decoding.top_k=3"], {}, "decoding.top_k=3: nothing is drawn at random without decoding.sample"),
-        ({}, [], {"seed": 3}, "seed=3: nothing is drawn at random without decoding.sample=true; add it, or leave"),
+        ({}, ["decoding.top_k=3"], {}, "decoding.top_k=3: only used in sampling; add decoding.sample"),
+        ({}, [], {"seed": 3}, "seed=3: only used in sampling; add decoding.sample=true, or leave"),
         ({}, ["decoding.top_k=3"], {"beam_size": 0}, "beam_size=0: decoding.beam_size: must be at least 1, not 0"),
     ],
 )

@@ -41,7 +41,7 @@ def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
     assert written.startswith("# Mine\n\nname: null ")
     assert "  num_heads: 4              # attention heads [default: 8]\n" in written
     assert "  eps: 1e-12                # Adam's epsilon [default: 1e-8]\n" in written
-    assert "    sentences: 300          # how many training pairs are used, counted from the\n" in written
+    assert "    sentences: 300          # number of training pairs, from the first on\n" in written
     assert written.count("[default: ") == len(differences(Config(), changed)) == 4
 
 
@@ -87,7 +87,7 @@ def test_load_config_of_a_shells_pipe_refuses_an_empty_one() -> None:
     os.write(writing, b"name: piped")
     os.close(writing)
     assert load_config(f"/dev/fd/{reading}").name == "piped"
-    with pytest.raises(ConfigError, match="a pipe into which nothing was written"):  # not the defaults
+    with pytest.raises(ConfigError, match="the pipe is empty"):  # not the defaults
         load_config(f"/dev/fd/{reading}")
     os.close(reading)
 
@@ -106,7 +106,7 @@ def test_load_config_paths_of_standard_input_begin_here(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/dev/zero", "/dev/zero: has more than 1,000,000 bytes, so it is not a config"),
+        ("/dev/zero", "/dev/zero: not a config: it has more than 1,000,000 bytes"),
         ("a\0b", "'a\\x00b': cannot be read: embedded null byte; name another file"),
         (f"{__file__}/a", f"'{__file__}/a': cannot be read: Not a directory; name another file"),
     ],
