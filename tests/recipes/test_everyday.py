@@ -137,12 +137,12 @@ def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
 def test_translate_says_that_the_tokeniser_has_another_version(
     tfm: Tfm, workspace: Path, command: tuple[str, ...]
 ) -> None:
-    assert "cut its training text" not in tfm(*command, cwd=workspace)[2]
+    assert "tokenised its training text" not in tfm(*command, cwd=workspace)[2]
     made_by = {"library": "spacy", "version": "0.0.18"}
     edit_sealed(workspace / "runs/tiny/run.json", lambda value: value.update(tokenizer=made_by))
     code, _, err = tfm(*command, cwd=workspace)
     assert code == 0
-    assert err.startswith("warning: runs/tiny: spacy 0.0.18 cut its training text, and ")
+    assert err.startswith("warning: runs/tiny: spacy 0.0.18 tokenised its training text, but ")
     assert err.endswith("`pip install spacy==0.0.18` if that matters\n")
 
 
@@ -152,7 +152,7 @@ def test_run_config_edited_is_followed_where_it_may_change(tfm: Tfm, refused: Re
     code, _, err = tfm("translate", "--n-best", "3", "Hallo", cwd=workspace)
     assert (code, err) == (0, "")
     path.write_text(path.read_text().replace("num_heads: 2", "num_heads: 4"))
-    said = "not the settings that the run was begun with (model.num_heads: 2 → 4); put the old ones back"
+    said = "settings of the run have been changed (model.num_heads: 2 → 4); put the old ones back"
     assert said in refused("translate", "Hallo", cwd=workspace)
 
 

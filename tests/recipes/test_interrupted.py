@@ -159,9 +159,9 @@ REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)
 REFUSED = re.compile(
     r"tfm: error: \S+: ((No space left on device|Read-only file system|Permission denied|Input/output error); correct "
     r"the path, the permissions or the space left|cannot be written: .*; name another file)"
-    r"|tfm: error: \S+ is in the way and could not be deleted .*"
+    r"|tfm: error: \S+ could not be deleted to be written anew .*"
 )
-WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not kept there|.* could not be deleted)")
+WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not saved|.* could not be deleted)")
 # a model of a few numbers, and a step for each of two epochs
 SMALL = ("d_model=8", "num_heads=1", "d_ff=8", "max_length=9")
 BRIEF = ("--set", "training.epochs=2", "--set", "training.batch_size=200", *(f"-smodel.{each}" for each in SMALL))

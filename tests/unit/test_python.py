@@ -161,8 +161,8 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
         (lambda given: Run.open(untyped("nope")), "nope: no run here"),
         (lambda given: evaluate("a" * 300), ": File name too long; runs/ has "),
         (lambda given: inspect_sentence(given, " "), "the sentence has no letter, so there is nothing to inspect"),
-        (lambda given: given.run.set_pointer("best", "step-1234567"), "has no 'step-1234567' for best to name"),
-        (lambda given: given.run.set_pointer("bset", "step-1234567"), "'bset' names no checkpoint; best, last, a"),
+        (lambda given: given.run.set_pointer("best", "step-1234567"), "no checkpoint 'step-1234567' for best"),
+        (lambda given: given.run.set_pointer("bset", "step-1234567"), "'bset' is not a pointer; the pointers are best"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_one_line(translator: Translator, call: Callable[[Any], object], said: str) -> None:

@@ -1,23 +1,22 @@
-"""What a run saves: weights, the optimiser's moments and the state of training, to resume from; and means of weights.
+"""Checkpoints: the weights, the optimiser's moments and the state of training, to resume from; and averaged weights.
 
-checkpoints/step-0004540/           -unvalidated is added if steps have been taken since the last validation
+checkpoints/step-0004540/           with "-unvalidated" if steps have been taken since the last validation
     model.safetensors               the weights
     state.safetensors               the optimiser's moments, under the names of the weights, and frozen rows
     state.json                      the TrainingState
-    loss-check.json                  a few validation pairs, as ids, and their losses: other code finds others
-    SHA256SUMS                      the sums of these files
+    loss-check.json                 a few validation pairs, as ids, and their losses, to notice code that finds others
+    SHA256SUMS                      the checksums of these files
 with `training.average_checkpoints: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
-checkpoints/average-0004540/        their mean, made when training has ended after step 4540
+checkpoints/average-0004540/        their mean, made at the end of training, after step 4540
     model.safetensors average.json loss-check.json SHA256SUMS
-with `training.extra_valid` likewise
+with `training.extra_valid` also
 checkpoints/validation-0001/        the initial weights
-checkpoints/validation-0003/        the best of the others
-checkpoints/average-0004540/        their mean with the initial weights, with the share that suits both texts
+checkpoints/validation-0003/        the weights of the best validation since then
+checkpoints/average-0004540/        an interpolation of both
 
-`best` names the checkpoint of the best validation: of one step, or that of averaged weights, which it names in any case
-where text is watched. The one owner of safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a
-step or a validation is computed.
+`best` points to the checkpoint with the best validation; with `training.extra_valid`, to the interpolation. Weights are
+in safetensors, not pickle, so loading them runs no foreign code. Does not know how steps or validations are computed.
 """
 
 import json
@@ -77,20 +76,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything that training starts from, on the CPU: the last save, or a model that has learned nothing yet."""
+    """Everything that training starts from, on the CPU: loaded from disk, or a new model."""
 
     model: Transformer
     moments: dict[str, Tensor] = field(default_factory=dict)
-    """what the optimiser keeps for each weight, named as in state.safetensors; empty before the first step"""
+    """state of the optimiser, as in state.safetensors: {"exp_avg.encoder.layers.0…": …}; {} before the first step"""
     frozen_rows: dict[str, Tensor] = field(default_factory=dict)
-    """embedding → which of its rows are pretrained vectors that stay as they are, bool (vocabulary,)"""
+    """name of an embedding → which of its rows are frozen pretrained vectors, bool (vocabulary,)"""
     state: TrainingState = field(default_factory=TrainingState)
 
 
 def load_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
-    """Load the model with the best validation loss, in evaluation mode; returns also its checkpoint's name.
+    """Load the checkpoint to which `best` points: returns its name, and the model in evaluation mode.
 
-    `best` may name another checkpoint by now. Raises CheckpointError, MemoryShortage.
+    Raises CheckpointError, MemoryShortage.
     """
 
     def load() -> tuple[str, Transformer]:
@@ -103,7 +102,7 @@ def load_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
 
 
 def load_weights(run: Run, folder: Path) -> Transformer:
-    """Returns the run's model with the weights in a folder, on the CPU. Raises CheckpointError."""
+    """Returns the run's model with the weights in a checkpoint's folder, on the CPU. Raises CheckpointError."""
     path = folder / WEIGHTS
     with as_checkpoint_error():
         verify_file(path)
@@ -118,29 +117,24 @@ def load_weights(run: Run, folder: Path) -> Transformer:
 
 
 def load_last(run: Run) -> Checkpoint:
-    """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing."""
+    """Load the last checkpoint. Raises CheckpointError if a part of it is missing or damaged."""
     checkpoint = run.checkpoint("last")
     model, path = load_weights(run, checkpoint), checkpoint / "state.safetensors"
     with as_checkpoint_error():
         verify_file(path)
     try:
-        # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
-        # delete a folder in which a file is open.
+        # load_file maps the file, and without a copy it would stay open: NFS cannot delete the folder of an open file.
         tensors = {name: value.clone() for name, value in load_file(path).items()}
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(
-            f"{path}: the training state cannot be read: {_first_lines(error)}; {RESTORE_HINT}"
-        ) from None
-    frozen_rows = {
-        name.removeprefix(FROZEN_ROWS_PREFIX): tensors.pop(name)
-        for name in list(tensors)
-        if name.startswith(FROZEN_ROWS_PREFIX)
-    }
+        what = f"the training state cannot be read: {_first_lines(error)}"
+        raise CheckpointError(f"{path}: {what}; {RESTORE_HINT}") from None
+    frozen = [name for name in tensors if name.startswith(FROZEN_ROWS_PREFIX)]
+    frozen_rows = {name.removeprefix(FROZEN_ROWS_PREFIX): tensors.pop(name) for name in frozen}
     return Checkpoint(model, tensors, frozen_rows, load_state(checkpoint))
 
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
-    """Give a model's optimiser the moments of a checkpoint, on the device of the model."""
+    """Load a checkpoint's moments into the optimiser of a model, on its device."""
     parameters = dict(model.named_parameters())
     for full_name, moment in moments.items():
         key, _, name = full_name.partition(".")  # exp_avg.encoder.layers.0… → exp_avg, encoder.layers.0…
@@ -155,11 +149,10 @@ def save_checkpoint(
     frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
     loss_check: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
+    """Write a checkpoint, update the pointers, and delete checkpoints to which none points.
 
-    loss_check: as `scoring.losses.make_loss_check` finds them; an imported model has none, nor a save without memory.
-
-    A step that is saved before and after its validation has two names: a save never takes the place of the last one.
+    loss_check: made by `scoring.losses.make_loss_check`. Checkpoints before and after a step's validation have
+    different names, so none is overwritten while `last` points to it.
     """
     name = f"step-{state.step:07d}{'' if state.is_validated else '-unvalidated'}"
     with _new_checkpoint(run, name) as folder:
@@ -180,14 +173,14 @@ def save_checkpoint(
 
 
 def save_imported(run: Run, model: Transformer) -> None:
-    """Save weights that came from elsewhere as the best and the last ones of a new run, whose training has ended."""
+    """Save another program's model as the best and last checkpoint of a new run, whose training has ended."""
     save_checkpoint(run, model, None, TrainingState(epoch=run.config.training.epochs + 1))
     run.set_pointer("best", run.checkpoint("last").name)
     write_latest(run.folder)
 
 
 def finish_save(run: Run, state: TrainingState) -> None:
-    """Set `best` and `latest` if a kill came between the pointers of the last save. state: what that save left."""
+    """Set `best` and `latest`, in case the process was killed after it set `last`. state: that of `last`."""
     _update_pointers(run, state)
     if run.has_checkpoint("best"):
         write_latest(run.folder)
@@ -196,7 +189,7 @@ def finish_save(run: Run, state: TrainingState) -> None:
 def save_average(
     run: Run, model: Transformer, average: Average, state: TrainingState, loss_check: Mapping[str, Any]
 ) -> bool:
-    """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
+    """Save averaged weights at the end of training. Returns whether they are the best. state: that of `last`."""
     name = f"average-{average.step:07d}"
     with _new_checkpoint(run, name) as folder:
         _save_weights(run, model, folder)
@@ -208,29 +201,26 @@ def save_average(
 
 
 def save_validation_weights(run: Run, model: Transformer, number: int) -> None:
-    """Keep the weights of validation 1, 2, …, for the end of training."""
+    """Save the weights of validation 1, 2, …, for averaging at the end of training."""
     with _new_checkpoint(run, f"validation-{number:04d}") as folder:
         _save_weights(run, model, folder)
 
 
 def load_validation_weights(run: Run, number: int) -> Transformer:
-    """Returns the model with the weights of a validation that were kept, on the CPU. Raises CheckpointError."""
+    """Returns the model with the weights of validation 1, 2, …, on the CPU. Raises CheckpointError."""
     return load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}")
 
 
-def prune_validations(run: Run, *, but: Collection[int]) -> None:
+def prune_validations(run: Run, *, keep: Collection[int]) -> None:
     """Delete the weights of all validations but these."""
     for folder in (run.folder / "checkpoints").glob("validation-*"):
-        if (found := VALIDATION_NAME.fullmatch(folder.name)) and int(found[1]) not in but:
+        if (match := VALIDATION_NAME.fullmatch(folder.name)) and int(match[1]) not in keep:
             with suppress(OSError):  # on NFS another process may read it; the next validation tries again
                 delete(folder)
 
 
 def load_mean(run: Run, numbers: range) -> Transformer:
-    """Returns the mean of these validations' weights, on the CPU. It is computed in float64, in their order.
-
-    Raises CheckpointError if the weights of one are gone.
-    """
+    """Returns the mean of these validations' weights, on the CPU, computed in float64. Raises CheckpointError."""
     models = (load_validation_weights(run, number) for number in numbers)
     mean = next(models)
     total = {name: parameter.detach().double() for name, parameter in mean.named_parameters()}
@@ -245,26 +235,26 @@ def load_mean(run: Run, numbers: range) -> Transformer:
 
 @contextmanager
 def _new_checkpoint(run: Run, name: str) -> Iterator[Path]:
-    """Fill a checkpoint's folder, to which nothing points yet; it appears with its sums when the block has ended.
+    """Yields a folder to write a checkpoint into; it gets its name and its SHA256SUMS at the end of the block.
 
-    Raises CheckpointError if the run is not in its place any more.
+    Raises CheckpointError if the run's folder is gone.
     """
     run.refuse_if_gone()
-    place = run.folder / "checkpoints" / name
+    path = run.folder / "checkpoints" / name
     try:
-        delete(place)  # from before a kill, which came before the pointer
+        delete(path)  # no pointer names it: the process that wrote it was killed
     except OSError as error:
         why = error.strerror or error
-        raise CheckpointError(f"{place} is in the way and could not be deleted ({why}); delete it, and go on") from None
-    with atomic_folder(place) as folder:
+        raise CheckpointError(f"{path} could not be deleted to be written anew ({why}); delete it") from None
+    with atomic_folder(path) as folder:
         yield folder
         write_checksums(folder)
 
 
 def _update_pointers(run: Run, state: TrainingState) -> None:
-    """Point `best` at the last save or at the averaged weights, if either is better than what it names.
+    """Point `best` to the last checkpoint or to the averaged weights, if they are better, and delete the others.
 
-    With its first one `latest` names the run, which others can use now. Then the checkpoints go that nothing points to.
+    When `best` is set for the first time, others can use the run, and `latest` names it.
     """
     had_best = run.has_checkpoint("best")
     error = math.inf if state.best_error is None else state.best_error
@@ -277,11 +267,11 @@ def _update_pointers(run: Run, state: TrainingState) -> None:
     is_chosen = average and average.interpolation is not None and average.step == state.step
     if average and (is_chosen or error_of(average.valid_loss, average.valid_score) < error):
         run.set_pointer("best", run.checkpoint("average").name)
-    if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
+    if run.has_checkpoint("best") and not had_best:
         write_latest(run.folder)
-    kept = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
+    in_use = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
     for folder in (run.folder / "checkpoints").glob("*-*"):
-        if folder not in kept and CHECKPOINT.fullmatch(folder.name):  # never a copy by another name
+        if folder not in in_use and CHECKPOINT.fullmatch(folder.name):  # no copies that a user has made
             try:
                 delete(folder)
             except OSError as error:  # on NFS: another process has a file open
@@ -289,33 +279,31 @@ def _update_pointers(run: Run, state: TrainingState) -> None:
 
 
 def _save_weights(run: Run, model: Transformer, folder: Path) -> None:
-    """Write a model's weights; a matrix with several names is written once, under the first of them in the alphabet.
+    """Write a model's weights. Shared ones are written once, under the alphabetically first of their names.
 
-    The same weights, trained by the same versions on the same processor, are the same bytes: the header has what
-    run.json says of the provenance, but the date and the threads, in one text, because safetensors writes several in a
-    random order. Its own save_model lists the other names in a random order.
+    The header has the run's provenance without date and threads, so the same training by the same versions gives the
+    same bytes. It is one string, since safetensors writes several, and save_model the other names, in random order.
     """
     first: dict[int, str] = {}
     weights = model.state_dict(keep_vars=True)
     for name in sorted(weights):
         first.setdefault(id(weights[name]), name)
-    kept = {key: value for key, value in run.metadata.provenance.items() if key not in PER_CALL_KEYS}
-    header = {"provenance": json.dumps(kept, sort_keys=True)}
-    _save_tensors(
-        {name: weights[name].detach().contiguous() for name in sorted(first.values())}, folder / WEIGHTS, header
-    )
+    provenance = {key: value for key, value in run.metadata.provenance.items() if key not in PER_CALL_KEYS}
+    header = {"provenance": json.dumps(provenance, sort_keys=True)}
+    tensors = {name: weights[name].detach().contiguous() for name in sorted(first.values())}
+    _save_tensors(tensors, folder / WEIGHTS, header)
 
 
 def _save_tensors(tensors: Mapping[str, Tensor], path: Path, header: dict[str, str] | None = None) -> None:
-    """Write named tensors, and `header` in the header. Raises OSError, say on a full disk."""
+    """Write named tensors. Raises OSError, for example on a full disk."""
     try:
         save_file(dict(tensors), path, header)
-    except SafetensorError as error:  # safetensors turns the system's errors into its own, which end "(os error 28)…"
+    except SafetensorError as error:  # safetensors' own error for those of the system: "… (os error 28)…"
         if not (number := re.search(r"\(os error (\d+)\)", str(error))):
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 def _first_lines(error: Exception) -> str:
-    """Returns an error on one line. torch lists weights that do not fit on further lines: three of them are enough."""
+    """Returns the first four lines of an error as one. torch lists each weight that does not fit on its own line."""
     return " ".join(" ".join(str(error).strip().split("\n")[:4]).split())

@@ -1,7 +1,7 @@
-"""What is in runs/: each run's settings in short, how far it has come, and how good it is (`tfm runs`).
+"""Lists the runs in runs/: their settings in short, how far they have come, and how good they are (`tfm runs`).
 
-Imports no torch. Opens every run as the other commands do, and compares the files of the checkpoints of those that are
-not in training with their sums: what other commands would refuse is broken here too.
+Imports no torch. Opens every run as the other commands do, and verifies the checksums of checkpoints, except in
+training: a run that the other commands would refuse is listed as broken.
 """
 
 import logging
@@ -43,60 +43,60 @@ from transformer_cli.system.terminal import shorten
 
 log = logging.getLogger(__name__)
 
-# settings that say nothing of how good a run is
+# settings without influence on how good a run is
 HIDDEN_SETTINGS = {"name", "data.fingerprint", *keys_affecting(Affects.LOCATION)} | {
     f"training.{each}" for each in ("num_threads", "save_minutes", "tensorboard")
 }
-SECTION_ORDER = ("training", "model", "data", "decoding")  # in which differences tell most
+SECTION_ORDER = ("training", "model", "data", "decoding")  # those whose differences matter most come first
 MAX_LISTED_SETTINGS, MAX_VALUE_LENGTH = 4, 14
 
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A folder under runs/. Its fields are the keys of `tfm runs --json`. What cannot be told is None."""
+    """A folder under runs/. Its fields are the keys of `tfm runs --json`; unknown ones are None."""
 
     name: str
     state: Literal["new", "training", "unfinished", "finished", "broken"] = "broken"
-    """new: nothing has been saved yet. training: a process is training it now"""
+    """new: it has no checkpoint yet. training: a process is training it now"""
     problem: str | None = None
     """why it is broken, in one line"""
     newest: bool = False
-    """whether commands use it that are given no run"""
+    """whether commands without --run use it"""
     begun: str | None = None
-    """when its first file and its last save were written (UTC, ISO 8601)"""
+    """when it was created (UTC, ISO 8601)"""
     saved: str | None = None
+    """when its last checkpoint was written (likewise)"""
     corpus: str | None = None
     source: str | None = None
     target: str | None = None
     parameters: int | None = None
-    """of the weights of the last save, frozen ones included; a matrix with several uses counts once"""
+    """of the model, frozen ones included; shared ones count once"""
     epochs_done: int | None = None
     epochs: int | None = None
     """training.epochs"""
     steps_done: int | None = None
     steps: int | None = None
-    """training.max_steps, after which training ends instead"""
+    """training.max_steps"""
     best_valid_loss: float | None = None
-    """nats per target token: the best validation's, or that of averaged weights"""
+    """that of the best checkpoint, in nats per target token"""
     evaluation: SavedResult | None = None
-    """the last evaluation of this run alone"""
+    """the last evaluation, ensembles excluded"""
     evaluation_is_current: bool | None = None
-    """whether it judged what is the best checkpoint now"""
+    """whether it was that of the best checkpoint now"""
     resume: str | None = None
-    """the command that trains an unfinished run on"""
+    """the command that resumes an unfinished run"""
     settings: Mapping[str, Any] | None = None
-    """by their dotted keys; JSON has those in which the runs of the folder differ"""
+    """dotted key → value; JSON has those in which the runs of the folder differ"""
     provenance: Mapping[str, Any] | None = None
-    """by what it was begun, as run.json says it"""
+    """versions and hardware when it was created"""
     bytes: int = 0
-    """of all its files"""
+    """size of its folder"""
 
 
 def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
-    """Returns all runs in a folder, the last saved first; also those that are damaged, or not begun in earnest.
+    """Returns all runs in a folder, the last saved first, also damaged ones, but without exported models.
 
-    Exported models, which somebody may have put beside them, are left out. Raises OSError if the folder cannot be read.
-    A warning says if `latest` names none of them.
+    Warns if `latest` names none of them. Raises OSError if the folder cannot be read.
     """
     entries = list(runs_dir.iterdir()) if runs_dir.exists() else []
     folders = [path for path in entries if not path.name.startswith(".") and path.is_dir() and not is_exported(path)]
@@ -113,9 +113,9 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
 
 
 def differing_settings(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the dotted keys of the settings in which runs differ, those that tell most first.
+    """Returns the dotted keys of the settings in which runs differ, in SECTION_ORDER.
 
-    A run without any, which cannot be read, differs in none.
+    runs: the settings of each run; {} if they are unknown, which then does not count as a difference.
     """
     keys = dict.fromkeys(key for settings in runs for key in settings if key not in HIDDEN_SETTINGS)
     differing = [key for key in keys if len({inline_yaml(settings.get(key)) for settings in runs if settings}) > 1]
@@ -123,9 +123,9 @@ def differing_settings(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def summarize_settings(runs: Sequence[Mapping[str, Any]], *, without: Collection[str] = ()) -> list[dict[str, str]]:
-    """Returns of each run the first few settings in which they differ, such as {"seed": "1"}, but for those it lacks.
+    """Returns for each run the first MAX_LISTED_SETTINGS settings in which they differ, such as {"seed": "1"}.
 
-    Of keys there are the ends, if these are different; long values are cut. without: keys that are left out.
+    Keys are without their section, unless that is ambiguous; long values are shortened. without: keys to leave out.
     """
     keys = [key for key in differing_settings(runs) if key not in without][:MAX_LISTED_SETTINGS]
     ends = [key.rpartition(".")[2] for key in keys]
@@ -141,38 +141,38 @@ def summarize_settings(runs: Sequence[Mapping[str, Any]], *, without: Collection
 
 
 def _list_run(folder: Path, *, is_newest: bool) -> ListedRun:
-    known: dict[str, Any] = {"bytes": folder_bytes(folder), "begun": _modified_at(folder / "run.json")}
-    known["saved"] = _modified_at(folder / "last")
+    fields: dict[str, Any] = {"bytes": folder_bytes(folder), "begun": _modified_at(folder / "run.json")}
+    fields["saved"] = _modified_at(folder / "last")
     try:
-        for facts in _read_fields(folder):
-            known.update(facts)
+        for each in _read_fields(folder):
+            fields.update(each)
     except TfmError as error:
-        known.update(state="broken", problem=str(error))
+        fields.update(state="broken", problem=str(error))
     except OSError as error:
-        known.update(state="broken", problem=f"{error.filename or folder}: cannot be read: {error.strerror or error}")
-    return ListedRun(folder.name, newest=is_newest, **known)
+        fields.update(state="broken", problem=f"{error.filename or folder}: cannot be read: {error.strerror or error}")
+    return ListedRun(folder.name, newest=is_newest, **fields)
 
 
 def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield fields of a ListedRun, as far as the run can be read. Raises TfmError or OSError where it cannot."""
+    """Yield fields of a ListedRun. Raises TfmError or OSError at the first one that cannot be read."""
     run = Run.open(folder)
     data, training = run.config.data, run.config.training
     yield {"corpus": data.corpus, "source": data.source, "target": data.target}
     yield {"settings": settings_by_key(run.config), "provenance": run.metadata.provenance}
     yield {"epochs": training.epochs, "steps": training.max_steps}
-    is_trained = is_locked(training_lock(folder))
+    is_in_training = is_locked(training_lock(folder))
     if is_new(folder):
-        yield {"state": "training" if is_trained else "new", "epochs_done": 0, "steps_done": 0}
+        yield {"state": "training" if is_in_training else "new", "epochs_done": 0, "steps_done": 0}
         return
     state = retry_if_moved(folder / "last", lambda: load_state(run.checkpoint("last")))
     yield {"epochs_done": state.epoch - 1, "steps_done": state.step}
     yield {"parameters": retry_if_moved(folder / "last", lambda: _count_parameters(run.checkpoint("last")))}
     if state.n_validations:
         yield {"best_valid_loss": retry_if_moved(folder / "best", lambda: _best_loss(run, state))}
-    if kept := last_result(folder):
-        is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_checkpoint_name
-        yield {"evaluation": kept, "evaluation_is_current": is_current}
-    if is_trained:
+    if result := last_result(folder):
+        is_current = run.has_checkpoint("best") and result.checkpoint == run.best_checkpoint_name
+        yield {"evaluation": result, "evaluation_is_current": is_current}
+    if is_in_training:
         yield {"state": "training"}
         return
     retry_if_moved(folder / "last", lambda: _check_files(run))
@@ -187,7 +187,7 @@ def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _count_parameters(checkpoint: Path) -> int | None:
-    """Returns how many numbers the weights of a checkpoint are; None if their file is damaged, which is said later."""
+    """Returns the number of parameters in a checkpoint, or None if their file is damaged (`_check_files` says so)."""
     from safetensors import SafetensorError, safe_open  # exported runs are used without it
 
     with suppress(SafetensorError, OSError), safe_open(checkpoint / "model.safetensors", "numpy") as weights:
@@ -196,10 +196,10 @@ def _count_parameters(checkpoint: Path) -> int | None:
 
 
 def _check_files(run: Run) -> None:
-    """Compare the files of all checkpoints that are named with their sums. Raises CheckpointError."""
-    named = dict.fromkeys(run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer))
+    """Verify the checksums of all checkpoints that pointers name. Raises CheckpointError."""
+    checkpoints = dict.fromkeys(run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer))
     with as_checkpoint_error():
-        for checkpoint in named:  # `best` and `last` are often the same
+        for checkpoint in checkpoints:
             verify_files(checkpoint)
 
 
@@ -209,7 +209,7 @@ def _best_loss(run: Run, state: TrainingState) -> float:
 
 
 def _modified_at(path: Path) -> str | None:
-    """Returns when a file was written, or None if it is not there."""
+    """Returns when a file was last written (UTC, ISO 8601), or None if it does not exist."""
     with suppress(OSError):
         return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc).isoformat(timespec="seconds")
     return None

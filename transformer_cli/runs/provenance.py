@@ -1,6 +1,7 @@
-"""By what a run or an evaluation was made: versions, processor, threads, date; and what evaluations found.
+"""Provenance of runs and evaluations: versions, processor, threads, date; and the results of evaluations.
 
-Results are kept in the run's folder: evaluations.jsonl, one JSON object per line. Imports none of what it names.
+Results are saved in the run's folder: evaluations.jsonl, one JSON object per line. Imports none of the packages whose
+versions it returns.
 """
 
 import json
@@ -20,7 +21,7 @@ from transformer_cli.errors import FileError
 from transformer_cli.system.files import append_line, read_text, sha256_of_bytes
 
 DISTRIBUTIONS = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
-PER_CALL_KEYS = ("date", "threads")  # no bit of the weights depends on them
+PER_CALL_KEYS = ("date", "threads")  # have no influence on the weights
 EVALUATIONS = "evaluations.jsonl"
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,8 @@ def provenance(*, device: str | None = None, threads: int | None = None, shards:
     """Returns the versions of tfm, torch, spaCy, sacreBLEU and Python, the processor, the device, threads, shards,
     date.
 
-    device: what computes, by `device_name`. threads: None for those that compute now. The date is UTC. A package that
-    is not installed has no version (None).
+    device: its name, by `device_name`. threads: None for torch's number of threads now. The date is in UTC. A package
+    that is not installed has the version None.
     """
     versions: dict[str, str | None] = dict.fromkeys(DISTRIBUTIONS)
     for name, distribution in DISTRIBUTIONS.items():
@@ -49,9 +50,9 @@ def provenance(*, device: str | None = None, threads: int | None = None, shards:
 
 
 def provenance_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Returns in what two provenances differ that may change bits, as "torch 2.12.0 → 2.13.0, …"; "" if in nothing.
+    """Returns the differences that may change the last digits of results, such as "torch 2.12.0 → 2.13.0, …", or "".
 
-    What one of them does not tell, and shards, which are a setting, are passed over.
+    Leaves out what is unknown in one of them, and shards, which are a setting.
     """
     keys = [
         key for key in before if key not in (*PER_CALL_KEYS, "shards", "sources") and before[key] and after.get(key)
@@ -65,7 +66,7 @@ def sha256_of_lines(lines: Sequence[str]) -> str:
 
 
 def processor() -> str:
-    """Returns the name of the CPU, or its kind, such as x86_64, where the system does not tell its name."""
+    """Returns the name of the CPU, or its architecture, such as x86_64, if the system does not tell the name."""
     with suppress(OSError):
         for line in CPU_INFO.read_text(errors="replace").splitlines():
             key, _, name = line.partition(":")
@@ -76,11 +77,11 @@ def processor() -> str:
 
 @dataclass(frozen=True)
 class SavedResult:
-    """What is told of an evaluation later."""
+    """What `tfm runs` shows of an evaluation."""
 
     bleu: float
     text: str
-    """the split"""
+    """the name of the split"""
     date: str
     """UTC, ISO 8601"""
     checkpoint: str
@@ -90,25 +91,21 @@ class SavedResult:
 def append_result(
     folder: Path, result: Mapping[str, Any], *, device: str, shards: int | None, sums: Mapping[str, str] | None = None
 ) -> None:
-    """Append a result, and what led to it, after its date (UTC), the version and the provenance.
+    """Append the result of an evaluation to evaluations.jsonl, with its date (UTC), version and provenance.
 
-    folder: the run's. device: on which it was translated. shards: those that the run was trained with. sums: the
-    SHA-256 of the text and of its references. If the run cannot be written to, a warning says so: evaluating a run that
-    belongs to somebody else is no mistake.
+    folder: the run's; if it is read-only, as another user's may be, a warning says so. device: on which it was
+    translated. shards: those of training. sums: the SHA-256 of the text and of its references.
     """
-    made_by = provenance(device=device, shards=shards) | {"sources": dict(sums or {})}
-    line = {"date": made_by.pop("date"), "version": made_by["tfm"], "provenance": made_by, **result}
+    origin = provenance(device=device, shards=shards) | {"sources": dict(sums or {})}
+    line = {"date": origin.pop("date"), "version": origin["tfm"], "provenance": origin, **result}
     try:
         append_line(folder / EVALUATIONS, json.dumps(line))
     except OSError as error:
-        log.warning("%s: this result is not kept there: %s", folder / EVALUATIONS, error.strerror or error)
+        log.warning("%s: this result is not saved: %s", folder / EVALUATIONS, error.strerror or error)
 
 
 def last_result(folder: Path) -> SavedResult | None:
-    """Returns the last evaluation on a split of the run in a folder, by itself and not in an ensemble, or None.
-
-    A line that is cut off or otherwise damaged is passed over: nothing depends on it.
-    """
+    """Returns the run's last evaluation on a split, ensembles excluded, or None. Ignores damaged lines."""
     try:
         lines = read_text(folder / EVALUATIONS).split("\n")
     except FileError:

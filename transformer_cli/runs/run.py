@@ -1,32 +1,31 @@
-"""A run's folder: how it is made, opened and found, what stays as it was begun, its history and its pointers.
+"""A run's folder: creates, opens and finds it; keeps its metadata, its history and its pointers to checkpoints.
 
 runs/multi30k/
-    run.json                        an id, the settings that training began with, what cut the text, and the provenance
-    SHA256SUMS                      the sums of run.json, of the codecs' files and of the text that training keeps
-    config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen;
-                                    training rewrites it, and so may a user
-    source.vocab.txt target.vocab.txt target.detokenizer.json     the codecs: a copy of the dataset's (of subwords:
-    source.subwords.model target.subwords.model)
-    extra_valid.source.txt replay.target.txt … the text that training.extra_valid and training.replay named when the run
-    was begun history.jsonl curves.png        one line per validation; the same as a picture
-    tensorboard/                    the same as an event file, if the config says so
-    evaluations.jsonl               what `tfm evaluate` found, one line per split and call (see provenance.py)
-    checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
-    best  last                      text files that name a checkpoint of this run
-    average                         likewise, if training averages weights
-    .incomplete                     exists until `last` is written for the first time: nothing has been saved yet
-runs/latest                         a text file that names the newest run
+    run.json                        metadata (`RunMetadata`)
+    SHA256SUMS                      the checksums of run.json, the codecs and the copied text
+    config.yaml                     the whole config, with what training chose, such as the precision
+    source.vocab.txt target.vocab.txt target.detokenizer.json
+                                    the dataset's codecs; for subwords {source,target}.subwords.model instead
+    extra_valid.source.txt replay.target.txt …
+                                    copies of the text that training.extra_valid and training.replay name
+    history.jsonl curves.png        the validations, one per line; the same as a picture
+    tensorboard/                    the same as an event file, with training.tensorboard
+    evaluations.jsonl               the results of `tfm evaluate` (see provenance.py)
+    checkpoints/step-0004540/       the checkpoint after step 4540 (see checkpoints.py)
+    best last average               pointers: text files with the name of a checkpoint
+    .incomplete                     exists until the first checkpoint is complete
+runs/latest                         a text file with the name of the newest run
 
-exports/multi30k-int8/              an exported run: the same, with weights in CTranslate2's format, and not trained on
-    run.json                        the run's, and as `exported` what was made of it
-    SHA256SUMS                      the sums of all files that stay as they are
-    config.yaml                     its section `decoding` says how the model translates
+exports/multi30k-int8/              an exported model: the weights in CTranslate2's format
+    run.json                        the run's metadata, and `exported` (`ExportInfo`)
+    SHA256SUMS                      the checksums of all files but config.yaml and README.md
+    config.yaml                     the config; its section `decoding` may be edited
     source.vocab.txt target.vocab.txt target.detokenizer.json     as above
     model.bin config.json *_vocabulary.json     what CTranslate2 reads
-    README.md                       how to use it from Python without tfm
+    README.md                       how to use the model from Python without tfm
     evaluations.jsonl               as above
 
-Knows nothing of what a checkpoint holds, or how weights are written. Imports torch only where a model is made.
+Does not know what is in a checkpoint. Imports torch only to make a model.
 """
 
 import json
@@ -70,7 +69,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 FORMAT_VERSION = 7
-EXPORTED_WEIGHTS = "model.bin"  # the weights of an exported run
+EXPORTED_WEIGHTS = "model.bin"
 HISTORY = "history.jsonl"
 INCOMPLETE = ".incomplete"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
@@ -79,10 +78,9 @@ POINTERS = ("best", "last", "average")
 RESTORE_HINT = "restore it, or give `tfm train --fresh` to move this run aside and begin anew"
 EXPORT_AGAIN_HINT = "restore it, or delete the folder and export the run again"
 IS_EXPORTED = (
-    "an exported model, which translates and is judged, but cannot be trained or looked into; name the run that it was "
-    "made from"
+    "an exported model can translate and be evaluated, but not trained or inspected; name the run that it was made from"
 )
-EDITABLE_FILES = ("config.yaml", "README.md")  # in an exported run
+EDITABLE_FILES = ("config.yaml", "README.md")  # of an exported model
 FIXED_KEYS = keys_affecting(Affects.DATASET, Affects.CODEC, Affects.MODEL, Affects.TRAINING)
 
 log = logging.getLogger(__name__)
@@ -90,39 +88,39 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ExportInfo:
-    """What an exported model is."""
+    """What an exported model was made from, and how."""
 
     run: str
     """the name of the run"""
     checkpoint: str
-    """the checkpoint whose weights it has"""
+    """the name of the checkpoint"""
     quantization: str
-    """how they are kept: float32, float16, bfloat16, int16 or int8"""
+    """the type of the weights: float32, float16, bfloat16, int16 or int8"""
     positions: int
-    """the most positions that a sentence may take, <sos> and <eos> included"""
+    """the length limit of a sentence, <sos> and <eos> included"""
     written_by: str
     """the version of CTranslate2"""
 
 
 @dataclass(frozen=True)
 class RunMetadata:
-    """What run.json says."""
+    """The content of run.json. It does not change once the run is created."""
 
     id: str
-    """16 hexadecimal digits, by which its exports know it, and training notices that another run took its folder"""
+    """16 random hexadecimal digits; shared by the run and its exports"""
     settings: Mapping[str, Any]
-    """the settings that stay as they are, by their dotted keys"""
+    """dotted key → value, for the settings that must not change (`fixed_settings`)"""
     tokenizer: Mapping[str, Any]
-    """what cut the training text, as the dataset's manifest says it: library, version"""
+    """library and version that tokenised the training text"""
     provenance: Mapping[str, Any]
-    """by what it was begun (provenance.py), and `sources`: the SHA-256 of each file of its text"""
+    """versions and hardware when the run was created (provenance.py), and `sources`: SHA-256 of the original text"""
     exported: ExportInfo | None = None
-    """None: it is trained here"""
+    """only of an exported model"""
 
 
 @dataclass(frozen=True)
 class Run:
-    """An opened run, trained or exported. Everything that translation needs is in its folder."""
+    """An opened run or exported model. Its folder has all that is needed to translate."""
 
     folder: Path
     config: Config = field(repr=False)
@@ -131,33 +129,37 @@ class Run:
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset, *, device: str | None = None) -> "Run":
-        """Make the folder of a new run, in which nothing has been saved yet (see `is_new`).
+        """Create the folder of a new run, without a checkpoint.
 
-        device: what it will be trained on, by `device_name`.
+        device: on which it will be trained, by `device_name`.
         """
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / INCOMPLETE, "nothing has been saved yet\n")
-        for name in ("run.json", CHECKSUMS):  # of a run that was killed before its first save
+        for name in ("run.json", CHECKSUMS):  # of a run that was killed before its first checkpoint
             (folder / name).unlink(missing_ok=True)
         dataset.codecs.save(folder)
         write_text(folder / HISTORY, "")
         write_config(folder, config)
-        cut_by = dataset.manifest.get("tokenizer", {})
-        tokenizer = {key: cut_by[key] for key in ("library", "version") if key in cut_by}
-        training = config.training
-        made_by = {
-            **provenance(device=device, threads=training.num_threads, shards=training.shards),
-            "sources": dataset.manifest.get("sources", {}),
+        training, manifest = config.training, dataset.manifest
+        tokenizer = {
+            key: value for key, value in manifest.get("tokenizer", {}).items() if key in ("library", "version")
         }
-        metadata = RunMetadata(secrets.token_hex(8), fixed_settings(config), tokenizer, made_by)
+        origin = {
+            **provenance(device=device, threads=training.num_threads, shards=training.shards),
+            "sources": manifest.get("sources", {}),
+        }
+        metadata = RunMetadata(secrets.token_hex(8), fixed_settings(config), tokenizer, origin)
         write_metadata(folder, metadata)
         write_checksums(folder, ["run.json", *codec_files(config.data)])
         return Run(folder, config, Codecs.load(folder, config.data), metadata)
 
     @staticmethod
     def open(folder: Path) -> "Run":
-        """Open a run's folder. Raises CheckpointError if it is missing, damaged or of another version, ConfigError."""
+        """Open a folder.
+
+        Raises CheckpointError if it is missing, damaged or of another format version, ConfigError for its config.yaml.
+        """
         folder = Path(folder)
         metadata = read_metadata(folder)
         with as_checkpoint_error(folder):
@@ -167,11 +169,11 @@ class Run:
 
     @staticmethod
     def load(run: "str | Path | Run | None", runs_dir: Path = Path("runs")) -> "Run":
-        """Returns a run that is opened, or opens it as `find_run` finds it. Raises as `find_run` and `open` do."""
+        """Open a run by its name or folder (`find_run`); returns a Run as it is. Raises as `find_run` and `open` do."""
         return run if isinstance(run, Run) else Run.open(find_run(run, runs_dir))
 
     def for_target(self, language: str | None) -> "Run":
-        """Returns the run of which each line asks for a language (None: as the run itself says). Raises ConfigError."""
+        """Returns the run with another target language (None: the same), if its model has it. Raises ConfigError."""
         if language is None:
             return self
         data = self.config.data.model_copy(update={"to": language})
@@ -180,39 +182,38 @@ class Run:
 
     @property
     def exported(self) -> ExportInfo | None:
-        """What it was exported as; None if it is a run that is trained."""
+        """How the model was exported; None if this is not an exported model."""
         return self.metadata.exported
 
     @property
     def best_checkpoint_name(self) -> str:
-        """The name of the checkpoint whose weights translate, such as step-0004540. Raises CheckpointError."""
+        """The name of the checkpoint that translates, such as step-0004540. Raises CheckpointError."""
         return self.exported.checkpoint if self.exported else self.checkpoint("best").name
 
     @property
     def weights_sha256(self) -> str:
-        """The SHA-256 of the file of the weights that translate. Raises CheckpointError."""
-        folder, name = (
-            (self.folder, EXPORTED_WEIGHTS) if self.exported else (self.checkpoint("best"), "model.safetensors")
-        )
+        """The SHA-256 of that checkpoint's file of weights. Raises CheckpointError."""
+        name = EXPORTED_WEIGHTS if self.exported else "model.safetensors"
+        folder = self.folder if self.exported else self.checkpoint("best")
         with as_checkpoint_error(self.folder):
             return read_checksums(folder).get(name, str(folder))
 
     def warn_if_tokenizer_changed(self) -> None:
-        """Warn if text is now cut into tokens by another version of the library than the training text was."""
-        library, trained_with = (self.metadata.tokenizer.get(key) for key in ("library", "version"))
+        """Warn if another version of the library tokenises text now than tokenised the training text."""
+        library, before = (self.metadata.tokenizer.get(key) for key in ("library", "version"))
         now = {"spacy": SPACY_VERSION, "sentencepiece": SENTENCEPIECE_VERSION}.get(str(library))
-        if now not in (None, trained_with):
+        if now not in (None, before):
             log.warning(
-                "%s: %s %s cut its training text, and %s cuts text now: some tokens, and so translations, may differ; "
+                "%s: %s %s tokenised its training text, but %s is installed: some translations may differ; "
                 "`pip install %s==%s` if that matters",
-                *(self.folder, library, trained_with, now, library, trained_with),
+                *(self.folder, library, before, now, library, before),
             )
 
     def new_model(self) -> "Transformer":
-        """Returns the untrained model, on the CPU; every call draws the same weights from the run's seed.
+        """Returns the untrained model, on the CPU; its weights depend on the run's seed alone.
 
-        Pretrained vectors are not in it yet. Torch's random state is left as it was; other devices' is not touched.
-        Raises MemoryShortage, before anything is built, if the model is larger than the memory that is free.
+        Leaves torch's random state as it was. Raises MemoryShortage, before it allocates anything, if the model is
+        larger than the free memory.
         """
         import torch
 
@@ -221,7 +222,7 @@ class Run:
             return self._make_model()
 
     def uninitialized_model(self) -> "Transformer":
-        """Returns a model, on the CPU, whose weights are arbitrary until they are loaded. Draws no random numbers.
+        """Returns a model, on the CPU, with arbitrary weights, to be loaded. Draws no random numbers.
 
         Raises MemoryShortage as `new_model` does.
         """
@@ -246,7 +247,7 @@ class Run:
         return model
 
     def checkpoint(self, pointer: str) -> Path:
-        """Returns the folder that `best`, `last` or `average` names. Raises CheckpointError if it names none."""
+        """Returns the folder to which `best`, `last` or `average` points. Raises CheckpointError if there is none."""
         self.refuse_exported()
         path = self.folder / pointer
         try:
@@ -264,51 +265,51 @@ class Run:
         return folder
 
     def set_pointer(self, pointer: str, name: str) -> None:
-        """Let `best`, `last` or `average` name a checkpoint. Raises CheckpointError if it is not there."""
+        """Let `best`, `last` or `average` point to a checkpoint. Raises CheckpointError if it does not exist."""
         if pointer not in POINTERS:
-            raise CheckpointError(f"{pointer!r} names no checkpoint; {', '.join(POINTERS)} do")
+            raise CheckpointError(f"{pointer!r} is not a pointer; the pointers are {', '.join(POINTERS)}")
         if not CHECKPOINT.fullmatch(name) or not (self.folder / "checkpoints" / name).is_dir():
-            raise CheckpointError(f"{self.folder}: checkpoints/ has no {preview(name)} for {pointer} to name")
+            raise CheckpointError(f"{self.folder}: no checkpoint {preview(name)} for {pointer} to point to")
         write_text(self.folder / pointer, f"{name}\n")
         if pointer == "last":
             (self.folder / INCOMPLETE).unlink(missing_ok=True)
 
     def has_checkpoint(self, pointer: str) -> bool:
-        """Whether the file `best` or `last`, which names a checkpoint, exists."""
+        """Whether the pointer `best`, `last` or `average` exists."""
         return (self.folder / pointer).is_file()
 
     def refuse_exported(self) -> None:
-        """Raises CheckpointError if the run is an exported one, which has neither checkpoints nor a history."""
+        """Raises CheckpointError for an exported model, which has neither checkpoints nor a history."""
         if self.exported:
             raise CheckpointError(f"{self.folder}: {IS_EXPORTED}")
 
     def refuse_if_gone(self) -> None:
-        """Raises CheckpointError, which says where the last save is, if the folder was moved, deleted or replaced."""
+        """Raises CheckpointError if the folder was moved, deleted or replaced by another run's."""
         if _run_id(self.folder) == self.metadata.id:
             return
         others = (self.folder.with_name(name) for name in run_names(self.folder.parent))
         moved = next((folder for folder in others if _run_id(folder) == self.metadata.id), None)
         raise CheckpointError(
-            f"{self.folder}: the run that is trained is not here any more, so nothing is saved; its last save is "
-            f"{f'in {moved}' if moved else 'where the folder is now, if it was moved'}"
+            f"{self.folder}: the run in training is not here any more, so it cannot be saved; its last checkpoint is "
+            f"{f'in {moved}' if moved else 'in its folder, if that was moved'}"
         )
 
     def history(self) -> list[dict[str, Any]]:
-        """Returns the validations so far, oldest first, as history.jsonl has them. Raises CheckpointError."""
+        """Returns the lines of history.jsonl: the validations so far, oldest first. Raises CheckpointError."""
         self.refuse_exported()
         with as_checkpoint_error():
             return [json.loads(line) for line in read_text(self.folder / HISTORY).splitlines()]
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
-        """Replace the whole history. Raises CheckpointError as `refuse_if_gone` does."""
+        """Replace history.jsonl. Raises CheckpointError as `refuse_if_gone` does."""
         self.refuse_if_gone()
         write_text(self.folder / HISTORY, "".join(f"{json.dumps(entry)}\n" for entry in entries))
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
-    """Find a run by its name under runs_dir or by its path, or (None) the newest. Raises CheckpointError.
+    """Returns the folder of a run, given its name under runs_dir or its path. Raises CheckpointError.
 
-    If `latest` does not name a run, the only one that is there is the newest.
+    None: the newest run, which `latest` names, or if it names none, the only run.
     """
     runs_dir = Path(runs_dir)
     known = run_names(runs_dir)
@@ -317,11 +318,11 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     places = [runs_dir / name, Path(name)]
     try:
         folder = next((path for path in places if path.is_dir()), None)
-    except OSError as error:  # no file has so long a name, or what is above it is closed
+    except OSError as error:  # the name is too long for a file, or a folder above it is closed
         raise CheckpointError(f"{places[0]}: {error.strerror}; {runs_dir}/ has {', '.join(known) or 'none'}") from None
     if folder is None:
         place = places["/" in str(name) or places[1].is_file()]
-        what = "a file, and not the folder of a run" if place.is_file() else "no such run"
+        what = "a file, not the folder of a run" if place.is_file() else "no such run"
         raise CheckpointError(f"{place}: {what}; {runs_dir}/ has {', '.join(known) or 'none'}")
     return folder
 
@@ -332,7 +333,7 @@ def _newest(runs_dir: Path, known: Sequence[str]) -> Path:
         name = read_text(latest).removesuffix("\n")
         if NAME.fullmatch(name) and (runs_dir / name).is_dir():
             return runs_dir / name
-        problem = f"{latest} names {preview(name)}, which is not a run"
+        problem = f"{latest} names {preview(name)}, but there is no such run"
     except FileError as error:
         problem = str(error)
     if not known:
@@ -343,14 +344,14 @@ def _newest(runs_dir: Path, known: Sequence[str]) -> Path:
 
 
 def write_latest(run: Path) -> None:
-    """Let `latest`, beside the folder of a run, name this run."""
+    """Let `latest`, in the folder above the run's, name this run."""
     path = run.with_name("latest")
     if _bytes_or_none(path) != f"{run.name}\n".encode():
         write_text(path, f"{run.name}\n")
 
 
 def move_latest(old: Path, new: Path) -> None:
-    """Let `latest` name a run that was moved to another name, if it named this run before."""
+    """Let `latest` name a renamed run by its new name, if it named this run."""
     if _bytes_or_none(old.with_name("latest")) == f"{old.name}\n".encode():
         write_latest(new)
 
@@ -361,9 +362,9 @@ def run_names(runs_dir: Path) -> list[str]:
 
 
 def retry_if_moved(path: Path, read: Callable[[], Result]) -> Result:
-    """Call a function that follows the pointer `path`; if it fails, and the pointer has moved meanwhile, call it again.
+    """Call `read`, which follows the pointer `path`, and again if it fails while training moves the pointer.
 
-    Training deletes a checkpoint as soon as no pointer names it, while somebody else may be reading it.
+    Training deletes a checkpoint as soon as no pointer names it, even if another process is reading it.
     """
     while True:
         before = _bytes_or_none(path)
@@ -382,49 +383,48 @@ def _bytes_or_none(path: Path) -> bytes | None:
 
 
 def free_name(folder: Path) -> str:
-    """Returns a name that no run beside `folder` has: multi30k-2 for multi30k, or multi30k-3 if that is taken."""
+    """Returns a free name for another run beside `folder`, such as multi30k-2 for multi30k."""
     names = (f"{folder.name[: MAX_NAME_CHARS - len(str(number)) - 1]}-{number}" for number in count(2))
     return next(name for name in names if not folder.with_name(name).exists())
 
 
 def differing_codecs(one: DataConfig, other: DataConfig) -> str:
-    """Returns the settings in which the codecs of two configs differ, for an error; "" if there are none."""
+    """Returns the settings in which the codecs of two configs differ, as text for an error; "" if there are none."""
     ours, theirs = one.codec_settings, other.codec_settings
-    differing = [key for key in ours if key in theirs and ours[key] != theirs[key]]  # each kind of tokens has own keys
+    differing = [key for key in ours if key in theirs and ours[key] != theirs[key]]  # words and subwords share few keys
     return "; ".join(f"{key}: {inline_yaml(ours[key])} and {inline_yaml(theirs[key])}" for key in differing)
 
 
 def find_tokenizer_run(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
-    """Returns the folder of the run whose codecs `data.tokenizer_from` wants, or None if it wants none.
+    """Returns the folder of the run that data.tokenizer_from names, or None if it is not set.
 
-    Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.
+    Raises CheckpointError if there is no such run, ConfigError if its codecs have other settings than `data`.
     """
     if data.tokenizer_from is None:
         return None
     run = Run.load(data.tokenizer_from, runs_dir)
     if differing := differing_codecs(run.config.data, data):
         raise ConfigError(
-            f"data.tokenizer_from: {data.tokenizer_from}: its codecs are not as the config says ({differing}); "
-            "set the same"
+            f"data.tokenizer_from: {data.tokenizer_from} has other settings ({differing}); set them to the values "
+            "of that run"
         )
     run.warn_if_tokenizer_changed()
     return run.folder
 
 
 def training_lock(folder: Path) -> Path:
-    """Returns the file that is locked as long as a process trains the run in a folder, which may not be there yet.
+    """Returns the file that is locked while a process trains the run in a folder, which need not exist yet.
 
-    Of a link, it is that of the real folder: whoever trains it by another name trains the same run.
+    For a symbolic link, returns the lock of the folder that it leads to.
     """
     real = folder.resolve() if folder.is_symlink() else folder
     return real.with_name(f".{real.name}.lock")
 
 
 def is_new(folder: Path) -> bool:
-    """Whether training may begin in a run's folder, because the folder is absent or no save was completed in it.
+    """Whether a folder is absent or has no complete checkpoint, so that a new run can be trained in it.
 
-    Raises CheckpointError if more is there but run.json or `last` is gone: then the run is damaged, not new; and
-    if the folder is an exported run's.
+    Raises CheckpointError if the folder is an exported model's, or if run.json or `last` of a trained run is gone.
     """
     if is_exported(folder):
         raise CheckpointError(f"{folder}: {IS_EXPORTED}")
@@ -432,7 +432,7 @@ def is_new(folder: Path) -> bool:
     if ((folder / INCOMPLETE).is_file() or not is_begun) and not any(
         os.path.lexists(folder / name) for name in POINTERS
     ):
-        return True  # never begun, or killed before the first save was complete
+        return True
     for name in ("run.json", "last"):
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder / name} is missing, but the run has been trained; {RESTORE_HINT}")
@@ -440,33 +440,29 @@ def is_new(folder: Path) -> bool:
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether a folder is an exported run's, by its weights."""
-    return os.path.lexists(folder / EXPORTED_WEIGHTS)  # in a folder that is closed there is none
+    """Whether a folder is an exported model's, by its weights."""
+    return os.path.lexists(folder / EXPORTED_WEIGHTS)  # False for a folder without permission
 
 
 @contextmanager
 def as_checkpoint_error(folder: Path | None = None) -> Iterator[None]:
-    """What is wrong with a run's file, a FileError or DataError, becomes a CheckpointError with a remedy.
-
-    folder: the run's, which the error then names.
-    """
+    """Turn FileError and DataError into CheckpointError with a remedy. folder: the run's, for the message."""
     try:
         yield
     except (DataError, FileError) as error:
-        whose = f"{folder}: damaged run: " if folder else ""
-        raise CheckpointError(
-            f"{whose}{error}; {EXPORT_AGAIN_HINT if folder and is_exported(folder) else RESTORE_HINT}"
-        ) from None
+        prefix = f"{folder}: damaged run: " if folder else ""
+        remedy = EXPORT_AGAIN_HINT if folder and is_exported(folder) else RESTORE_HINT
+        raise CheckpointError(f"{prefix}{error}; {remedy}") from None
 
 
 def write_metadata(folder: Path, metadata: RunMetadata) -> None:
-    """Write run.json; it has `exported` only in an exported run."""
-    about = {key: value for key, value in asdict(metadata).items() if value is not None}
-    write_json(folder / "run.json", {"format_version": FORMAT_VERSION, **about})
+    """Write run.json."""
+    entries = {key: value for key, value in asdict(metadata).items() if value is not None}
+    write_json(folder / "run.json", {"format_version": FORMAT_VERSION, **entries})
 
 
 def read_metadata(folder: Path) -> RunMetadata:
-    """Read run.json. Raises CheckpointError if it is missing, damaged, or of another format version."""
+    """Read run.json. Raises CheckpointError if it is missing, damaged or of another format version."""
     if not (folder / "run.json").exists():
         raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one")
     with as_checkpoint_error(folder if is_exported(folder) else None):
@@ -474,14 +470,14 @@ def read_metadata(folder: Path) -> RunMetadata:
         value = read_verified_json(path)
         version, exported = value.pop("format_version", None), value.pop("exported", None)
     if version != FORMAT_VERSION:
-        again = "export it again" if exported else "train it again"
-        raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {again}")
+        remedy = "export it again" if exported else "train it again"
+        raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {remedy}")
     with as_checkpoint_error(folder if exported else None):
         return from_json(RunMetadata, {**value, "exported": exported}, path)
 
 
 def _run_id(folder: Path) -> str | None:
-    """Returns the id of the run that is trained in a folder, or None if no undamaged one is there."""
+    """Returns the id of the run in a folder, or None if there is no intact run, or an exported model."""
     try:
         metadata = read_metadata(folder)
     except CheckpointError:
@@ -497,26 +493,27 @@ def write_config(folder: Path, config: Config) -> None:
 def read_config(folder: Path, metadata: RunMetadata) -> Config:
     """Read config.yaml.
 
-    Raises ConfigError if it is not a config, FileError if it is missing or has other lasting settings than the run.
+    Raises ConfigError if it is not a valid config, FileError if it is missing or fixed settings have been changed.
     """
     path = folder / "config.yaml"
     config = parse_config(read_text(path, max_bytes=MAX_CONFIG_BYTES), path)
-    now = fixed_settings(config)
-    begun = metadata.settings
-    if changed := [key for key in now if key in begun and begun[key] != now[key]]:  # an older run lacks some
-        lines = "; ".join(f"{key}: {inline_yaml(begun.get(key))} → {inline_yaml(now[key])}" for key in changed)
-        raise FileError(f"{path}: not the settings that the run was begun with ({lines}); put the old ones back")
+    before, now = metadata.settings, fixed_settings(config)
+    if changed := [key for key in now if key in before and before[key] != now[key]]:  # an older run lacks some
+        lines = "; ".join(f"{key}: {inline_yaml(before.get(key))} → {inline_yaml(now[key])}" for key in changed)
+        raise FileError(f"{path}: settings of the run have been changed ({lines}); put the old ones back")
     return config
 
 
 def fixed_settings(config: Config) -> dict[str, Any]:
-    """Returns the settings that stay as they were when the run was begun: all but those that name places.
+    """Returns the settings that must not change once a run is created, by their dotted keys.
 
-    The end of training is one of them where learning rates depend on it.
+    The end of training is among them if the learning rates depend on it.
     """
-    found, training = settings_by_key(config), config.training
+    settings, training = settings_by_key(config), config.training
     end = {
         "training.epochs": training.epochs if training.max_steps is None else None,
         "training.max_steps": training.max_steps,
     }
-    return {key: found[key] for key in found if key in FIXED_KEYS} | (end if training.needs_horizon else {})
+    return {key: value for key, value in settings.items() if key in FIXED_KEYS} | (
+        end if training.needs_horizon else {}
+    )

@@ -1,6 +1,6 @@
-"""What a checkpoint says in JSON: how far training had come, and what averaged weights are; and the validations so far.
+"""The state of training, the description of averaged weights, and the validations, as a run keeps them in JSON.
 
-Imports no torch, so that a run can be described and verified without it.
+Imports no torch, so that runs can be listed and verified without it.
 """
 
 import json
@@ -19,20 +19,19 @@ LOSS_CHECK = "loss-check.json"
 
 @dataclass
 class RunningLoss:
-    """Sums over the steps since the last validation, without steps that were skipped because of a non-finite gradient.
-
-    A step may take several batches (`training.gradient_accumulation_steps`), each in parts of all processes.
-    """
+    """Sums over the steps since the last validation, without those that were skipped."""
 
     nll: float = 0.0
+    """in nats"""
     target_tokens: int = 0
     batch_means: float = 0.0
     steps: int = 0
     skipped_steps: int = 0
+    """because their loss or gradient was not finite"""
     seconds: float = 0.0
 
     def add(self, nll: float, target_tokens: int) -> None:
-        """Count one step. nll: the sum of its target tokens' losses, in nats. target_tokens: how many these are."""
+        """Count one step. nll: the sum over its target tokens, in nats. target_tokens: their number."""
         self.nll += nll
         self.target_tokens += target_tokens
         self.batch_means += nll / target_tokens
@@ -43,8 +42,7 @@ class RunningLoss:
 class TrainingState:
     """How far training has come. With the weights and the optimiser's moments, this is all that resuming needs.
 
-    The order of batches follows from (seed, epoch), and dropout from (seed, step, rank, shard): no random state is
-    kept.
+    It has no random state: the batches follow from (seed, epoch), and dropout from (seed, step, rank, shard).
     """
 
     step: int = 0
@@ -54,18 +52,16 @@ class TrainingState:
     batch: int = 0
     """batches of the epoch's plan that are done (a step may take several)"""
     n_validations: int = 0
-    """how many there have been"""
     best_valid_loss: float | None = None
-    """of the best one, which is the one of the lowest loss or, by training.best_checkpoint_metric, of the highest
-    score"""
+    """that of the best validation: the one with the lowest `error_of`"""
     validations_since_best: int = 0
     running: RunningLoss = field(default_factory=RunningLoss)
     skipped_in_a_row: int = 0
-    """how many of the last steps were skipped, because their loss or gradient was not finite"""
+    """the steps since the last one whose loss and gradient were finite"""
     history_sha256: str = field(default="", compare=False)
-    """the sum of history.jsonl when this was saved"""
+    """of history.jsonl when this was saved"""
     best_score: float | None = None
-    """of the best validation, if training.best_checkpoint_metric asks for scores"""
+    """valid_score of the best validation"""
 
     @property
     def is_validated(self) -> bool:
@@ -79,20 +75,20 @@ class TrainingState:
 
     @property
     def best_error(self) -> float | None:
-        """That of the best validation, as `error_of` defines it; None if there is none."""
+        """`error_of` the best validation so far; None if there is none."""
         return None if self.best_valid_loss is None else error_of(self.best_valid_loss, self.best_score)
 
-    def count_validation(self, found: "Validation") -> None:
-        """Count a validation, with which a new running loss begins."""
-        if found.best:
-            self.best_valid_loss, self.best_score = found.valid_loss, found.valid_score
-        self.validations_since_best = 0 if found.best else self.validations_since_best + 1
+    def count_validation(self, validation: "Validation") -> None:
+        """Count a validation, and begin a new running loss."""
+        if validation.best:
+            self.best_valid_loss, self.best_score = validation.valid_loss, validation.valid_score
+        self.validations_since_best = 0 if validation.best else self.validations_since_best + 1
         self.n_validations, self.running = self.n_validations + 1, RunningLoss()
 
     def validation_is_due(self, training: TrainingConfig, *, ends_epoch: bool) -> bool:
-        """Whether the steps so far are to be validated now. ends_epoch: all batches of the epoch are done."""
+        """Whether to validate now. ends_epoch: all batches of the epoch are done."""
         if training.initialize_from is not None and not self.n_validations:
-            return True  # the start, before the first step
+            return True  # the initial weights
         if self.is_validated:
             return False
         is_last_epoch = training.max_steps is None and self.epoch >= training.epochs
@@ -101,7 +97,7 @@ class TrainingState:
         return ends_epoch if training.validate_every is None else self.step % training.validate_every == 0
 
     def patience_is_spent(self, training: TrainingConfig) -> bool:
-        """Whether too many validations in a row have found nothing better."""
+        """Whether the last `training.patience` validations were no better than one before them."""
         return training.patience is not None and self.validations_since_best >= training.patience
 
     def has_ended(self, training: TrainingConfig) -> bool:
@@ -111,26 +107,25 @@ class TrainingState:
 
 
 def error_of(loss: float, score: float | None) -> float:
-    """Returns what is least for the best weights: the loss, or if they have a score, what that lacks of 100."""
+    """Returns the number by which weights are compared, lower is better: the loss, or if there is a score, 100 - it."""
     return loss if score is None else 100.0 - score
 
 
 @dataclass(frozen=True)
 class Average:
-    """Weights that were made when training had ended, validated: a mean. Losses are in nats per target token."""
+    """Averaged weights, made at the end of training, and their validation. Losses are in nats per target token."""
 
     epochs: list[int]
-    """the epoch of each validation"""
+    """the epochs of the validations whose mean the weights are; [] if they are not a mean"""
     step: int
-    """optimiser steps after which it was made"""
+    """optimiser steps of the run"""
     valid_loss: float
     valid_loss_batch_mean: float
     valid_ppl: float
     interpolation: float | None = None
-    """the share of the weights with which training began, as it was chosen or set; None if no text is watched"""
+    """the share of the initial weights; None without training.extra_valid"""
     extra_valid_loss: float | None = None
     valid_score: float | None = None
-    """as of a Validation"""
 
 
 @dataclass(frozen=True)
@@ -138,14 +133,13 @@ class Validation:
     """One line of history.jsonl: its fields are the keys, in their order. Losses are in nats per target token."""
 
     epoch: int
-    """the epoch in progress, or the one that has just ended, from 1; 0 for a start that other text has taught"""
+    """the epoch in progress, or the one that has just ended, from 1; 0 for the initial weights of finetuning"""
     step: int
     """optimiser steps so far"""
     train_loss: float | None
-    """mean over the target tokens since the last validation, with dropout, while the weights changed; None at the
-    start"""
+    """mean over the steps since the last validation, with dropout; None before the first step"""
     valid_loss: float
-    """mean over the validation split's target tokens"""
+    """mean over the validation split"""
     train_loss_batch_mean: float | None
     """mean of the steps' mean losses"""
     valid_loss_batch_mean: float
@@ -155,32 +149,32 @@ class Validation:
     learning_rate: float
     """the learning rate of the last step"""
     target_tokens: int
-    """how many target tokens were trained on since the last validation, <eos> included"""
+    """target tokens of the steps since the last validation, <eos> included"""
     train_seconds: float
     valid_seconds: float
     skipped_steps: int
-    """steps that were skipped because their gradient was not finite"""
+    """steps that were skipped because their loss or gradient was not finite"""
     best: bool
-    """whether valid_loss is lower than all earlier ones, or valid_score higher, if there is one"""
+    """whether `error_of` this validation is the lowest so far"""
     target_tokens_per_second: float
-    """target_tokens by train_seconds"""
+    """target_tokens / train_seconds"""
     date: str
     """when the validation ended (UTC, ISO 8601)"""
     extra_valid_loss: float | None = None
-    """the same as valid_loss of the text that is watched, if any is"""
+    """valid_loss of training.extra_valid, if that is set"""
     valid_score: float | None = None
-    """BLEU or chrF of greedy translations of the validation split, if training.best_checkpoint_metric asks for one"""
+    """BLEU or chrF of greedy translations of the validation split, if training.best_checkpoint_metric asks for it"""
 
 
 def load_state(checkpoint: Path) -> TrainingState:
-    """Load the state of training that a checkpoint has. Raises CheckpointError."""
+    """Load a checkpoint's state.json. Raises CheckpointError."""
     with as_checkpoint_error():
         path = checkpoint / "state.json"
         return from_json(TrainingState, read_verified_json(path), path)
 
 
 def load_average(run: Run, pointer: str = "average") -> Average | None:
-    """Returns the average that `average`, or another pointer, names; None if it names none. Raises CheckpointError."""
+    """Returns the average to which a pointer points; None if that is no average. Raises CheckpointError."""
     if not run.has_checkpoint(pointer):
         return None
     path = run.checkpoint(pointer) / "average.json"
@@ -191,21 +185,21 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
 
 
 def has_final_weights(run: Run, state: TrainingState) -> bool:
-    """Whether the mean of the weights has been made after the last step. Raises CheckpointError."""
-    made = load_average(run)
-    return made is not None and made.step == state.step
+    """Whether the averaged weights have been made after the last step. Raises CheckpointError."""
+    average = load_average(run)
+    return average is not None and average.step == state.step
 
 
 def first_history_lines(run: Run, number: int) -> bytes:
-    """Returns the first so many lines of a run's history. Raises CheckpointError."""
+    """Returns the first lines of a run's history, as many as asked for. Raises CheckpointError."""
     with as_checkpoint_error():
         return b"".join(read_bytes(run.folder / HISTORY).splitlines(keepends=True)[:number])
 
 
 def read_validations(run: Run, state: TrainingState) -> list[Validation]:
-    """Returns the validations up to a save, oldest first; a later validation, whose save was cut off, is left out.
+    """Returns the validations up to a checkpoint's state, oldest first. Raises CheckpointError.
 
-    Raises CheckpointError if a validation is missing or damaged.
+    history.jsonl may have one more, if the process was killed before it wrote the next checkpoint.
     """
     lines = first_history_lines(run, state.n_validations)
     if sha256_of_bytes(lines) != state.history_sha256:
@@ -217,14 +211,14 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
 
 
 def best_of(validations: Sequence[Validation]) -> Validation:
-    """Returns the best one, the first of several."""
+    """Returns the best validation; of several, the first."""
     return min(validations, key=lambda each: error_of(each.valid_loss, each.valid_score))
 
 
 def validations_so_far(run: Run) -> list[Validation]:
-    """Returns the validations up to the last save of a run that may be in training, oldest first.
+    """Returns the validations up to the last checkpoint, oldest first, also of a run in training.
 
-    Raises CheckpointError as `read_validations` does.
+    Raises CheckpointError.
     """
     if is_new(run.folder):
         return []

@@ -269,7 +269,7 @@ class Trainer:
     def _prune_validations(self) -> None:
         """Delete the weights of validations that no callback needs any more."""
         if self.world.is_main:
-            prune_validations(self.run, but=self._needed_validations())
+            prune_validations(self.run, keep=self._needed_validations())
 
     def _call_on_validation(self) -> None:
         """Tell the callbacks of the last validation, which has been saved."""

@@ -184,7 +184,7 @@ def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
     for name in (*mine, *given):
         (run.folder / "checkpoints" / name).mkdir(parents=True)
     save_after(run, 2)
-    prune_validations(run, but={9})
+    prune_validations(run, keep={9})
     assert checkpoints(run) == sorted([*mine, "step-0000002"])
 
 
@@ -200,7 +200,7 @@ def test_save_before_a_validation_is_replaced_by_the_one_after_it(run: Run) -> N
 def test_save_to_a_run_that_was_moved_or_deleted_is_an_error(run: Run) -> None:
     training = trained(run)
     save_checkpoint(run, *training, TrainingState(step=1))
-    gone = f"^{run.folder}: the run that is trained is not here any more, so nothing is saved; its last save is "
+    gone = f"^{run.folder}: the run in training is not here any more, so it cannot be saved; its last checkpoint is "
     moved = run.folder.rename(run.folder.with_name("moved"))
     for write in (lambda: save_checkpoint(run, *training, TrainingState(step=2)), lambda: run.write_history([])):
         with pytest.raises(CheckpointError, match=f"{gone}in {moved}$"):
@@ -211,7 +211,7 @@ def test_save_to_a_run_that_was_moved_or_deleted_is_an_error(run: Run) -> None:
     assert not (run.folder / "checkpoints").exists()
     shutil.rmtree(moved)
     shutil.rmtree(run.folder)
-    with pytest.raises(CheckpointError, match=f"{gone}where the folder is now, if it was moved$"):
+    with pytest.raises(CheckpointError, match=f"{gone}in its folder, if that was moved$"):
         save_checkpoint(run, *training, TrainingState(step=2))
     assert not run.folder.exists()
 

@@ -81,7 +81,7 @@ def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
     (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
     (run.folder / "evaluations.jsonl").mkdir()
     append_result(run.folder, {"bleu": 1.0}, device="cpu", shards=None)
-    assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
+    assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not saved: Is a directory"]
 
 
 def test_evaluate_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:

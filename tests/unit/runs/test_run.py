@@ -78,8 +78,8 @@ def test_find_codec_unlike_the_config_is_refused(run: Run, update: dict[str, Any
     wanted = run.config.data.model_copy(update={"tokenizer_from": run.folder.name, **update})
     with pytest.raises(ConfigError) as caught:
         find_tokenizer_run(wanted, run.folder.parent)
-    what = f"data.tokenizer_from: {run.folder.name}: its codecs are not as the config says"
-    assert str(caught.value) == f"{what} ({message}); set the same"
+    what = f"data.tokenizer_from: {run.folder.name} has other settings"
+    assert str(caught.value) == f"{what} ({message}); set them to the values of that run"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_find_run_unknown_path_is_named_as_it_was_given(run: Run, monkeypatch: p
         "nope": "runs/nope: no such run",
         "runs/nope": "runs/nope: no such run",
         "/no/such": "/no/such: no such run",
-        "./file": "file: a file, and not the folder of a run",
+        "./file": "file: a file, not the folder of a run",
     }.items():
         with pytest.raises(CheckpointError, match=f"^{said}; runs/ has {run.folder.name}$"):
             find_run(name)
@@ -154,10 +154,10 @@ def test_find_run_unknown_path_is_named_as_it_was_given(run: Run, monkeypatch: p
     ("latest", "said"),
     [
         (None, ""),  # as in a copy of some runs
-        (b"gone\n", " names 'gone', which is not a run"),
+        (b"gone\n", " names 'gone', but there is no such run"),
         (b"\xff", ": line 1: byte 0xff is not UTF-8"),
-        (b"first 12345678\n", " names 'first 12345678', which is not a run"),
-        (b"../first\n", " names '../first', which is not a run"),
+        (b"first 12345678\n", " names 'first 12345678', but there is no such run"),
+        (b"../first\n", " names '../first', but there is no such run"),
     ],
 )
 def test_find_run_without_a_newest_takes_the_only_one_and_names_several(

@@ -122,10 +122,10 @@ def test_exported_model_is_refused_where_more_than_translations_is_needed(
     assert "translates alone" in refused("translate", "Hund", *use, "--run", "tiny", cwd=project)
     assert "translates alone" in refused("evaluate", "--run", "tiny", *use, cwd=project)
     for command in (("curves", copy), ("export", copy)):
-        assert "an exported model, which translates and is judged" in refused(*command, cwd=project)
+        assert "an exported model can translate and be evaluated" in refused(*command, cwd=project)
     sampled = refused("translate", "Hund", *use, "--set", "decoding.sample=true", cwd=project)
     assert "draws no samples" in sampled
-    with pytest.raises(CheckpointError, match=r"an exported model, which .*; name the run that it was made from$"):
+    with pytest.raises(CheckpointError, match=r"an exported model can .*; name the run that it was made from$"):
         is_new(copy)  # so nothing is trained in its folder
 
 
