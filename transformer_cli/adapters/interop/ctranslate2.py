@@ -1,10 +1,10 @@
-"""An exported model, run by CTranslate2: ids in, hypotheses and log-probabilities out. The owner of that library.
+"""The engine for exported models: ids in, hypotheses and log-probabilities out. The one owner of CTranslate2.
 
-CTranslate2 searches by itself. Its limit holds for a whole batch, so a translation that went beyond its own is cut. It
-gives forced tokens no probability, and divides that of forbidden ones among the others: where a prefix was forced, an
-n-gram forbidden or a translation cut, log-probabilities are computed anew. <pad> and <sos> are always forbidden, which
-changes log-probabilities by the little that a trained model gives the two. What it cannot do is refused before anything
-is translated. Knows no words; it is told their names.
+CTranslate2 has its own search. Its length limit holds for a whole batch, so longer translations are cut. It counts no
+probability for forced tokens, and distributes that of forbidden tokens among the others. Log-probabilities are
+therefore computed again after a forced prefix, a forbidden n-gram or a cut. <pad> and <sos> are always forbidden, which
+changes log-probabilities by the little that a trained model gives to them. Unsupported settings are refused before the
+search. Knows tokens only by their names.
 """
 
 import logging
@@ -47,18 +47,16 @@ from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
-FORBIDDEN_SCORE = -1e9  # log-probabilities below this are those of tokens that may not be written
-OTHER_VOCABULARY_FILES = (
-    "vmap.txt",
-    *(f"{side}_vocabulary.txt" for side in ("shared", "source", "target")),
-)  # but read
-BFLOAT16 = 5  # one of CTranslate2's types of numbers, which NumPy has not: it is the upper half of a float32
+FORBIDDEN_SCORE = -1e9  # lower log-probabilities have a forbidden token
+# CTranslate2 reads them, but tfm does not write them
+OTHER_VOCABULARY_FILES = ("vmap.txt", *(f"{side}_vocabulary.txt" for side in ("shared", "source", "target")))
+BFLOAT16 = 5  # CTranslate2's number for this type, which NumPy lacks; it is the upper half of a float32
 FLOAT_TYPES = {0: np.float32, 4: np.float16, BFLOAT16: np.uint16}
-FULL_BEAM = 4  # hypotheses of a sentence, beyond which a batch has fewer sentences, so that it takes no longer
+FULL_BEAM = 4  # with a larger beam, a batch has fewer sentences, so that it takes no longer
 
 log = logging.getLogger(__name__)
 
-Pending = list[list[Any]]  # lists of results that are being computed
+Pending = list[list[Any]]  # lists of asynchronous results
 
 
 def import_ctranslate2() -> ModuleType:
@@ -92,15 +90,15 @@ def open_exported(run: Run, device: str) -> "CTranslate2Engine":
 
 
 class CTranslate2Engine:
-    """An `interface.Engine` for a folder in CTranslate2's format."""
+    """An `Engine` for a folder in CTranslate2's format."""
 
     def __init__(
         self, folder: Path, device: str, *, positions: int, source: Sequence[str], target: Sequence[str]
     ) -> None:
-        """positions: the most that a sentence may take. source, target: the tokens, in the order of their ids.
+        """positions: the longest sequence. source, target: the tokens in the order of their ids.
 
-        device: auto, cpu, cuda or cuda:N. On the CPU each thread computes a batch. Raises FileError or CheckpointError
-        for a model that is damaged, ConfigError if the library is missing, DeviceError.
+        device: auto, cpu, cuda or cuda:N. On the CPU, each thread computes a batch. Raises FileError or CheckpointError
+        if the model is damaged, ConfigError if the library is missing, DeviceError.
         """
         check_model(folder, positions, {"source": source, "target": target})
         self._library = import_ctranslate2()
@@ -112,16 +110,16 @@ class CTranslate2Engine:
         self.is_on_cpu = self.device == "cpu"
         self.takes_constraints = False
         threads = count_threads() if self.is_on_cpu else 1
-        self._max_pending = 2 * threads  # batches: one more than is computed waits for each thread
+        self._max_pending = 2 * threads  # batches: each thread computes one, and one waits for it
         self._translator = self._load(index, threads)
         self.compute_type = str(self._translator.compute_type)
-        """the type in which matrices are multiplied on this machine, such as int8_float32"""
+        """the type of matrix products on this machine, such as int8_float32"""
 
     @property
     def models(self) -> "Sequence[Transformer]":
-        """See `Engine`: CTranslate2 returns no vectors and no attention of single heads."""
+        """See `Engine`. Raises ConfigError: CTranslate2 returns no vectors and no attention of single heads."""
         raise ConfigError(
-            f"{self._folder}: an exported model cannot be looked into, since CTranslate2 returns no vectors and no "
+            f"{self._folder}: an exported model cannot be inspected, since CTranslate2 returns no vectors and no "
             "attention of single heads; name the run that it was made from"
         )
 
@@ -129,34 +127,34 @@ class CTranslate2Engine:
         return self.compute_type
 
     def check_supported(self, settings: TranslationSettings) -> None:
-        """See `Engine`: what CTranslate2 cannot do as tfm does."""
+        """See `Engine`. Refuses settings with which CTranslate2 would do something else than tfm."""
         if settings.sample:
             raise ConfigError(
-                f"{self._folder}: an exported model draws no samples: CTranslate2's random numbers would depend on the "
+                f"{self._folder}: an exported model cannot sample: CTranslate2's random numbers would depend on the "
                 f"lines around each line; set decoding.sample to false, or name the run that it was made from"
             )
         if not isinstance(settings.prefix, str) and EOS in settings.prefix[-1:]:
             raise ConfigError(
-                f"{self._folder}: an exported model goes on after an <eos> in the prefix; leave it out, or name the "
+                f"{self._folder}: an exported model cannot end at an <eos> in the prefix; leave it out, or name the "
                 "run that it was made from"
             )
 
     def translate(
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = never_stop
     ) -> Iterator[SearchResult]:
-        """See `Engine`; CTranslate2 takes its steps by itself."""
+        """See `Engine`. before_step: called once for each batch."""
         ids, limits, prefix = (
             [each.ids for each in sentences],
             [each.max_tokens for each in sentences],
             sentences[0].prefix,
         )
         is_greedy = settings.beam_size == 1
-        alpha = 0.0 if is_greedy else settings.length_penalty  # a greedy search has nothing to compare
+        alpha = 0.0 if is_greedy else settings.length_penalty  # greedy search compares no hypotheses
         is_constrained = bool(prefix or settings.no_repeat_ngram_size)
         is_scored = settings.return_scores or not is_greedy
 
         def search(rows: Sequence[int]) -> Pending:
-            """Begin to search for the translations of rows, and for what their first tokens attend to."""
+            """Start the search for a batch, and for the attention of its first tokens."""
             before_step()
             texts = [_token_names(self._source, ids[row]) for row in rows]
             results = self._translator.translate_batch(
@@ -221,7 +219,7 @@ class CTranslate2Engine:
         def score_rows(rows: Sequence[int]) -> Pending:
             sources = [_token_names(self._source, sentences[row]) for row in rows]
             chosen = [_token_names(self._target, targets[row]) for row in rows]
-            # 0 is no limit: what does not fit is left out before
+            # 0: no limit; sentences that are too long were excluded before
             return [self._translator.score_batch(sources, chosen, max_input_length=0, asynchronous=True)]
 
         for rows, (results,) in self._bounded_queue(score_rows, batches_longest_first(longest, BATCH_POSITIONS)):
@@ -230,19 +228,19 @@ class CTranslate2Engine:
         return [found[row] for row in range(len(sentences))]
 
     def _bounded_queue(
-        self, begin: Callable[[Sequence[int]], Pending], batches: Iterable[Sequence[int]]
+        self, start: Callable[[Sequence[int]], Pending], batches: Iterable[Sequence[int]]
     ) -> Iterator[tuple[Sequence[int], Pending]]:
-        """Yield batches and what has begun for each, in their order; no more than a few at a time have pending.
+        """Yield batches with their results, in order. Starts at most `_max_pending` batches at a time.
 
-        What has begun cannot be stopped, and CTranslate2 computes it before anything that is asked for later. So if
-        this ends early, nothing more begins, but what has begun is waited for.
+        CTranslate2 cannot cancel a started batch, and computes it before later ones. If the iteration ends early, no
+        more batches are started, and the started ones are waited for.
         """
         pending: deque[tuple[Sequence[int], Pending]] = deque()
         try:
             for rows in batches:
                 if len(pending) == self._max_pending:
                     yield pending.popleft()
-                pending.append((rows, begin(rows)))
+                pending.append((rows, start(rows)))
             while pending:
                 yield pending.popleft()
         finally:
@@ -251,11 +249,11 @@ class CTranslate2Engine:
                     each.result()
 
     def _read(self, result: Any, limit: int, longest: int, alpha: float) -> Iterator[Hypothesis]:
-        """Yield CTranslate2's hypotheses, cut to `limit` tokens; of what was cut, the log-probability is NaN.
+        """Yield CTranslate2's hypotheses, cut to `limit` tokens; the log-probability of a cut one is NaN.
 
-        longest: the limit of its call. alpha: what its scores were divided by length to.
+        longest: the limit of the batch. alpha: the exponent of the length by which scores were divided.
         """
-        scores = result.scores or [math.nan]  # of a greedy search, if they were not asked for
+        scores = result.scores or [math.nan]  # greedy search without scores
         maps = result.attention or [[]] * len(scores)
         for tokens, value, attention in zip(result.hypotheses, scores, maps, strict=True):
             steps = _n_steps(tokens, longest)
@@ -266,11 +264,11 @@ class CTranslate2Engine:
                 yield Hypothesis(ids, alignment, log_prob if steps <= limit else math.nan, math.nan)
 
     def _first_attention(self, texts: Sequence[Sequence[str]]) -> list[Any]:
-        """Begin to find what the first token of each translation attends to.
+        """Start to compute the attention of each translation's first token, by one step of greedy search.
 
         In a batch, CTranslate2's beam search (4.8.5, on the CPU) gives sentence b the first attention of sentence
-        b // beam_size: with a beam of 4, that of 1 to 4 … 7. A greedy search's first step, which reads <sos> alone too,
-        attends to the same.
+        b // beam_size: with a beam of 4, sentences 4 … 7 get that of sentence 1. The first step of greedy search, which
+        also reads only <sos>, has the right attention.
         """
         pending: list[Any] = self._translator.translate_batch(
             texts,
@@ -287,7 +285,7 @@ class CTranslate2Engine:
         library = self._library
         level = library.get_log_level()
         torch_threads = count_threads()
-        library.set_log_level(logging.ERROR)  # who opens the model says in what it computes
+        library.set_log_level(logging.ERROR)  # `open_exported` logs the type
         try:
             return library.Translator(
                 str(self._folder),
@@ -295,7 +293,7 @@ class CTranslate2Engine:
                 device_index=index,
                 compute_type="float32"
                 if self.is_on_cpu and int8_sums_overflow()
-                else "default",  # as the weights are kept
+                else "default",  # the type of the weights
                 inter_threads=threads,
                 intra_threads=1,
                 max_queued_batches=-1,  # `_bounded_queue` bounds them
@@ -309,38 +307,40 @@ class CTranslate2Engine:
         finally:
             library.set_log_level(level)
             if torch := sys.modules.get("torch"):
-                torch.set_num_threads(torch_threads)  # both libraries may share OpenMP, which intra_threads has changed
+                torch.set_num_threads(
+                    torch_threads
+                )  # intra_threads may have changed an OpenMP that both libraries share
 
 
 def check_model(folder: Path, positions: int, tokens: Mapping[str, Sequence[str]]) -> None:
-    """Check what CTranslate2 takes as it is: it would wait for a pipe, and read beyond the end of a table.
+    """Check a model's files, since CTranslate2 would wait for a pipe, and read beyond the end of a table.
 
-    tokens: of both sides. Raises FileError unless its vocabularies are these, the tables have a row for each token and
-    each position, and all weights are finite.
+    tokens: of both sides. Raises FileError unless the vocabularies are these, the tables have a row for each token and
+    position, and all weights are finite.
     """
     if other := next((path for path in folder.glob("*.txt") if path.name in OTHER_VOCABULARY_FILES), None):
-        raise FileError(f"{other}: no export of tfm has such a file")
+        raise FileError(f"{other}: unexpected file, which tfm does not export")
     read_json(folder / "config.json")
     for side, names in tokens.items():
         own, shared = folder / f"{side}_vocabulary.json", folder / "shared_vocabulary.json"
         path = own if not shared.exists() else shared
         if read_json(path) != [*names]:
-            raise FileError(f"{path}: not the vocabulary that the run has")
+            raise FileError(f"{path}: not the run's vocabulary")
     rows = {f"{side}/position_encodings/encodings": positions for side in ("encoder", "decoder")}
     rows |= {"encoder/embeddings_0/weight": len(tokens["source"]), "decoder/embeddings/weight": len(tokens["target"])}
     rows["decoder/projection/weight"] = rows["decoder/projection/bias"] = len(tokens["target"])
     path = folder / "model.bin"
     for name, shape, values in _read_weights(path):
         if name in rows and shape[:1] != (rows[name],):
-            raise FileError(f"{path}: {name} has the shape {[*shape]}, and the run {rows[name]:,} rows")
+            raise FileError(f"{path}: {name} has the shape {[*shape]}, but the run needs {rows[name]:,} rows")
         if not np.isfinite(values).all():
             raise FileError(f"{path}: {name} has a number that is not finite")
 
 
 def _read_weights(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[Any]]]:
-    """Yield the name, the shape and the numbers (none of integers) of each weight in a file of CTranslate2's.
+    """Yield the name, shape and values (empty for integers) of each weight in CTranslate2's model.bin.
 
-    Raises FileError for a file that is cut off or in another format than `ctranslate2.specs` writes now.
+    Raises FileError if the file is cut off or has another format than `ctranslate2.specs` writes now.
     """
     with open_regular(path) as file:
         left = os.fstat(file.fileno()).st_size
@@ -352,7 +352,7 @@ def _read_weights(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[An
             return file.read(*take("H")).rstrip(b"\0").decode()
 
         try:
-            take("I"), name(), take("I")  # versions of the format, and what kind of model it is
+            take("I"), name(), take("I")  # version of the format, kind of model and its revision
             for _ in range(*take("I")):
                 called, shape, (kind, size) = name(), take(f"{take('B')[0]}I"), take("BI")
                 end, type_ = file.tell() + size, FLOAT_TYPES.get(kind, np.uint8)
@@ -360,11 +360,11 @@ def _read_weights(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[An
                 yield called, shape, (values.astype(np.uint32) << 16).view(np.float32) if kind == BFLOAT16 else values
                 file.seek(end)
         except (struct.error, ValueError):
-            raise FileError(f"{path}: cut off, or not as CTranslate2 writes weights") from None
+            raise FileError(f"{path}: cut off, or not in CTranslate2's format") from None
 
 
 def _n_steps(tokens: Sequence[object], limit: int) -> int:
-    """Returns how many tokens were chosen, <eos> included: a translation below its limit has reached it."""
+    """Returns the number of chosen tokens, including the <eos> that ends a translation below its limit."""
     return len(tokens) + (len(tokens) < limit)
 
 

@@ -274,9 +274,9 @@ def test_exported_int8_computes_in_float32_where_sums_overflow(
 
 def test_exported_refuses_what_it_cannot_do_in_one_line(opened: Open, tmp_path: Path) -> None:
     engine = opened(make_model())
-    with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
+    with pytest.raises(ConfigError, match=r"cannot sample: .*; set decoding\.sample to false, or name the run"):
         engine.check_supported(search(sample=True))
-    with pytest.raises(ConfigError, match=r"an exported model goes on after an <eos> in the prefix; leave it out, or"):
+    with pytest.raises(ConfigError, match=r"an exported model cannot end at an <eos> in the prefix; leave it out, or"):
         engine.check_supported(search(prefix=(5, EOS)))
     with pytest.raises(FileError, match=r"config\.json: missing$"):
         CTranslate2Engine(tmp_path, "cpu", positions=9, source=NAMES, target=NAMES)
@@ -288,21 +288,21 @@ def replace_by_pipe(path: Path) -> None:
 
 
 DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a file that is cut off": (lambda folder: os.truncate(folder / "model.bin", 5_000), r"cut off, or not as CTr"),
+    "a file that is cut off": (lambda folder: os.truncate(folder / "model.bin", 5_000), r"cut off, or not in CTr"),
     "another format": (
         lambda folder: (folder / "model.bin").write_bytes(b"\3\0\0\0\1a" * 99),
-        r"cut off, or not as CTr",
+        r"cut off, or not in CTr",
     ),
     "no weights": (lambda folder: (folder / "model.bin").write_bytes(bytes(99)), r"CTranslate2 \S+ cannot open it: "),
     "weights in a pipe": (lambda folder: replace_by_pipe(folder / "model.bin"), r"model\.bin: not a file, but a pipe"),
     "a pipe": (lambda folder: replace_by_pipe(folder / "config.json"), r"config\.json: not a file, but a pipe"),
     "another vocabulary": (
         lambda folder: write_json(folder / "shared_vocabulary.json", [*NAMES[:-1], "w"]),
-        r"shared_vocabulary\.json: not the vocabulary that the run has$",
+        r"shared_vocabulary\.json: not the run's vocabulary$",
     ),
     "files that CTranslate2 reads": (
         lambda folder: (folder / "vmap.txt").symlink_to("/dev/zero"),
-        r"vmap\.txt: no export of tfm has such a file$",
+        r"vmap\.txt: unexpected file, which tfm does not export$",
     ),
 }
 
@@ -330,10 +330,10 @@ def test_exported_weight_that_is_not_finite_is_named(opened: Open, quantization:
 def test_exported_tables_shorter_than_the_vocabulary_are_refused(opened: Open) -> None:
     engine, names = opened(make_model()), [*NAMES, *map(str, range(10**6))]
     folder = engine._folder
-    with pytest.raises(FileError, match=r"encodings has the shape \[16, 16\], and the run 17 rows$"):
+    with pytest.raises(FileError, match=r"encodings has the shape \[16, 16\], but the run needs 17 rows$"):
         CTranslate2Engine(folder, "cpu", positions=17, source=NAMES, target=NAMES)
     write_json(folder / "shared_vocabulary.json", names)
-    with pytest.raises(FileError, match=rf"has the shape \[{len(NAMES)}(, 16)?\], and the run 1,000,0\d\d rows$"):
+    with pytest.raises(FileError, match=rf"has the shape \[{len(NAMES)}(, 16)?\], but the run needs 1,000,0\d\d rows$"):
         CTranslate2Engine(folder, "cpu", positions=16, source=names, target=names)
 
 
