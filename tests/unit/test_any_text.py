@@ -65,7 +65,7 @@ def many(lines: int) -> st.SearchStrategy[list[tuple[str, str]]]:
 @seed(0)
 @FEW
 @given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]), st.booleans())
-def test_stream_any_lines_makes_as_many(request, kind, lines, on_too_long, split):  # type: ignore[no-untyped-def]
+def test_stream_any_text_yields_one_translation_per_line(request, kind, lines, on_too_long, split):  # type: ignore[no-untyped-def]
     translator = request.getfixturevalue(kind)
     assert_line_by_line(translator.with_options(on_too_long=on_too_long, split_sentences=split), lines)
 
@@ -78,7 +78,7 @@ def tokenizer(language: str) -> Tokenizer:
 @seed(0)
 @settings(FEW, max_examples=60)
 @given(TEXT, st.sampled_from(["de", "en", "it", "zh", "xx"]))
-def test_tokens_of_any_text_are_words_that_joins_put_together(line: str, language: str) -> None:
+def test_tokenizer_any_text_gives_words_and_flags(line: str, language: str) -> None:
     tokens = tokenizer(language).split(line[:MAX_LINE_CHARS])
     assert all(token and not token.isspace() for token in tokens.words)
     assert len(tokens.words) == len(tokens.no_space_after)

@@ -1,4 +1,4 @@
-"""The plain way of a line, and what a hook adds to it, without any adapter."""
+"""The pipeline of a line without a hook, and with hooks of the tests."""
 
 import re
 from collections.abc import Sequence
@@ -48,26 +48,26 @@ class Asking(LineHook):
         return Polite()
 
 
-def test_plain_way_puts_symbols_back_beside_their_words_and_keeps_white_space(translator: Translator) -> None:
+def test_pipeline_inserts_symbols_and_keeps_white_space(translator: Translator) -> None:
     plain, held = with_hook(translator, LineHook()).translate_detailed([LINE, f"  {LINE[:-1]} 😀."])
     assert held.text == f"  {plain.text[:-1]} 😀."
     assert plain.terms == plain.placeholders == []
 
 
-def test_plain_way_refuses_settings_of_hooks(translator: Translator) -> None:
+def test_pipeline_without_hook_refuses_its_settings(translator: Translator) -> None:
     plain = with_hook(translator, LineHook())
     for settings in ({"glossary": {"Hund": "hound"}}, {"protect_pattern": "a"}):
         with pytest.raises(ConfigError, match="glossary, protect_pattern: not without a hook"):
             plain.with_options(**settings)
 
 
-def test_hook_protects_spans(translator: Translator) -> None:
+def test_hook_protected_spans_are_copied(translator: Translator) -> None:
     (found,) = with_hook(translator, Tags()).translate_detailed([f"{LINE[:-1]} #tag."])
     assert found.text == f"{translator.translate([LINE])[0][:-1]} #tag."
     assert [found.text[start:end] for _, (start, end) in found.placeholders] == ["#tag"]
 
 
-def test_hook_edits_a_translation_before_and_after_what_was_held_is_put_back(translator: Translator) -> None:
+def test_hook_edits_before_and_after_inserting_placeholders(translator: Translator) -> None:
     (found,) = with_hook(translator, Asking()).translate_detailed([f" {LINE[:-1]} 😀."])
     assert found.text == f" PLEASE {translator.translate([LINE])[0][:-1]} 😀.".upper()
     assert found.terms == [((0, 3), (1, 7))]

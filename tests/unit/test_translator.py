@@ -39,7 +39,7 @@ def assert_same(some: Sequence[Translation], others: Sequence[Translation]) -> N
 
 
 @pytest.mark.parametrize(("chunk", "tokens", "furthest"), [(1, None, 1), (3, None, 3), (99, None, 32), (99, 20, 14)])
-def test_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
+def test_stream_keeps_order_and_reads_one_chunk_at_a_time(
     translator: Translator, sentences: list[str], chunk: int, tokens: int | None, furthest: int, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(module, "MAX_PENDING_TOKENS", tokens or module.MAX_PENDING_TOKENS)
@@ -59,7 +59,7 @@ def test_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
     assert max(ahead) == furthest
 
 
-def test_line_model_without_a_last_position_takes_4000_tokens(by_subwords: Translator) -> None:
+def test_encode_4000_tokens_if_the_model_has_no_maximum(by_subwords: Translator) -> None:
     codec = by_subwords.run.codecs.source
     assert len(LineEncoder(codec, None, "stop").encode("𐍈" * 900).encoded) > 3_600
     with pytest.raises(DataError, match=r"^4\d{3} tokens, but the model takes at most 4000; split the sentence"):
@@ -76,7 +76,7 @@ def test_line_model_without_a_last_position_takes_4000_tokens(by_subwords: Trans
         ("Der alte Hund", None, 14),  # the model's positions, before twice the source and ten
     ],
 )
-def test_translations_of_a_model_that_never_ends_stop_at_the_limit(
+def test_translate_model_without_eos_stops_at_max_tokens(
     project: Path, sentence: str, max_tokens: int | None, longest: int
 ) -> None:
     translator = Translator.load(project / "runs/tiny", device="cpu")
@@ -87,7 +87,7 @@ def test_translations_of_a_model_that_never_ends_stop_at_the_limit(
 
 
 @pytest.mark.parametrize(("n_sentences", "batches"), [(1, [1]), (4, [2, 2]), (7, [2, 2, 3])])
-def test_translations_share_threads_among_batches_and_find_the_same_or_their_error(
+def test_translate_in_threads_gives_the_same_or_raises(
     translator: Translator,
     sentences: Sequence[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -122,7 +122,7 @@ BEAM = {"n_best": 3, "beam_size": 4}
 SAMPLES = {"n_best": 3, "sample": True, "temperature": 3.0}
 
 
-def test_translations_without_scores_are_the_same(translator: Translator, sentences: Sequence[str]) -> None:
+def test_translate_without_scores_gives_the_same_text(translator: Translator, sentences: Sequence[str]) -> None:
     scored, found = (
         translator.with_options(return_scores=scores).translate_detailed(sentences) for scores in (True, False)
     )
@@ -132,7 +132,7 @@ def test_translations_without_scores_are_the_same(translator: Translator, senten
 
 
 @pytest.mark.parametrize("settings", [BEAM, SAMPLES], ids=["beam", "samples"])
-def test_translations_n_best_are_one_and_its_alternatives(
+def test_translate_n_best_has_alternatives(
     translator: Translator, sentences: Sequence[str], settings: dict[str, Any]
 ) -> None:
     for each in translator.with_options(**settings).translate_detailed(sentences):
@@ -149,7 +149,7 @@ def test_translations_n_best_are_one_and_its_alternatives(
     [("The young", {}), ("The yo", BEAM), ("Größe 犬 ▁x", SAMPLES), ("a  b\tc", BEAM)],
     ids=["greedy", "beam", "samples", "blanks"],
 )
-def test_translations_by_subwords_begin_with_any_prefix(
+def test_translate_by_subwords_begins_with_any_prefix(
     by_subwords: Translator, prefix: str, settings: dict[str, Any]
 ) -> None:
     beginning = by_subwords.with_options(prefix=prefix, **settings)
@@ -169,7 +169,7 @@ def test_translations_by_subwords_begin_with_any_prefix(
     ],
     ids=["endless", "unknown", "model", "source", "asked"],
 )
-def test_stream_prefix_that_cannot_be_written_is_an_error(
+def test_stream_unwritable_prefix_raises_data_error(
     translator: Translator, prefix: str, max_tokens: int | None, line: str, message: str
 ) -> None:
     beginning = translator.with_options(prefix=prefix, max_tokens=max_tokens)
@@ -177,21 +177,21 @@ def test_stream_prefix_that_cannot_be_written_is_an_error(
         list(beginning.stream([" ", line], first_line=7, chunk=2))
 
 
-def test_translator_load_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path) -> None:
+def test_translator_load_other_codecs_raises_config_error(tiny: Run, tmp_path: Path) -> None:
     unlike = Path(shutil.copytree(tiny.folder, tmp_path / "unlike"))
     set_config(unlike, load_config(unlike / "config.yaml", ["data.lowercase=false"]))
     with pytest.raises(ConfigError, match=r"because their codecs differ \(data\.lowercase: true and false\); name"):
         Translator.load(tiny.folder, unlike, device="cpu")
 
 
-def test_with_options_takes_numbers_of_numpy_and_adds_to_those_before(translator: Translator) -> None:
+def test_with_options_takes_numpy_numbers_and_accumulates(translator: Translator) -> None:
     numbers: dict[str, Any] = {"beam_size": np.int64(3), "n_best": np.int32(2)}
     named = translator.with_options(**numbers).with_options("decoding.length_penalty=0.5")
     wanted = TranslationSettings(beam_size=3, n_best=2, length_penalty=0.5)
     assert (named.settings, translator.settings) == (wanted, TranslationSettings())
 
 
-def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translator) -> None:
+def test_repr_of_public_classes_is_short(tiny: Run, translator: Translator) -> None:
     inspection = inspect_sentence(translator, "Der alte Hund singt im Park.")
     for shown in (tiny, tiny.codecs, inspection):
         assert len(repr(shown)) < 1_000, repr(shown)[:2_000]
@@ -211,7 +211,7 @@ def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translato
         ({"beam": 5}, r"decoding\.beam.*unknown key"),
     ],
 )
-def test_with_options_that_cannot_be_are_one_line(tiny: Run, named: dict[str, Any], said: str) -> None:
+def test_with_options_wrong_values_raise_config_error(tiny: Run, named: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Translator(tiny, "cpu").with_options(**named)
 
@@ -219,7 +219,7 @@ def test_with_options_that_cannot_be_are_one_line(tiny: Run, named: dict[str, An
 PARAGRAPH = "  Der alte Hund singt im Park.  Die junge Katze schläft zu Hause. \t"
 
 
-def test_split_sentences_are_translated_one_by_one(translator: Translator) -> None:
+def test_split_sentences_translates_them_one_by_one(translator: Translator) -> None:
     split = translator.with_options(split_sentences=True)
     dog, cat = translator.translate_detailed(["Der alte Hund singt im Park.", "Die junge Katze schläft zu Hause."])
     found, blank, one = split.translate_detailed([PARAGRAPH, " ", cat.source])
@@ -237,7 +237,7 @@ def test_split_sentences_are_translated_one_by_one(translator: Translator) -> No
     assert translator.translate_detailed([dog.source])[0].sentences is None
 
 
-def test_text_of_several_lines_is_translated_line_by_line_but_in_html(translator: Translator) -> None:
+def test_text_of_several_lines_is_translated_line_by_line(translator: Translator) -> None:
     lines = ["Der alte Hund singt im Park.", "", "  Die junge Katze schläft zu Hause. "]
     dog, blank, cat = translator.translate(lines)
     (found,) = translator.translate_detailed(["\n".join(lines)])
@@ -271,7 +271,7 @@ def test_sample_is_keyed_by_line_and_sentence(translator: Translator) -> None:
     assert one.text == next(sampling.stream(["Der Hund singt."], first_line=2, chunk=2)).text != other.text
 
 
-def test_split_sentences_cut_one_that_is_too_long(translator: Translator) -> None:
+def test_split_sentences_splits_a_long_sentence(translator: Translator) -> None:
     split = translator.with_options(split_sentences=True)
     line = "Der Hund singt. Der Hund, der Hund, der Hund und der Hund, der Hund schläft im Park."
     (found,) = split.translate_detailed([line])
@@ -286,7 +286,7 @@ def test_split_sentences_cut_one_that_is_too_long(translator: Translator) -> Non
     assert split.with_options(on_too_long="blank").translate([line]) == [""]
 
 
-def test_split_sentences_refuse_n_best_and_prefix(translator: Translator) -> None:
+def test_split_sentences_with_n_best_or_prefix_raises(translator: Translator) -> None:
     for options in ({"n_best": 2, "beam_size": 2}, {"prefix": "the"}):
         with pytest.raises(ConfigError, match="split_sentences: n_best and prefix are about one sentence"):
             translator.with_options(split_sentences=True, **options).translate(["Hund"])

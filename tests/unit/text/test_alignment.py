@@ -1,4 +1,4 @@
-"""Held spans come back once, beside their words, at word edges, with the white space of the new place."""
+"""Placeholders are inserted once, next to their words, between words, with the right white space."""
 
 import re
 
@@ -27,20 +27,20 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
         (Placeholder(3, "&nbsp;", "", ""), "a&nbsp;dog red."),  # instead of a space
     ],
 )
-def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Placeholder, expected: str) -> None:
+def test_insert_placeholders_goes_next_to_the_linked_word(held: Placeholder, expected: str) -> None:
     source, text = "ein Hund rot ist", "a dog red."
     held = Placeholder({8: 12}.get(held.offset, held.offset), held.text, held.before, held.after)
     assert insert_placeholders(text, source, [held], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
 
 
-def test_put_back_never_within_a_word() -> None:
+def test_insert_placeholders_never_splits_a_word() -> None:
     links: list[Link] = [((0, 4), (0, 2)), ((5, 9), (2, 5))]  # pieces of one word of the translation
     assert (
         insert_placeholders("tools here", "Werk zeug da", [Placeholder(5, "X", " ", " ")], links)[0] == "X tools here"
     )
 
 
-def test_put_back_never_behind_the_last_mark_and_one_mark_stands_for_both() -> None:
+def test_insert_placeholders_stays_before_the_final_mark() -> None:
     links: list[Link] = [((0, 3), (5, 6))]  # the article belongs to the full stop
     assert insert_placeholders("a dog.", "ein Hund.", [Placeholder(4, "X", " ", " ")], links)[0] == "a dog X."
     assert insert_placeholders("a dog.", "Hund ein.", [Placeholder(5, "Inc.", " ", " ")], [])[0] == "a dog Inc."
@@ -56,7 +56,7 @@ def test_put_back_never_behind_the_last_mark_and_one_mark_stands_for_both() -> N
         ("", "Hund", [""]),
     ],
 )
-def test_places_in_a_line_are_those_of_what_was_read_of_it(line: str, read: str, expected: list[str]) -> None:
+def test_original_spans_undo_normalisation(line: str, read: str, expected: list[str]) -> None:
     spans = [match.span() for match in re.finditer(r"\S+", read)]
     found = original_spans(line, read, spans, [match.span() for match in re.finditer(r"\{\w+\}", line)])
     assert [line[start:end] for start, end in found] == expected
@@ -67,7 +67,7 @@ def test_places_in_a_line_are_those_of_what_was_read_of_it(line: str, read: str,
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["", " "]), st.sampled_from(["", " "])), max_size=5),
     st.data(),
 )
-def test_put_back_gives_every_span_back_once_and_loses_no_text(
+def test_insert_placeholders_loses_no_text_and_no_placeholder(
     words: list[str], spans: list[tuple[int, str, str]], data: st.DataObject
 ) -> None:
     source, text = " ".join(words), " ".join(reversed(words))

@@ -1,4 +1,4 @@
-"""What a file or a text is, as its beginning tells."""
+"""Formats of files, detected by their first bytes."""
 
 import pytest
 
@@ -30,5 +30,5 @@ from transformer_cli.text.file_formats import detect_format
         (" " * 4000 + "x" * 4000, None),
     ],
 )
-def test_form_of_knows_a_text_by_its_beginning(beginning: str, form: str | None) -> None:
+def test_detect_format_by_first_bytes(beginning: str, form: str | None) -> None:
     assert detect_format(beginning.encode()) == form

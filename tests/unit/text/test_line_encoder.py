@@ -23,7 +23,7 @@ SENTENCE = "Der kleine Hund läuft im Park."
     ],
 )
 @pytest.mark.parametrize("kind", ["translator", "by_subwords"])
-def test_translations_characters_of_no_training_text_are_read_as_those_they_mean(
+def test_translate_unknown_characters_as_their_equivalents(
     kind: str, line: str, request: pytest.FixtureRequest
 ) -> None:
     translator: Translator = request.getfixturevalue(kind)
@@ -33,14 +33,14 @@ def test_translations_characters_of_no_training_text_are_read_as_those_they_mean
 
 
 @pytest.mark.parametrize(("n_times", "text"), [(20, "3\N{NO-BREAK SPACE}km"), (1, "3 km")])
-def test_line_no_break_space_that_is_rare_in_the_training_text_is_read_as_a_space(n_times: int, text: str) -> None:
+def test_encode_rare_no_break_space_as_space(n_times: int, text: str) -> None:
     lines = [*["zwei Igel", "drei Hasen"] * 20, *["3\N{NO-BREAK SPACE}km"] * n_times]
     codec = SubwordCodec(train_subwords(lines, size=290, algorithm="bpe"))
     assert "\N{NO-BREAK SPACE}" in "".join(codec.all_tokens())
     assert LineEncoder(codec, None, "stop").encode(lines[-1]).encoded.normalized.text == text
 
 
-def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
+def test_translate_line_without_letters_is_copied(translator: Translator) -> None:
     split = translator.with_options(split_sentences=True)
     lines = ["---", "12.5 %", "😀", "\N{ZERO WIDTH SPACE}", "  "]
     wanted = [*lines[:4], ""]
@@ -52,6 +52,6 @@ def test_translate_line_without_a_letter_stays_as_it_is(translator: Translator) 
     assert (joined.tokens, joined.alignment, joined.score) == (alone.tokens, alone.alignment, alone.score)
 
 
-def test_line_without_letters_is_read_by_a_model_of_such_text() -> None:
+def test_encode_line_without_letters_if_the_codec_has_none() -> None:
     codec = SubwordCodec(train_subwords(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
     assert LineEncoder(codec, None, "stop").encode("2 1").encoded == codec.encode("2 1")

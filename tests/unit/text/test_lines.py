@@ -37,7 +37,7 @@ def write(path: Path, content: bytes) -> Path:
         ("\ufeff\ufeffa", ["\ufeffa"]),
     ],
 )
-def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
+def test_read_lines_splits_at_line_feeds_only(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
     path = write(tmp_path / name, text.encode())
     assert list(read_lines(path)) == lines
     assert path.suffix == ".gz" or count_lines(path) == len(lines)
@@ -51,7 +51,7 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lin
         ("half.gz", gzip.compress(b"text", mtime=0)[:-3], r"not a whole gzip file \(Compressed file ended"),
     ],
 )
-def test_cut_lines_file_that_cannot_be_read_is_refused(
+def test_truncated_lines_unreadable_file_raises_data_error(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
     if content is not None:
@@ -61,7 +61,7 @@ def test_cut_lines_file_that_cannot_be_read_is_refused(
 
 
 @pytest.mark.parametrize(("n_source", "n_target"), [(2, 3), (3, 2), (0, 1)])
-def test_aligned_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: int) -> None:
+def test_zip_lines_of_unequal_files_reports_both_counts(tmp_path: Path, n_source: int, n_target: int) -> None:
     source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
     message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
     with pytest.raises(DataError, match=message):
@@ -71,7 +71,7 @@ def test_aligned_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
 @pytest.mark.parametrize("letter", ["a", "ä", "犬", "🐕"])
-def test_read_lines_one_character_over_the_most_is_refused(tmp_path: Path, name: str, end: str, letter: str) -> None:
+def test_read_lines_one_character_too_long_raises_data_error(tmp_path: Path, name: str, end: str, letter: str) -> None:
     longest = letter * MAX_LINE_CHARS
     path = write(tmp_path / name, f"\ufeff{longest}\r\nb\n{longest}{end}".encode())
     assert list(read_lines(path)) == [longest, "b", longest]
@@ -84,7 +84,7 @@ def test_read_lines_one_character_over_the_most_is_refused(tmp_path: Path, name:
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
 @pytest.mark.parametrize("letter", ["a", "🐕"])
 @pytest.mark.parametrize("excess", [0, 3 * MAX_LINE_BYTES - 1, 1 << 20])
-def test_cut_lines_too_long_line_gives_its_beginning(tmp_path: Path, name: str, letter: str, excess: int) -> None:
+def test_truncated_lines_truncates_a_long_line(tmp_path: Path, name: str, letter: str, excess: int) -> None:
     long = letter * (MAX_LINE_BYTES // len(letter.encode()) + excess)
     path = write(tmp_path / name, f"a\n{long}\n\n{long}".encode())
     lines = list(truncated_lines(path))

@@ -53,7 +53,7 @@ CONTROLS = [code for code in range(0xA0) if unicodedata.category(chr(code)) == "
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_read_unknown_ignorable_or_control_character_is_left_out(name: str) -> None:
+def test_normalize_removes_unknown_invisible_characters(name: str) -> None:
     codec = known(name)
     for line in TEXT[:2]:
         wanted = codec.encode(line)
@@ -62,7 +62,7 @@ def test_read_unknown_ignorable_or_control_character_is_left_out(name: str) -> N
             assert codec.encode(line.replace("n", f"n{chr(code)}", 1)) == wanted, hex(code)
 
 
-def test_read_every_character_that_is_neither_ignorable_nor_control_is_not_dropped_in_silence() -> None:
+def test_normalize_removes_no_visible_character() -> None:
     codec = known("words")
     dropped = {*IGNORABLE, *CONTROLS, *range(0xD800, 0xE000)}
     for code in {*range(0xA1, 0x3000, 7), 0x600, 0x6DD, 0x70F, 0x110BD, 0xFFF9, 0x13430} - dropped:
@@ -72,7 +72,7 @@ def test_read_every_character_that_is_neither_ignorable_nor_control_is_not_dropp
 
 
 @given(st.text(), st.sampled_from(sorted(CODECS)))
-def test_read_is_stable_and_normalised_for_any_text(text: str, name: str) -> None:
+def test_normalize_any_text_is_nfc_and_idempotent(text: str, name: str) -> None:
     normalized = known(name).encode(text).normalized
     assert normalized.text == unicodedata.normalize("NFC", normalized.text.strip())
     assert all(0 <= each.offset <= len(normalized.text) for each in normalized.placeholders)
@@ -80,7 +80,7 @@ def test_read_is_stable_and_normalised_for_any_text(text: str, name: str) -> Non
         assert known(name).encode(normalized.text).ids == known(name).encode(text).ids
 
 
-def test_read_joiner_that_the_codec_knows_is_kept() -> None:
+def test_normalize_keeps_a_known_joiner() -> None:
     codec = subwords(PERSIAN, language="fa")
     assert codec.encode(PERSIAN[0]).normalized.text == PERSIAN[0]
     assert known("subwords").encode("می\u200cخواهم").normalized.text == "میخواهم"
@@ -95,7 +95,7 @@ def test_read_joiner_that_the_codec_knows_is_kept() -> None:
         ("\u0600 12", "\u0600 12"),  # a sign that is seen
     ],
 )
-def test_read_zero_width_space_is_a_boundary_only_in_scripts_without_spaces(line: str, text: str) -> None:
+def test_normalize_zero_width_space_by_script(line: str, text: str) -> None:
     assert known("subwords").encode(line).normalized.text == text
 
 
@@ -114,12 +114,12 @@ def test_read_zero_width_space_is_a_boundary_only_in_scripts_without_spaces(line
     ],
 )
 @pytest.mark.parametrize("name", ["words", "lower-cased words", "subwords", "lower-cased subwords"])
-def test_read_unknown_character_is_read_in_its_compatible_form(name: str, line: str, text: str) -> None:
+def test_normalize_unknown_character_to_its_equivalent(name: str, line: str, text: str) -> None:
     wanted = text.lower() if name == "lower-cased subwords" else text
     assert known(name).encode(line).normalized == NormalizedText(wanted)
 
 
-def test_read_compatible_character_that_the_codec_knows_is_kept() -> None:
+def test_normalize_keeps_a_known_compatible_character() -> None:
     codec = subwords([*TEXT, *["２½ ’ﬁ"] * 30], size=380)
     assert codec.encode("２½ ’ﬁ").normalized.text == "２½ ’ﬁ"
 
@@ -134,13 +134,13 @@ def test_read_compatible_character_that_the_codec_knows_is_kept() -> None:
         ("el", "ΟΔΟΣ", "οδος", "ΟΔΟΣ"),
     ],
 )
-def test_lower_and_upper_follow_the_language(language: str, text: str, small: str, large: str) -> None:
+def test_lower_and_upper_depend_on_the_language(language: str, text: str, small: str, large: str) -> None:
     assert unicodedata.normalize("NFC", lower(text, language)) == unicodedata.normalize("NFC", small)
     assert upper(lower(text, language), language) == unicodedata.normalize("NFC", large)
 
 
 @pytest.mark.parametrize("make", [words, subwords])
-def test_encode_turkish_capitals_gives_the_ids_of_small_letters(make: Callable[..., Codec]) -> None:
+def test_encode_turkish_capitals_as_small_letters(make: Callable[..., Codec]) -> None:
     codec = make(["ışık yandı istanbul", "ılık iyi"] * 40, language="tr", lowercase=True)
     assert codec.encode("IŞIK YANDI İSTANBUL").ids == codec.encode("ışık yandı istanbul").ids
 
@@ -157,19 +157,19 @@ def test_encode_turkish_capitals_gives_the_ids_of_small_letters(make: Callable[.
         ("12 %", False),
     ],
 )
-def test_is_in_capitals_needs_several_words_of_cased_letters(text: str, is_so: bool) -> None:
+def test_is_all_caps_needs_several_cased_words(text: str, is_so: bool) -> None:
     assert is_all_caps(text) is is_so
 
 
 @pytest.mark.parametrize("name", ["words", "subwords"])
-def test_read_line_in_capitals_is_cased_as_the_codec_knows_its_words(name: str) -> None:
+def test_normalize_truecases_a_line_in_capitals(name: str) -> None:
     normalized = known(name).encode("DER KLEINE HUND LÄUFT.").normalized
     assert (normalized.text, normalized.all_caps) == ("Der kleine Hund läuft.", True)
     assert known(name).encode("DIE USA SIND GROSS").normalized.text.startswith("die USA sind")
     assert not known(f"lower-cased {name}").encode("DER KLEINE HUND").normalized.all_caps
 
 
-def test_codec_encode_unknown_word_keeps_its_form() -> None:
+def test_encode_unknown_word_keeps_its_token() -> None:
     codec = words(["a dog ."], language="en", lowercase=True)
     text = "A Dog  barks."
     assert codec.encode(f" {text}") == EncodedText(["a", "dog", "barks", "."], [4, 5, UNK, 6], NormalizedText(text))
@@ -178,11 +178,11 @@ def test_codec_encode_unknown_word_keeps_its_form() -> None:
     assert len(codec) == len(codec.tokens(range(len(codec)))) == 7
 
 
-def test_repr_of_a_codec_is_short_whatever_it_knows() -> None:
+def test_codec_repr_is_short() -> None:
     assert len(repr(words([" ".join(map(str, range(10_000)))]))) < 250
 
 
-def test_read_capitals_stay_where_the_codec_knows_no_small_letters() -> None:
+def test_normalize_keeps_capitals_if_the_codec_has_no_lower_case() -> None:
     codec = subwords([line.upper().replace("ß", "SS") for line in TEXT])
     assert codec.encode("DER KLEINE HUND").normalized.text == "DER KLEINE HUND"
 
@@ -208,19 +208,19 @@ SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎",
         ("Ein{} ﬁ", "Ein fi", 3),
     ],
 )
-def test_read_unknown_symbol_is_held_out_with_its_place(symbol: str, line: str, text: str, place: int) -> None:
+def test_normalize_unknown_symbol_becomes_a_placeholder(symbol: str, line: str, text: str, place: int) -> None:
     normalized = known("subwords").encode(line.format(symbol)).normalized
     assert normalized.text == text
     assert [(each.text, each.offset) for each in normalized.placeholders] == [(symbol, place)]
 
 
-def test_read_symbol_that_the_codec_knows_stays_in_the_text() -> None:
+def test_normalize_known_symbol_stays_in_the_text() -> None:
     codec = subwords([*TEXT, *["Hund 😀 → Park"] * 30])
     assert codec.encode("Hund 😀 → Park").normalized.placeholders == ()
     assert codec.encode("Hund 👍 Park").normalized.placeholders == (Placeholder(5, "👍", " ", " "),)
 
 
-def test_read_signs_that_are_written_like_letters_are_no_symbols() -> None:
+def test_normalize_signs_like_letters_are_not_symbols() -> None:
     assert known("words").encode("20 °C © 2020 €5 ™").normalized.placeholders == ()
     assert len(known("words").encode("a\U0001fae8b").normalized.placeholders) == 1
     assert len(known("words").encode("ⓐ Hund").normalized.placeholders) == 1

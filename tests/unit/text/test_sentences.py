@@ -1,4 +1,4 @@
-"""Where the sentences of a line are found, and that nothing is lost between them."""
+"""The spans of sentences are right, and nothing is lost between them."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -52,7 +52,7 @@ def cut(text: str, language: str = "en") -> list[str]:
     return [text[start:end] for start, end in sentence_spans(text, language)]
 
 
-def test_sentences_of_our_own_are_found() -> None:
+def test_sentence_spans_of_own_examples() -> None:
     paragraphs = list(own())
     assert sum(len(lines) for _, lines in paragraphs) == 200
     n_ends, missed, false = judge(paragraphs)
@@ -60,7 +60,7 @@ def test_sentences_of_our_own_are_found() -> None:
     assert len(false) <= 0.04 * n_ends, false
 
 
-def test_sentences_that_were_put_together_are_found() -> None:
+def test_sentence_spans_of_joined_sentences() -> None:
     chance = random.Random(1)
     sides = dict(zip(("de", "en"), zip(*pairs(), strict=True), strict=True))
     paragraphs = [(side, chance.sample(sides[side], chance.randint(1, 6))) for side in sides for _ in range(150)]
@@ -80,12 +80,12 @@ def test_sentences_that_were_put_together_are_found() -> None:
         ("qqq", "This language is unknown.|It has sentences."),
     ],
 )
-def test_sentences_end_at_marks_and_not_at_abbreviations(language: str, text: str) -> None:
+def test_sentence_spans_do_not_end_at_abbreviations(language: str, text: str) -> None:
     sep = "" if language == "zh" else " "
     assert cut(text.replace("|", sep), language) == text.split("|")
 
 
-def test_sentences_heading_is_one_and_a_blank_line_is_none() -> None:
+def test_sentence_spans_of_a_heading_and_of_a_blank_line() -> None:
     assert cut("  Chapter 1  ") == ["Chapter 1"]
     assert cut("") == cut(" \t\u2028 ") == []
 
@@ -94,7 +94,7 @@ def test_sentences_heading_is_one_and_a_blank_line_is_none() -> None:
     st.text(st.sampled_from("aB1é।。！？؟…“”\"'().!?;, \t\u2028\u00a0🐕"), max_size=60),
     st.sampled_from(["de", "zh", "ar"]),
 )
-def test_sentences_have_only_white_space_between_them(line: str, language: str) -> None:
+def test_sentence_spans_leave_out_only_white_space(line: str, language: str) -> None:
     spans = sentence_spans(line, language)
     place, rest = 0, ""
     for start, end in spans:
@@ -109,7 +109,7 @@ def test_sentences_have_only_white_space_between_them(line: str, language: str) 
         assert joined == line
 
 
-def test_join_keeps_white_space_around_translations() -> None:
+def test_join_translations_keeps_white_space() -> None:
     line = "  Eins.  Zwei.\t"
     assert join_translations(line, sentence_spans(line, "de"), ["One.", "Two."]) == "  One.  Two.\t"
     assert join_translations("两只狗。一个人！", [(0, 4), (4, 8)], ["Two dogs.", "A man!"]) == "Two dogs. A man!"
@@ -117,7 +117,7 @@ def test_join_keeps_white_space_around_translations() -> None:
     assert join_translations(" ", [], []) == " "
 
 
-def test_sentences_of_a_long_text_are_those_of_a_short_one() -> None:
+def test_sentence_spans_do_not_depend_on_windows() -> None:
     piece = 'Am 3. Oktober kam Dr. Meier an. "Komm her!", rief sie. Zwei Frauen (mit Hut) kochen. '
     assert cut(piece * 300, "de") == cut(piece, "de") * 300
     for text in ("." * 100_000, "«" * 12_000, "Ein Hund." + '"' * 100_000, ".)" * 50_000):
@@ -130,13 +130,13 @@ def test_sentences_of_a_long_text_are_those_of_a_short_one() -> None:
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "ja", "kk", "xx"])
-def test_sentences_take_any_white_space_between_a_capital_and_a_full_stop(language: str) -> None:
+def test_sentence_spans_any_white_space_before_a_full_stop(language: str) -> None:
     for space in "\u0085\u00a0\u2003\u2028\u202f\u3000":
         assert cut(f"Vitamin C{space}. Vitamin D.", language)[-1].endswith("D.")
         assert cut(f"A{space}{space}.{space}.", language)
 
 
-def test_pieces_of_what_is_too_long_end_at_a_mark_or_else_at_a_space() -> None:
+def test_split_long_sentence_at_a_mark_or_else_at_a_space() -> None:
     def parts(text: str, most: int) -> list[str]:
         return [
             text[start:end]

@@ -52,31 +52,31 @@ def comes_back(codec: Codec, line: str) -> bool:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(st.lists(LINES, min_size=10, max_size=10))
-def test_subword_codec_any_line_comes_back(algorithm: str, lines: list[str]) -> None:
+def test_subword_codec_restores_any_line(algorithm: str, lines: list[str]) -> None:
     codec = SubwordCodec(model(algorithm))
     assert [line for line in lines if not comes_back(codec, line)] == []
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_subword_codec_hostile_lines_come_back(algorithm: str) -> None:
+def test_subword_codec_restores_hostile_lines(algorithm: str) -> None:
     codec = SubwordCodec(model(algorithm))
     assert [line for line in (*text()[:3], *HOSTILE) if not comes_back(codec, line)] == []
 
 
-def test_learn_pieces_of_text_with_special_names_comes_back() -> None:
+def test_subword_codec_restores_names_of_special_tokens() -> None:
     lines = [f"{name}{word} {name}" for name in (*SPECIALS, "<0x41>", "▁", "▅", "a\0b") for word in ("", "x", "yy")]
     codec = SubwordCodec(train_subwords([*text(), *lines * 50], size=400, algorithm="bpe"))
     assert [line for line in lines if not comes_back(codec, line)] == []
     assert len(set(codec.tokens(range(len(codec))))) == len(codec)
 
 
-def test_subword_codec_lowercase_comes_back_in_lower_case() -> None:
+def test_subword_codec_lowercase_restores_lower_case() -> None:
     codec = SubwordCodec(model("bpe"), True)
     assert codec.decode(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
 
 
 @pytest.mark.parametrize("share", [1, 5])  # of lines that have word breaks
-def test_word_breaks_of_khmer_come_back(share: int) -> None:
+def test_subword_codec_restores_word_breaks_of_khmer(share: int) -> None:
     words = ["ខ្ញុំ", "ភាសា", "ខ្មែរ", "សាលា", "រៀន", "ផ្ទះ"]
     chance = random.Random(0)
     lines = ["\u200b".join(chance.choices(words, k=6)) for _ in range(300)]
@@ -91,7 +91,7 @@ def test_subword_codec_blank_line_has_no_tokens(blank: str) -> None:
     assert by_pairs().decode([]) == ""
 
 
-def test_subword_codec_text_of_any_ids_is_one_line() -> None:
+def test_subword_codec_decodes_any_ids_to_one_line() -> None:
     newline, half = 4 + ord("\n"), 4 + 0xC3
     hund = by_pairs().encode("Hund").ids
     assert by_pairs().decode([*hund, newline, *hund]) == "Hund  Hund"
@@ -99,7 +99,7 @@ def test_subword_codec_text_of_any_ids_is_one_line() -> None:
     assert by_pairs().decode([*hund, half]) == "Hund\ufffd"
 
 
-def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -> None:
+def test_subword_codec_tokens_show_bytes_and_blanks() -> None:
     codec = SubwordCodec(train_subwords([*text(), "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
     assert "".join(by_pairs().encode("Der kleine Hund").tokens) == " Der kleine Hund"
     assert by_pairs().encode_raw("é").tokens == [" ", "<0xC3>", "<0xA9>"]
@@ -109,7 +109,7 @@ def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_learn_pieces_same_text_gives_same_bytes(algorithm: str) -> None:
+def test_train_subwords_same_text_gives_same_bytes(algorithm: str) -> None:
     again = train_subwords(iter(text()), size=SIZE, algorithm=algorithm)
     assert again == model(algorithm)
     assert again != train_subwords(text()[1:], size=SIZE, algorithm=algorithm)
@@ -117,7 +117,7 @@ def test_learn_pieces_same_text_gives_same_bytes(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_learn_pieces_size_below_the_characters_says_the_smallest(algorithm: str) -> None:
+def test_train_subwords_too_small_size_names_the_minimum(algorithm: str) -> None:
     said = r"^data\.subwords\.vocab_size: 270 is too small .*; set it to (\d+) or more$"
     with pytest.raises(ConfigError, match=said) as caught:
         train_subwords(text(), size=270, algorithm=algorithm)
@@ -127,14 +127,12 @@ def test_learn_pieces_size_below_the_characters_says_the_smallest(algorithm: str
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_learn_pieces_of_text_that_gives_fewer_takes_all_with_a_warning(
-    algorithm: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_train_subwords_too_large_size_warns(algorithm: str, caplog: pytest.LogCaptureFixture) -> None:
     found = len(SubwordModel(train_subwords(text(), size=100_000, algorithm=algorithm)))
     assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.vocab_size: 100000"]
 
 
-def test_learn_pieces_of_nothing_is_one_line() -> None:
+def test_train_subwords_without_text_raises_config_error() -> None:
     with pytest.raises(
         ConfigError, match=r"^data\.subwords\.vocab_size: \d+ cannot be learned from the .*empty"
     ) as caught:
@@ -143,7 +141,7 @@ def test_learn_pieces_of_nothing_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_learn_pieces_of_long_lines_reads_them_whole(algorithm: str) -> None:
+def test_train_subwords_reads_long_lines_whole(algorithm: str) -> None:
     joined = " ".join(text())
     assert len(joined) > 20_000
     pieces = SubwordModel(train_subwords([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))

@@ -45,14 +45,14 @@ def numbers(vectors: Vectors) -> dict[str, list[float]]:
     ],
     ids=["GloVe", "word2vec", "mark header", "mark", "fastText", "CRLF", "tabs", "empty line", "no last end"],
 )
-def test_read_vectors_text_of_every_kind_gives_the_wanted_words(tmp_path: Path, text: str) -> None:
+def test_read_vectors_of_each_text_format(tmp_path: Path, text: str) -> None:
     vectors = read(write(tmp_path / "vectors.txt", text))
     assert numbers(vectors) == {"läuft": [1, 2, 3], "der": [0.5, -1, pytest.approx(0.2)]}
     assert list(vectors.by_word) == ["läuft", "der"]  # in the order of the wanted words
     assert (vectors.dimension, vectors.n_other_case) == (3, 0)
 
 
-def test_read_vectors_lower_cased_words_take_an_exact_match_or_else_the_first_of_another_case(tmp_path: Path) -> None:
+def test_read_vectors_lowercase_prefers_the_exact_case(tmp_path: Path) -> None:
     path = write(tmp_path / "v.txt", f"DER 9 9 9\nLÄUFT 1 1 1\n{PLAIN}")
     vectors = read(path, lowercase=True)
     assert numbers(vectors) == {"hund": [4, 5, 6], "läuft": [1, 2, 3], "der": [0.5, -1, pytest.approx(0.2)]}
@@ -68,7 +68,7 @@ def test_read_vectors_lower_cased_words_take_an_exact_match_or_else_the_first_of
         ("5 3\nhaus 1 x 3\nhund 1 2 3\nkind\nbaum 1 2\nweg nan 1 2\n", {"hund": [1, 2, 3]}),  # damage that nobody wants
     ],
 )
-def test_read_vectors_leaves_out_what_is_not_wanted_or_no_word(
+def test_read_vectors_skips_other_words_and_non_words(
     tmp_path: Path, content: str | bytes, found: dict[str, list[int]]
 ) -> None:
     assert numbers(read(write(tmp_path / "v.txt", content))) == found
@@ -79,7 +79,7 @@ def test_read_vectors_leaves_out_what_is_not_wanted_or_no_word(
     ["hund 1 2", "hund", "hund 1 zwei 3", "hund 1 2 nan", "hund -inf 2 3", "hund 1 2 1e39", "Hund 1 2"],
 )
 @pytest.mark.parametrize("header", ["", "2 3\n"])
-def test_read_vectors_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, line: str, header: str) -> None:
+def test_read_vectors_names_a_damaged_vector(tmp_path: Path, line: str, header: str) -> None:
     path = write(tmp_path / "v.txt", f"{header}haus 1 2 3\n{line}\n")
     problem = f"line {3 if header else 2}: '{line.split()[0]}' should be a word with 3 finite numbers"
     with pytest.raises(DataError, match=f"^{path}: {problem}; fetch the file again, or delete the line$"):
@@ -96,13 +96,13 @@ def test_read_vectors_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, l
         ("2 0\nhund\n", "line 2: 'hund' should be a word with its finite numbers"),
     ],
 )
-def test_read_vectors_file_without_vectors_is_refused(tmp_path: Path, content: str | bytes, problem: str) -> None:
+def test_read_vectors_without_vectors_raises_data_error(tmp_path: Path, content: str | bytes, problem: str) -> None:
     path = write(tmp_path / "v.gz", content)
     with pytest.raises(DataError, match=f"^{path}: {problem}"):
         read(path)
 
 
-def test_read_vectors_holds_only_the_wanted_words_and_lines_of_any_length(tmp_path: Path) -> None:
+def test_read_vectors_keeps_memory_small_with_long_lines(tmp_path: Path) -> None:
     lines = [*(f"w{n}{' 0' * 1_000}\n" for n in range(2_500)), f"hund{f' {1 / 3:.18e}' * 1_000}\n"]  # of 25,000 bytes
     path = write(tmp_path / "v.txt", "".join(lines))
     tracemalloc.start()
@@ -114,7 +114,7 @@ def test_read_vectors_holds_only_the_wanted_words_and_lines_of_any_length(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["v.bin", "v.bin.gz", "v.txt"])
-def test_read_vectors_binary_is_refused(tmp_path: Path, name: str) -> None:
+def test_read_vectors_binary_raises_data_error(tmp_path: Path, name: str) -> None:
     vectors = np.array([[0.5, -1.0, 0.25], [4.0, 5.0, 6.0]], np.float32)
     words = b"".join(word + vector.tobytes() for word, vector in zip((b"der ", b"hund "), vectors, strict=True))
     path = write(tmp_path / name, b"2 3\n" + words)

@@ -24,20 +24,20 @@ def build(min_freq: int = 1, **counts: int) -> Vocabulary:
         (1, 9, ["c", "a", "b", "ä", "z"]),
     ],
 )
-def test_vocabulary_build_words_go_by_frequency_then_alphabet(
+def test_vocabulary_build_sorts_by_frequency_then_alphabet(
     min_freq: int, max_words: int | None, words: list[str]
 ) -> None:
     counts = {"z": 1, "ä": 2, "b": 2, "a": 2, "c": 5, **dict.fromkeys(SPECIALS, 5)}
     assert Vocabulary.build(counts, min_freq=min_freq, max_words=max_words).tokens == (*SPECIALS, *words)
 
 
-def test_vocabulary_encode_text_like_a_special_token_is_unknown() -> None:
+def test_vocabulary_special_token_in_text_is_unknown() -> None:
     vocabulary = Vocabulary.build({**dict.fromkeys(SPECIALS, 9), "a": 1}, min_freq=1)
     assert vocabulary.tokens == (*SPECIALS, "a")
     assert vocabulary.to_ids([*SPECIALS, "a"]) == [UNK, UNK, UNK, UNK, 4]
 
 
-def test_ids_decode_to_their_tokens_and_the_unseen_is_unknown() -> None:
+def test_vocabulary_to_ids_and_back_with_an_unknown_token() -> None:
     vocabulary = build(a=2, b=1)
     assert vocabulary.to_ids(["b", "x", "a", "b"]) == [5, UNK, 4, 5]
     assert vocabulary.to_tokens([5, UNK, 4, EOS]) == ["b", "<unk>", "a", "<eos>"]

@@ -88,7 +88,7 @@ LONG = "(((a)))[😀]" * 50 + "Haus-Tür" * 40
 
 @pytest.mark.parametrize("language", ["de", "en", "xx"])
 @pytest.mark.parametrize("text", [LONG, f"Ein  Hund, {LONG} {LONG}!", "x" * 200, "x" * 201, "." * 401 + " a"])
-def test_tokenizer_long_run_is_cut_and_comes_back(language: str, text: str) -> None:
+def test_tokenizer_splits_and_restores_a_long_run(language: str, text: str) -> None:
     split = tokenizer(language, lowercase=False).split(text)
     spaced = [
         word + ("" if no_space_after else " ")
@@ -98,19 +98,19 @@ def test_tokenizer_long_run_is_cut_and_comes_back(language: str, text: str) -> N
     assert max(map(len, split.words)) <= module.MAX_UNSPACED_CHARS
 
 
-def test_tokenizer_cuts_runs_as_in_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_split_long_runs_as_in_its_example(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_UNSPACED_CHARS", 3)
     split = tokenizer("xx").split("ab cdefghi")
     assert split == Tokens(["ab", "cde", "fgh", "i"], [False, True, True, True])
 
 
-def test_tokenizer_long_run_without_rules_is_not_cut() -> None:
+def test_tokenizer_not_rule_based_keeps_long_runs() -> None:
     whole = spacy.blank("zh").tokenizer("两只狗" * 100 + "a" * 250)
     assert tokenizer("zh").tokens("两只狗" * 100 + "a" * 250) == [token.text for token in whole]
 
 
 @pytest.mark.parametrize("language", ["qq", "", "DE", "de.x", "../de", "d e", "punctuation", "lex_attrs"])
-def test_tokenizer_unknown_language_is_refused(language: str) -> None:
+def test_tokenizer_unknown_language_raises_config_error(language: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Tokenizer(language, lowercase=True)
     assert str(caught.value) == (
@@ -118,7 +118,7 @@ def test_tokenizer_unknown_language_is_refused(language: str) -> None:
     )
 
 
-def test_tokenizer_language_without_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizer_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacks(_: str) -> None:
         raise ImportError("it needs\n  some-package")
 
@@ -151,7 +151,7 @@ SENTENCES = (
         ("we did n't", "we did n't"),  # letters lean on nothing unless the pair was seen
     ],
 )
-def test_detokenizer_learn_where_no_space_was(words: str, text: str) -> None:
+def test_detokenizer_learns_missing_spaces(words: str, text: str) -> None:
     assert learned(*SENTENCES).detokenize(words.split()) == text
 
 
@@ -166,7 +166,7 @@ def test_detokenizer_learn_where_no_space_was(words: str, text: str) -> None:
         (["a .", "c~.", "d~.", "a~.", "a~."], "a."),
     ],
 )
-def test_learn_detokenizer_pair_goes_by_its_majority(sentences: list[str], text: str) -> None:
+def test_learn_detokenizer_pair_follows_its_majority(sentences: list[str], text: str) -> None:
     assert learned(*sentences).detokenize(["a", text[-1]]) == text
 
 
@@ -183,7 +183,7 @@ def test_learn_detokenizer_pair_goes_by_its_majority(sentences: list[str], text:
         ("a~. a~. a~. b . c .", {"."}, set()),  # without a space three times, apart twice
     ],
 )
-def test_learn_detokenizer_only_an_edge_that_is_no_letter_leans_on_words(
+def test_learn_detokenizer_attaches_only_non_letters(
     sentence: str, attach_left: set[str], attach_right: set[str]
 ) -> None:
     detokenizer = learned(sentence)
@@ -191,11 +191,11 @@ def test_learn_detokenizer_only_an_edge_that_is_no_letter_leans_on_words(
 
 
 @pytest.mark.parametrize("sentences", ["两~只~狗", "ein hund läuft"])
-def test_join_words_that_never_met_stand_apart(sentences: str) -> None:
+def test_detokenizer_separates_unseen_pairs(sentences: str) -> None:
     assert learned(sentences).detokenize(["雪", "地"]) == "雪 地"
 
 
-def test_detokenizer_learned_from_captions_bring_new_ones_back() -> None:
+def test_detokenizer_restores_unseen_captions() -> None:
     captions = ["رجلان يمشيان في الشارع.", "رجل عجوز يجلس على مقعد، وينظر إلى البحيرة.", "هل تحب هذه الصورة؟"]
     split = tokenizer("ar")
     detokenizer = learn(map(split.split, captions))
@@ -203,7 +203,7 @@ def test_detokenizer_learned_from_captions_bring_new_ones_back() -> None:
         assert detokenizer.detokenize(split.tokens(new)) == new
 
 
-def test_detokenizer_survive_json_in_a_stable_order() -> None:
+def test_detokenizer_json_round_trip_in_stable_order() -> None:
     detokenizer = learned(*SENTENCES)
     value = json.loads(json.dumps(detokenizer.as_json()))
     assert Detokenizer.from_json(value) == detokenizer
@@ -212,7 +212,7 @@ def test_detokenizer_survive_json_in_a_stable_order() -> None:
     assert all(value[key] == sorted(value[key]) for key in value)
 
 
-def test_nearest_tokenizer_unknown_language_is_any_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_tokenizer_or_fallback_unknown_language_warns(caplog: pytest.LogCaptureFixture) -> None:
     assert tokenizer_or_fallback("de", lowercase=True).language == "de"
     assert caplog.text == ""
     assert tokenizer_or_fallback("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]

@@ -1,4 +1,4 @@
-"""What a translation lacks is said."""
+"""What a translation lacks is listed."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from transformer_cli import Translator
 from transformer_cli.adapters.terminology.annotations import missing, missing_numbers
 
 
-def test_missing_names_numbers_and_terms_that_are_not_in_the_text(translator: Translator) -> None:
+def test_missing_names_numbers_and_terms(translator: Translator) -> None:
     (found,) = translator.translate_detailed(["Der Hund {name} singt."])
     assert missing(found) == []
     assert missing(replace(found, source="3 Hunde", terms=[((2, 7), None)])) == ["a number", "a term"]
@@ -26,5 +26,5 @@ def test_missing_names_numbers_and_terms_that_are_not_in_the_text(translator: Tr
         ("٣ H2O", "3 H2O", []),
     ],
 )
-def test_missing_numbers_are_those_whose_digits_are_not_there(source: str, text: str, expected: list[str]) -> None:
+def test_missing_numbers_compares_digits(source: str, text: str, expected: list[str]) -> None:
     assert [source[slice(*span)] for span in missing_numbers(source, text)] == expected

@@ -34,13 +34,13 @@ def test_glossary_finds_whole_words_and_inflected_forms(text: str, expected: lis
     assert [text[slice(*each.span)] for each in Glossary(entries).find(text)] == expected
 
 
-def test_glossary_beside_its_base_has_the_longest_entries_and_its_own_of_equal_ones() -> None:
+def test_glossary_with_base_prefers_long_then_own_entries() -> None:
     base = Glossary({"Hund": "dog", "alter Hund": "old dog", "Katze": "cat"})
     found = Glossary({"Hund": "hound", "Katze frisst": "cat eats"}, base).find("Hund, alter Hund, Katze frisst Katze")
     assert [each.translations for each in found] == [("hound",), ("old dog",), ("cat eats",), ("cat",)]
 
 
-def test_glossary_translations_are_alternatives_or_the_source_itself() -> None:
+def test_glossary_translations_are_alternatives_or_the_source() -> None:
     found = Glossary({"Hund*": "dog|hound", "Paris*": ""}).find("Hunde, Parises")
     assert [each.translations for each in found] == [("dog", "hound"), ("Parises",)]
 
@@ -70,7 +70,7 @@ TBX = """<martif type="TBX"><text><body><termEntry><descrip>x</descrip>
         (TBX, {"Hund*": "hound", "Köter": "hound"}, "deprecated terms (1), WITHOUT (1)"),
     ],
 )
-def test_read_glossary_takes_what_programs_export_and_says_what_it_leaves(
+def test_read_glossary_of_exported_files_reports_skipped_rows(
     text: str, expected: dict[str, str], not_taken: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "terms.csv"
@@ -83,36 +83,34 @@ def test_read_glossary_takes_what_programs_export_and_says_what_it_leaves(
 @pytest.mark.parametrize(
     "wrong", ["Hund dog", "\tdog", "Hund\tdog|", "*\tdog", f"{'a ' * 51}\tb", "<?xml?><mtf><conceptGrp/></mtf>"]
 )
-def test_read_glossary_refuses_a_line_that_is_no_entry(wrong: str, tmp_path: Path) -> None:
+def test_read_glossary_wrong_line_raises_data_error(wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text(f"Katze\tcat\n{wrong}\n" if wrong[0] != "<" else wrong, encoding="utf-8")
     with pytest.raises(DataError, match=r"terms\.tsv"):
         read_glossary(path, DataConfig())
 
 
-def test_read_glossary_of_many_translations_of_a_word_is_linear(tmp_path: Path) -> None:
+def test_read_glossary_many_translations_take_linear_time(tmp_path: Path) -> None:
     table = tmp_path / "a.tsv"
     table.write_text("".join(f"Hund\tdog{n}\n" for n in range(30_000)) * 2, encoding="utf-8")
     assert read_glossary(table, DataConfig())["Hund"].count("|") == 29_999
 
 
-def test_read_glossary_refuses_a_heading_of_other_languages(tmp_path: Path) -> None:
+def test_read_glossary_heading_of_other_languages_raises(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("French\tEnglish\nchat\tcat\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"line 1 looks like a heading \(French, English\), but not of de and en; "):
         read_glossary(path, DataConfig())
 
 
-def test_read_glossary_warns_of_a_sign_that_may_mean_something_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_read_glossary_warns_of_an_ambiguous_sign(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("Hu*nd\tdog\nC*\tC\n", encoding="utf-8")
     assert read_glossary(path, DataConfig()) == {"Hu*nd": "dog", "C*": "C"}
     assert caplog.messages == [f"{path}: line 1: a * that is not at the end stands for itself: 'Hu*nd'"]
 
 
-def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> None:
+def test_replace_linked_words_takes_the_last_words() -> None:
     terms = [Term((4, 8), ("Rex",)), Term((9, 14), ("runs",))]
     assert replace_linked_words("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
     assert replace_linked_words("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == (
@@ -134,11 +132,11 @@ def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> 
         ("iPod dog", "iPod dog"),
     ],
 )
-def test_capitalised_terms_are_those_that_begin_a_sentence(text: str, expected: str) -> None:
+def test_capitalise_sentence_starts_only_there(text: str, expected: str) -> None:
     assert capitalise_sentence_starts(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
 
 
-def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Translator) -> None:
+def test_term_linked_to_the_prefix_is_left_out(translator: Translator) -> None:
     with_term = translator.with_options(glossary={"Hund": "Zorblaxonit"})
     (plain,) = translator.translate_detailed(["Ein Hund läuft."])
     (one,) = with_term.with_options(prefix=plain.text.split()[0]).translate_detailed([plain.source])
@@ -160,7 +158,7 @@ def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Transl
         ({"Hund": "dog", "läuft": "sleeps|runs"}, "the young dog runs at the beach.", False),  # which has them
     ],
 )
-def test_a_term_is_searched_for_if_the_model_might_write_it_and_else_put_in(
+def test_term_is_constrained_if_likely_else_replaces_words(
     translator: Translator, glossary: dict[str, str], text: str, is_searched_for: bool
 ) -> None:
     source = "Ein Hund läuft am Strand."
@@ -170,7 +168,7 @@ def test_a_term_is_searched_for_if_the_model_might_write_it_and_else_put_in(
     assert (found.text, found.ids != plain.ids) == (text, is_searched_for)
 
 
-def test_a_term_begins_a_sentence_as_its_source_and_is_where_it_was_given(translator: Translator) -> None:
+def test_term_at_sentence_start_has_capital_and_span(translator: Translator) -> None:
     with_term = translator.with_options(glossary={"Hund": "never", "am Park": "x y"})
     lines = ["Hund läuft.", "ein Hund läuft.", "Ein hund und ein Hu\u00adnd am\u00a0Park."]
     upper, lower, other = with_term.translate_detailed(lines)
@@ -179,7 +177,7 @@ def test_a_term_begins_a_sentence_as_its_source_and_is_where_it_was_given(transl
 
 
 @pytest.mark.parametrize("sample", [False, True])
-def test_terms_are_in_the_translation_by_words_subwords_and_samples(
+def test_terms_are_written_by_words_subwords_and_samples(
     translator: Translator, by_subwords: Translator, sample: bool
 ) -> None:
     glossary = {f"w{n} x": "never" for n in range(10_000)} | {"Hund*": "Zorblax", "Strand": "Kwööl Bay", "ein": "a|one"}
@@ -204,6 +202,6 @@ def test_terms_are_in_the_translation_by_words_subwords_and_samples(
         ("iPhone", "Iphone, please", "iPhone, please"),
     ],
 )
-def test_respelled_writes_a_term_as_the_glossary_has_it(translation: str, text: str, written: str) -> None:
+def test_respell_terms_restores_the_case_of_the_glossary(translation: str, text: str, written: str) -> None:
     terms = [Term((0, 1), (translation,), 1)]
     assert respell_terms(text, terms, term_spans(terms, text)) == written

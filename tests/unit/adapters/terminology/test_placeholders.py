@@ -1,4 +1,4 @@
-"""Placeholders and addresses are found, and pass a translation untouched."""
+"""Placeholders and addresses are found, and copied into translations unchanged."""
 
 import pytest
 from hypothesis import given, settings
@@ -39,12 +39,12 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
         ("{a, b} @you www. http:// 100 % 3:1 Uhr:morgens C:\\n R&B; AT&T; F&uuml;r &x1; (%) one {a, b}", []),
     ],
 )
-def test_holder_finds_placeholders_and_addresses_of_a_text(text: str, expected: list[str]) -> None:
+def test_placeholder_finder_finds_placeholders_and_addresses(text: str, expected: list[str]) -> None:
     assert [text[start:end] for start, end in PlaceholderFinder().spans(text)] == expected
     assert PlaceholderFinder(builtin=False).spans(text) == []
 
 
-def test_holder_pattern_goes_first_and_one_that_is_none_is_an_error() -> None:
+def test_placeholder_finder_pattern_comes_first() -> None:
     assert PlaceholderFinder(pattern=r"\s*#\w+|{a").spans("{a} #b") == [(0, 2), (4, 6)]
     assert PlaceholderFinder(pattern="[[a]--b").spans("a") == []  # of which Python warns
     with pytest.raises(ConfigError, match="is not a regular expression"):
@@ -58,7 +58,7 @@ SPANS += ["https://x.org/d(e)", "#d. Ein", "e.f@g.org", "\ufdd0"]
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from([*SPANS, "Hund", "Ein", "läuft", "EIN HUND", ",", ".", "(", "😀", "\n"]), max_size=14))
 @pytest.mark.parametrize("split", [False, True])
-def test_translations_held_spans_come_back_exactly_once(
+def test_translate_inserts_each_placeholder_exactly_once(
     translator: Translator, by_subwords: Translator, split: bool, words: list[str]
 ) -> None:
     lines = " ".join(words).split("\n")
@@ -73,7 +73,7 @@ def test_translations_held_spans_come_back_exactly_once(
         assert holding.translate_html(page).count("<b>{z}</b>") == len(lines)
 
 
-def test_score_and_evaluate_read_lines_with_placeholders_as_translate_does(translator: Translator) -> None:
+def test_score_and_evaluate_encode_placeholders_as_translate(translator: Translator) -> None:
     source = "Der alte Hund {name} singt im Park, siehe www.example.org."
     (found,) = translator.translate_detailed([source])
     assert "{name}" in found.text

@@ -1,4 +1,4 @@
-"""Beam search with terms writes all of them, as likely as can be, and is beam search where there are none."""
+"""Beam search with constraints writes all terms in the likeliest way, and is plain beam search without them."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -38,7 +38,7 @@ def has(tokens: Sequence[int], phrase: Sequence[int]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_terms_a_wide_beam_finds_the_best_translation_that_has_them(seed: int) -> None:
+def test_constraints_wide_beam_finds_the_best_translation(seed: int) -> None:
     phrases = ((2, 3),), ((4,), (5, 5))
     (found,) = beam_search(
         Scripted(1, seed), rules(4), beam_size=2000, n_best=1, rank_fn=ConstrainedRanking([TermConstraints(phrases)])
@@ -57,7 +57,7 @@ def test_terms_a_wide_beam_finds_the_best_translation_that_has_them(seed: int) -
 
 @pytest.mark.parametrize("beam_size", [2, 5])
 @pytest.mark.parametrize("seed", range(5))
-def test_terms_are_all_written_once_for_each_however_unlikely(beam_size: int, seed: int) -> None:
+def test_constraints_writes_unlikely_terms_once_each(beam_size: int, seed: int) -> None:
     terms = [
         TermConstraints((((2, 3),), ((2, 3),), ((4,),))),
         TermConstraints((((5, 5, 5),), ((5, 4),))),
@@ -74,7 +74,7 @@ def test_terms_are_all_written_once_for_each_however_unlikely(beam_size: int, se
             text = text.replace(written, "-", 1)
 
 
-def test_terms_none_is_beam_search() -> None:
+def test_constraints_without_terms_is_beam_search() -> None:
     with_none = beam_search(
         Scripted(3, 1), rules(9, 9, 4), beam_size=3, n_best=2, rank_fn=ConstrainedRanking([TermConstraints(())] * 3)
     )
@@ -83,7 +83,7 @@ def test_terms_none_is_beam_search() -> None:
     ]
 
 
-def test_terms_a_term_that_goes_on_as_another_word_is_not_written() -> None:
+def test_constraints_term_continued_as_another_word_is_missing() -> None:
     terms = [TermConstraints((((2,),),), continuation_ids=frozenset({3, 4, 5}))]
     for seed in range(5):
         ((best,),) = beam_search(Scripted(1, seed), rules(5), beam_size=4, n_best=1, rank_fn=ConstrainedRanking(terms))
@@ -91,7 +91,7 @@ def test_terms_a_term_that_goes_on_as_another_word_is_not_written() -> None:
         assert {2, EOS}.intersection(followers)
 
 
-def test_terms_a_limit_that_is_too_short_gives_what_has_most() -> None:
+def test_constraints_at_max_length_keep_the_most_terms() -> None:
     terms = [TermConstraints((((2,),), ((3,),), ((4,),)))]
     ((best,),) = beam_search(Scripted(1, 0), rules(2), beam_size=5, n_best=1, rank_fn=ConstrainedRanking(terms))
     assert len({2, 3, 4}.intersection(best.tokens)) == 2
