@@ -57,7 +57,7 @@ def here(project: Path) -> Path:
         (lambda given: [*score_pairs(given, [("a", "b", "c")])], "item 0: ('a', 'b', 'c') is not a pair"),
         (lambda given: given.translate(iter(["Hund", 3])), "line 2: 3, where a str is wanted"),
         (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
-        (lambda given: given.translate_file(b"a", "txt"), "file_format: 'txt', where one of text, html, "),
+        (lambda given: given.translate_file(b"a", "txt"), "file_format: 'txt' is none of text, html, "),
         (lambda given: [*given.stream(["a"], chunk=0)], "chunk: 0, where at least 1 is wanted"),
         (lambda given: compare(given, examples=-1), "examples: -1, where 0 or more is wanted"),
     ],

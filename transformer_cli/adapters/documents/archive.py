@@ -1,4 +1,4 @@
-"""ZIP archives of which some members are replaced; the others keep their compressed bytes. Trusts nothing in them."""
+"""Replaces members of a ZIP archive; the others keep their compressed bytes. Trusts nothing in the archive."""
 
 import copy
 import io
@@ -11,25 +11,25 @@ from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_binary
 
 MAX_MEMBERS = 10_000
-MAX_UNPACKED_BYTES = 1 << 26  # bytes of all members that are read
+MAX_UNPACKED_BYTES = 1 << 26  # of all members that are read, together
 
 
 class Archive:
     """An archive in memory."""
 
     def __init__(self, content: bytes) -> None:
-        """Raises DataError if it is none, or one that no program has written for its own use."""
+        """Raises DataError if it is not a ZIP archive, is damaged, or has too many or equally named members."""
         try:
             self._file = ZipFile(io.BytesIO(content))
         except (BadZipFile, struct.error, ValueError, OverflowError, OSError) as error:
             if content and not content.startswith(b"PK"):
-                refuse_binary(content[:1000], "no ZIP archive, which a .docx is")
-                raise DataError("no ZIP archive, which a .docx is; name it as what it is") from None
+                refuse_binary(content[:1000], "not a ZIP archive, as a .docx is")
+                raise DataError("not a ZIP archive, as a .docx is; give it the suffix of its format") from None
             what = error if content else "it is empty"
-            raise DataError(f"not a whole ZIP archive ({what}); copy it again") from None
+            raise DataError(f"not a complete ZIP archive ({what}); copy it again") from None
         self._content = content
-        self._sizes: dict[str, int] = {}  # of the members that have been read
-        self._bytes_left = MAX_UNPACKED_BYTES  # bytes that may still be read
+        self._sizes: dict[str, int] = {}  # of the members read so far
+        self._bytes_left = MAX_UNPACKED_BYTES
         self._infos = sorted(self._file.infolist(), key=lambda info: info.header_offset)
         if len(self._infos) > MAX_MEMBERS:
             raise DataError(f"an archive of more than {MAX_MEMBERS:,} files")
@@ -37,9 +37,9 @@ class Archive:
             raise DataError("an archive with two files of one name; save it again")
 
     def read(self, name: str) -> bytes | None:
-        """Returns a member, or None if there is none of this name.
+        """Returns a member, or None if it does not exist.
 
-        Raises DataError for a damaged or encrypted one, and if it is too large together with those read before it.
+        Raises DataError if it is damaged or encrypted, or if the members read so far are too large together.
         """
         if name not in self._file.NameToInfo:
             return None
@@ -52,15 +52,14 @@ class Archive:
         except (BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, OSError) as error:
             raise DataError(f"{name[:80]}: cannot be unpacked ({error}); copy the file again") from None
         if len(content) > left:
-            what = f"more than {MAX_UNPACKED_BYTES >> 20} MiB" + " with the parts before it" * (
-                left < MAX_UNPACKED_BYTES
-            )
+            others = " with the parts before it" if left < MAX_UNPACKED_BYTES else ""
+            what = f"more than {MAX_UNPACKED_BYTES >> 20} MiB{others}"
             raise DataError(f"{name[:80]}: {what}; translate the document in parts")
         self._bytes_left, self._sizes[name] = left - len(content), len(content)
         return content
 
     def replace_members(self, changed: Mapping[str, bytes]) -> bytes:
-        """Returns the archive with other contents of some members."""
+        """Returns the archive with new contents for some members."""
         out = io.BytesIO()
         ends = [*(info.header_offset for info in self._infos[1:]), self._file.start_dir]
         with ZipFile(out, "w") as new:
@@ -75,13 +74,13 @@ class Archive:
                 new.filelist.append(same)
                 new.NameToInfo[info.filename] = same
             new.comment = self._file.comment
-            new._didModify = True  # type: ignore[attr-defined]  # also if nothing was changed
+            new._didModify = True  # type: ignore[attr-defined]  # writes the directory even if no member was changed
         return out.getvalue()
 
 
 def _header_like(info: ZipInfo) -> ZipInfo:
-    """Returns how a member is called and kept, without what is known of its content."""
-    like = ZipInfo(info.filename, info.date_time)
-    for kept in ("compress_type", "external_attr", "create_system"):
-        setattr(like, kept, getattr(info, kept))
-    return like
+    """Returns a header with a member's name, date, compression and attributes, but not its sizes and checksum."""
+    header = ZipInfo(info.filename, info.date_time)
+    for field in ("compress_type", "external_attr", "create_system"):
+        setattr(header, field, getattr(info, field))
+    return header

@@ -1,7 +1,7 @@
-"""Files that people translate: which formats there are, and what is translated of a file. Knows no models.
+"""The formats of documents, and the files of a folder. Knows no models.
 
-A format is one entry of `FORMATS`: it cuts the bytes of a file into documents, and puts them together again. Every byte
-that is not translated text stays as it was.
+A format is an entry of `FORMATS`: it parses a file into text to translate and everything else, which stays as it is,
+byte for byte.
 """
 
 import os
@@ -24,56 +24,57 @@ from transformer_cli.text.lines import decompressed_name, open_decompressed
 
 TRANSLATED = "translated"
 MISSING_NUMBER, MISSING_TERM, MISSING_TAG = MISSING = ("a number", "a term", "the place of a tag")
-MAX_FILE_BYTES = 1 << 28  # bytes of a file that is read, when it is unpacked
+MAX_FILE_BYTES = 1 << 28  # of a file, decompressed
 PLAIN_TEXT = "text"
-"""the format of what has none"""
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format of files."""
+    """A format of documents."""
 
     names: tuple[str, ...]
-    """what a file is called, and what `form_of` calls it"""
+    """its name for users, then others that `detect_format` returns"""
     suffixes: tuple[str, ...]
     parse: Callable[[bytes, LanguagePair], ParsedFile]
-    """raises DataError for what is no such file, without its name"""
+    """raises DataError, without the file's name, if the content is not in this format"""
     is_text: bool = True
     """whether it can be printed"""
 
 
 def read_content(path: Path, file_format: FileFormat) -> bytes:
-    """Returns the content of a file, unpacked. Raises DataError if it cannot be read, or is of another kind."""
+    """Returns the content of a file, decompressed. Raises DataError if it is unreadable, too large or a binary file."""
     with open_decompressed(path, raw=True) as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        raise DataError(f"{path}: more than {MAX_FILE_BYTES >> 20} MiB; translate its parts")
+        raise DataError(f"{path}: more than {MAX_FILE_BYTES >> 20} MiB; translate it in parts")
     if file_format.is_text:
         refuse_binary(content[: 1 << 16], path)
     return content
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Returns what is in a folder and in the folders below it, in the order of their names, but for hidden files.
+    """Returns the files in a folder and below it, sorted, without hidden ones.
 
-    Links to folders, and folders that cannot be read, are what they are.
+    Does not follow links to folders; lists these and unreadable folders as entries.
     """
 
-    def is_seen(path: Path) -> bool:
-        is_hidden = any(part.startswith((".", "~$")) for part in path.relative_to(folder).parts)  # ~$a.docx is open
-        is_open = os.path.isdir(path) and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK)
-        return not (is_hidden or is_open)
+    def is_listed(path: Path) -> bool:
+        is_hidden = any(
+            part.startswith((".", "~$")) for part in path.relative_to(folder).parts
+        )  # ~$a.docx: Word's lock
+        is_searched = os.path.isdir(path) and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK)
+        return not (is_hidden or is_searched)
 
-    return sorted(filter(is_seen, folder.rglob("*")))
+    return sorted(filter(is_listed, folder.rglob("*")))
 
 
 def describe_counts(counts: Counter[str]) -> str:
-    """Returns how many texts were translated and kept, and in how many something is missing, as one line says it."""
+    """Returns one line such as "12 texts translated, 2 kept (fuzzy 2), a number is missing in 1"."""
     kept = {what: n for what, n in counts.items() if what not in (TRANSLATED, *MISSING)}
     reasons = ", ".join(f"{what} {n:,}" for what, n in kept.items())
+    with_reasons = f", {sum(kept.values()):,} kept ({reasons})" if kept else ""
     missing = "".join(f", {what} is missing in {counts[what]:,}" for what in MISSING if counts[what])
-    of_kept = f", {sum(kept.values()):,} kept ({reasons})" if kept else ""
-    return f"{pluralize(counts[TRANSLATED], 'text')} translated{of_kept}{missing}"
+    return f"{pluralize(counts[TRANSLATED], 'text')} translated{with_reasons}{missing}"
 
 
 def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:
@@ -104,9 +105,9 @@ FORMATS = {
 
 
 def is_misnamed(path: Path, file_format: str, *, any_text: bool = False) -> bool:
-    """Whether a file to be written has the name of another kind.
+    """Whether the suffix of an output file belongs to another format.
 
-    file_format: which of FORMATS it is. any_text: whether it may have the name of any kind of text.
+    file_format: a key of FORMATS. any_text: whether the suffix of any text format is fine.
     """
     known, other = format_by_name(path), other_kind_by_name(path)
     if any_text:
@@ -117,12 +118,12 @@ def is_misnamed(path: Path, file_format: str, *, any_text: bool = False) -> bool
 
 
 def format_by_name(path: Path) -> str | None:
-    """Returns which of FORMATS a file has, as its name says, packed or not."""
-    return next((each for each, file_format in FORMATS.items() if _suffix(path) in file_format.suffixes), None)
+    """Returns the key of FORMATS for a file's suffix, not counting .gz and the like; None if there is none."""
+    return next((name for name, file_format in FORMATS.items() if _suffix(path) in file_format.suffixes), None)
 
 
 def other_kind_by_name(path: Path) -> str | None:
-    """Returns the format in `file_formats.SUFFIXES` that a file's name tells; None if there is none."""
+    """Returns the key of `file_formats.SUFFIXES` for a file's suffix; None if there is none."""
     return next((name for name, suffixes in SUFFIXES.items() if _suffix(path) in suffixes.split()), None)
 
 

@@ -1,4 +1,4 @@
-"""A file that has been cut into documents, and what writes it again. Knows no formats."""
+"""A file parsed into documents, and how to write it with translations. Knows no formats."""
 
 import codecs
 import re
@@ -11,40 +11,39 @@ from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Link
 
 LanguagePair = tuple[str, str]
-"""The codes of the source and of the target"""
+"""The codes of the source and target language"""
 
-NO_LETTER = "without a letter"  # why a text is kept
+NO_LETTER = "without a letter"  # the reason why a text is kept
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_HOSTNAME_CODECS = ("idna", "punycode")  # encodings of the names of hosts
+_HOSTNAME_CODECS = ("idna", "punycode")
 
 
 @dataclass(frozen=True)
 class ParsedFile:
-    """A file, cut into what is translated and what is not."""
+    """A file, parsed into text to translate and everything else."""
 
     documents: Sequence[Document]
-    """one, or several that are in the file"""
+    """one; of a Word file, one for each part"""
     assemble: Callable[..., bytes]
-    """returns the file; its arguments are what each of the documents has become"""
+    """takes each document with its translations, and returns the file"""
     kept: Counter[str] = field(default_factory=Counter)
-    """how many texts are not translated, by the reasons"""
+    """how many texts are not translated, by reason"""
 
     @property
     def blocks(self) -> list[Block]:
-        """All that is translated."""
+        """The blocks of all documents."""
         return [block for document in self.documents for block in document.blocks]
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> bytes:
         """Returns the file with the translations of its blocks; see `Document.render`."""
-        left = iter(translations)
-        return self.assemble(*(each.render([next(left) for _ in each.blocks]) for each in self.documents))
+        remaining = iter(translations)
+        return self.assemble(*(each.render([next(remaining) for _ in each.blocks]) for each in self.documents))
 
 
 def decode_text(content: bytes, encoding: str = "utf-8", errors: str = "strict") -> tuple[str, Callable[[str], bytes]]:
-    """Returns the text of a file, and what writes one in the same encoding. Both raise DataError.
+    """Returns the text of a file, and a function that encodes text in the same way. Both raise DataError.
 
-    encoding: what the file itself says; a byte order mark counts more. errors: what becomes of
-    characters that the encoding does not have, as `str.encode` takes it.
+    encoding: the declared one; a byte order mark overrides it. errors: see `str.encode`.
     """
     boms = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be", b"": encoding}
     bom, encoding = next((bom, encoding) for bom, encoding in boms.items() if content.startswith(bom))
@@ -60,9 +59,8 @@ def decode_text(content: bytes, encoding: str = "utf-8", errors: str = "strict")
         text = content[len(bom) :].decode(encoding)
         round_trips = encoding not in _HOSTNAME_CODECS and text.encode(encoding) == content[len(bom) :]
     except UnicodeDecodeError as error:
-        what = encoding.upper()
-        raise DataError(f"byte {len(bom) + error.start + 1} is not {what}; {remedy}") from None
-    except (LookupError, UnicodeError):  # such as base64, which Python knows as an encoding of bytes
+        raise DataError(f"byte {len(bom) + error.start + 1} is not {encoding.upper()}; {remedy}") from None
+    except (LookupError, UnicodeError):  # such as base64, a codec of Python's that is none for text
         round_trips = False
     if not round_trips:
         raise DataError(f"{encoding} is not a text encoding that keeps every byte of the file; {remedy}")

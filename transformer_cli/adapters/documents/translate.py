@@ -1,4 +1,4 @@
-"""Documents, translated block by block by a translator."""
+"""Translates documents block by block."""
 
 import logging
 from collections import Counter
@@ -31,21 +31,19 @@ def translate_html(translator: Translator, html: str) -> str:
 def translate_file(translator: Translator, content: bytes, file_format: str) -> tuple[bytes, Counter[str]]:
     """Returns a file with its text translated, and counts; see `api.Translator.translate_file`."""
     if file_format not in FORMATS:
-        what = f"where one of {', '.join(FORMATS)} is wanted"
-        raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r}, {what}")
+        raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
     parsed = FORMATS[file_format].parse(content, (data.source, data.output_language))
     found, counts = _translate_blocks(translator, parsed.blocks)
-    counts[MISSING_TAG] = sum(
-        block.has_unplaced_element(*each) for block, each in zip(parsed.blocks, found, strict=True)
-    )
+    translated = zip(parsed.blocks, found, strict=True)
+    counts[MISSING_TAG] = sum(block.has_unplaced_element(*each) for block, each in translated)
     return parsed.render(found), counts + parsed.kept
 
 
 def _translate_blocks(
     translator: Translator, blocks: Sequence[Block]
 ) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
-    """Returns the translation of each block, as `Document.render` takes it, and counts as `translate_file` does."""
+    """Returns the translation of each block for `Document.render`, and the counts of `translate_file`."""
     texts, language = [block.text for block in blocks], translator.run.config.data.source
     protected = translator.pipeline.protected_spans
     spans = [
@@ -54,11 +52,11 @@ def _translate_blocks(
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
     by_sentences = translator.with_options(split_sentences=True, return_scores=False)
     found = by_sentences.translate_detailed(lines, name="blocks of text, one a line")
-    if translator.settings.on_too_long == "copy":  # all of it, also what was not read
+    if translator.settings.on_too_long == "copy":  # the whole line, including the part that was not read
         copied = zip(found, lines, strict=True)
         found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
-    left = iter(found)
-    parts = [[next(left) for _ in cuts] for cuts in spans]
+    remaining = iter(found)
+    parts = [[next(remaining) for _ in cuts] for cuts in spans]
     if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
         log.warning("blocks of text that were too long, of %d: %d", len(texts), n_too_long)
     counts = Counter(
@@ -72,9 +70,9 @@ def _translate_blocks(
 
 
 def join_with_links(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:
-    """Returns the translation of a text, and which characters of both belong to each other, in the latter's order.
+    """Returns the translation of a text, and its links to the text, in the order of the translation.
 
-    spans: which parts of the text the translations are of.
+    spans: the parts of the text that the translations are of.
     """
     translated = join_translations(text, spans, [each.text for each in translations])
     units = [
@@ -83,8 +81,8 @@ def join_with_links(text: str, spans: Sequence[Span], translations: Sequence[Tra
         for each in ([translation] if translation.sentences is None else translation.sentences)
     ]
     links: list[Link] = []
-    for (place, each), first in zip(units, part_starts(translated, [each for _, each in units]), strict=True):
-        put_in = [*each.placeholders, *((one, other) for one, other in each.terms if other)]
-        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, put_in)
-        links += ((shift_span(one, place), shift_span(other, first)) for one, other in found)
+    for (start, each), first in zip(units, part_starts(translated, [each for _, each in units]), strict=True):
+        fixed = [*each.placeholders, *((one, other) for one, other in each.terms if other)]
+        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, fixed)
+        links += ((shift_span(one, start), shift_span(other, first)) for one, other in found)
     return translated, links

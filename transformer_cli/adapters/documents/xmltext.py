@@ -1,4 +1,4 @@
-"""XML, cut into tags and text where they stand. Expands no entity and reads no document type. The one user of expat."""
+"""Cuts XML into tags and text, byte for byte. Expands no entities, refuses document types. Only importer of expat."""
 
 import html
 import re
@@ -9,48 +9,48 @@ from xml.parsers import expat
 from transformer_cli.adapters.documents.parsed_file import decode_text
 from transformer_cli.errors import DataError
 
-PARSED_BYTES = 1 << 13  # bytes that expat is given at a time
-MAX_EVENTS = 1_500_000  # of a document, with the texts between them, each of which takes memory
-MAX_XML_DEPTH = 200  # elements inside each other
+PARSED_BYTES = 1 << 13  # by expat at a time
+MAX_EVENTS = 1_500_000  # of a document; each takes memory
+MAX_XML_DEPTH = 200  # of nested elements
 XML_ENCODING = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]+)")
 _QUOTE_ENTITY = re.compile("&(quot|apos|#39|#34);")
 
 
 class XmlEvent(NamedTuple):
-    """A tag, text, or what else there is, such as a comment."""
+    """A tag, text, or something else such as a comment."""
 
     kind: str
-    """"start", "end" (of an empty tag, too), "text" or "other" """
+    """"start", "end" (an empty tag has both), "text" or "other" """
     name: str
     """of a tag: the prefix of its namespace and its name"""
     raw: str
-    """as it is written; nothing for the end of an empty tag"""
+    """as written; "" for the end of an empty tag"""
     text: str = ""
-    """what text means"""
+    """the text without entities"""
     attributes: Mapping[str, str] = {}
 
 
 def decode_xml(content: bytes) -> tuple[str, Callable[[str], bytes]]:
     """Like `decode_text`, in the declared encoding; characters that it lacks are written like &#8222;."""
     found = XML_ENCODING.match(content)
-    named = found[1].decode() if found else "utf-8"  # UTF-16 has its mark
+    named = found[1].decode() if found else "utf-8"  # UTF-16 has a byte order mark
     return decode_text(content, "utf-8" if named.lower().startswith("utf") else named, "xmlcharrefreplace")
 
 
 def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
-    """Yield what a document consists of, in its order: joined, `raw` is the document. Raises DataError.
+    """Yield the events of a document in order; the `raw` of all of them, joined, is the document. Raises DataError.
 
-    prefixes: those of namespaces that are known, such as "w:"; others have "?:", and what is in none has no prefix.
+    prefixes: namespace → prefix, such as "w:"; other namespaces get "?:", names without a namespace no prefix.
     """
-    parser = expat.ParserCreate("utf-8", " ")  # whatever the document says
-    found: list[tuple[int, str, str, str, Mapping[str, str]]] = []  # where each begins in bytes, and its fields
+    parser = expat.ParserCreate("utf-8", " ")  # whatever encoding the document declares
+    found: list[tuple[int, str, str, str, Mapping[str, str]]] = []  # the first byte of each event, and its fields
 
     def named(name: str) -> str:
         space, _, local = name.rpartition(" ")
         return (prefixes.get(space, "?:") if space else "") + local
 
     def refuse(*_: Any) -> None:
-        raise DataError("XML with a document type, which could stand for anything; save it without one")
+        raise DataError("XML with a document type, which may define entities; save it without one")
 
     def add(kind: str, name: str = "", text: str = "", attributes: Mapping[str, str] = {}) -> None:
         found.append((parser.CurrentByteIndex, kind, name, text, attributes))
@@ -63,23 +63,23 @@ def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
     parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: add("text")
     parser.DefaultHandler = lambda _: add("other")
     parser.StartDoctypeDeclHandler = refuse
-    content, last, n_tags, depth = source.encode(), 0, 0, 0
-    raws, texts = list[str](), list[str]()  # of text that goes on
-    for place in range(0, len(content) + PARSED_BYTES, PARSED_BYTES):
+    content, last, n_events, depth = source.encode(), 0, 0, 0
+    raws, texts = list[str](), list[str]()  # of text in several pieces
+    for position in range(0, len(content) + PARSED_BYTES, PARSED_BYTES):
         try:
-            parser.Parse(content[place : place + PARSED_BYTES], place >= len(content))
+            parser.Parse(content[position : position + PARSED_BYTES], position >= len(content))
         except expat.ExpatError as error:
-            raise DataError(f"not whole XML: line {error.lineno}: {expat.ErrorString(error.code)}") from None
-        n_tags += len(found)
-        if n_tags > MAX_EVENTS:
-            raise DataError(f"XML with more than {MAX_EVENTS:,} tags and texts; translate its parts")
+            raise DataError(f"not well-formed XML: line {error.lineno}: {expat.ErrorString(error.code)}") from None
+        n_events += len(found)
+        if n_events > MAX_EVENTS:
+            raise DataError(f"XML with more than {MAX_EVENTS:,} tags and texts; translate it in parts")
         ends = [*(each[0] for each in found[1:]), len(content)]
-        n_whole = len(found) if place >= len(content) else len(found) - 1  # where the last one ends is not known yet
-        for (start, kind, name, text, attributes), end in zip(found[:n_whole], ends, strict=False):
+        n_complete = len(found) if position >= len(content) else len(found) - 1  # the last one may go on
+        for (start, kind, name, text, attributes), end in zip(found[:n_complete], ends, strict=False):
             raw = content[max(start, last) : end].decode()
             depth += {"start": 1, "end": -1}.get(kind, 0)
             if depth > MAX_XML_DEPTH:
-                raise DataError(f"XML with more than {MAX_XML_DEPTH} elements inside each other")
+                raise DataError(f"XML with more than {MAX_XML_DEPTH} nested elements")
             last = max(end, last)
             if kind == "text":
                 raws.append(raw)
@@ -89,16 +89,16 @@ def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
                 yield XmlEvent("text", "", "".join(raws), "".join(texts))
                 raws, texts = [], []
             yield XmlEvent(kind, name, raw, text, attributes)
-        del found[:n_whole]
+        del found[:n_complete]
 
 
 def tag_name(tag: str) -> str:
-    """Returns the name of an element as it is written, with its prefix. tag: the tag, and perhaps more."""
+    """Returns the name of an element as written, with its prefix. tag: a string that begins with its tag."""
     return re.split(r"[\s/>]", tag[1:], maxsplit=1)[0]
 
 
 def escape_like(source: str) -> Callable[[str], str]:
-    """Returns what writes text as a document does: its line ends, and entities for quotation marks if it has them."""
+    """Returns a function that escapes text as a document does: its line ends, and its entities for quotation marks."""
     entities = {html.unescape(found): found for found in (match[0] for match in _QUOTE_ENTITY.finditer(source))}
     table = {ord(char): entity for char, entity in {"&": "&amp;", "<": "&lt;", ">": "&gt;", **entities}.items()}
     table[10] = "\r\n" if "\r\n" in source else "\n"

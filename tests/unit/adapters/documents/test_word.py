@@ -234,16 +234,16 @@ TYPED = types({"d": "document.main"})
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "not a whole ZIP archive"),
-        (archive({"[Content_Types].xml": TYPED, "d": BODY})[:200], "not a whole ZIP archive"),
+        (b"", "not a complete ZIP archive"),
+        (archive({"[Content_Types].xml": TYPED, "d": BODY})[:200], "not a complete ZIP archive"),
         (archive({"a": "b"}), "no Word document"),
         (archive({"[Content_Types].xml": TYPED}), "without a Word document"),
-        (archive({"[Content_Types].xml": TYPED, "d": BODY}), "not whole XML: line 1"),
+        (archive({"[Content_Types].xml": TYPED, "d": BODY}), "not well-formed XML: line 1"),
         (archive({"[Content_Types].xml": TYPED, "d": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "a document type"),
-        (archive({"[Content_Types].xml": TYPED, "d": '<?xml version="1.0" encoding="x-1"?><a/>'}), "x-1 is no "),
+        (archive({"[Content_Types].xml": TYPED, "d": '<?xml version="1.0" encoding="x-1"?><a/>'}), "x-1 is not a text"),
         (archive({"[Content_Types].xml": TYPED, "d": b"<a>\xff</a>"}), "byte 4 is not UTF-8"),
         (archive({"[Content_Types].xml": TYPED, "d": bytes((1 << 20) + 1)}), "d: more than 1 MiB"),
-        (archive({"[Content_Types].xml": TYPED, "d": "<a>" * 300 + "</a>" * 300}), "more than 200 elements inside"),
+        (archive({"[Content_Types].xml": TYPED, "d": "<a>" * 300 + "</a>" * 300}), "more than 200 nested"),
         (archive({"[Content_Types].xml": TYPED, "d": f"<a>{'<b/>' * 600}</a>"}), "more than 1,000 tags"),
     ],
     ids=range(11),
@@ -278,8 +278,8 @@ ENCRYPTED = (
     ("content", "said"),
     [
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(3_000), "an old or a password-protected Office document"),
-        (b"", "not a whole ZIP archive .it is empty"),
-        (b"Ein Hund.\n", "no ZIP archive, which a .docx is; name it as what it is"),
+        (b"", "not a complete ZIP archive .it is empty"),
+        (b"Ein Hund.\n", "not a ZIP archive, as a .docx is; give it the suffix of its format"),
         (ENCRYPTED, "a: encrypted; save the document without a password"),
     ],
 )

@@ -150,7 +150,7 @@ def test_xliff_keeps_the_encoding_that_it_declares() -> None:
     "content", ["<a/>", "<xliff xmlns='urn:oasis:names:tc:xliff:document:2.0'/>", "text", "", "<xliff>"]
 )
 def test_xliff_another_file_is_refused(content: str) -> None:
-    with pytest.raises(DataError, match=r"no XLIFF 1\.2|not whole XML"):
+    with pytest.raises(DataError, match=r"no XLIFF 1\.2|not well-formed XML"):
         parse_xliff(content.encode(), ("de", "en"))
 
 
