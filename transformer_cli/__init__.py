@@ -1,6 +1,6 @@
-"""tfm: the Transformer of "Attention Is All You Need", trained, judged and run for translation.
+"""tfm: train, evaluate and run the Transformer of "Attention Is All You Need" for translation.
 
-Python offers the same functions as the command line. A name is imported when it is first used, and torch with it.
+The functions are those of the command line. A name is imported, and torch with it, when it is first used.
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ from transformer_cli.errors import Interrupted as Interrupted
 from transformer_cli.errors import MemoryShortage as MemoryShortage
 from transformer_cli.errors import TfmError as TfmError
 
-TYPE_CHECKING = False  # as type checkers know it from typing, whose import is half of a command's first moment
+TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
     from typing import Any
 

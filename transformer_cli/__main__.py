@@ -1,4 +1,4 @@
-"""The process `tfm`, or `python -m transformer_cli`: Ctrl-C ends it quietly from its first moment to its last."""
+"""Entry point of `tfm` and `python -m transformer_cli`. Ctrl-C ends it without a traceback at any time."""
 
 import os
 import signal
@@ -6,12 +6,12 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. It sets signal handlers of its own; before and after, Ctrl-C ends the process at once."""
-    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:  # not in a shell's background jobs
+    """Runs the command line. It sets its own signal handlers; until then and afterwards, Ctrl-C ends at once."""
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:  # a shell's background jobs ignore SIGINT
         signal.signal(signal.SIGINT, _exit_on_signal)
-    if sys.getfilesystemencoding() != "utf-8":  # arguments and names of files are UTF-8 whatever the locale
+    if sys.getfilesystemencoding() != "utf-8":  # read arguments and file names as UTF-8 in any locale
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
-    from transformer_cli.commands.app import main as run  # takes longer than a quick Ctrl-C
+    from transformer_cli.commands.app import main as run  # takes so long that Ctrl-C may come first
 
     run()
 

@@ -1,17 +1,17 @@
-"""What `import transformer_cli` offers: the one place that composes the core and its adapters.
+"""The Python API: the functions of `import transformer_cli`. Only this module connects the core and its adapters.
 
-    what calls for it                       the adapter
-    data.corpus (but pairs)                 corpora: reads, cleans and holds out text
-    model.vectors, training.initialize_from
-      and .extra_valid and .replay              finetuning: callbacks of the loop
-    training.tensorboard; curves.png        study/curves.py, likewise
-    a glossary's file                       corpora reads it, and terminology takes its entries
-    what lines need besides                 terminology, as the settings protect, protect_pattern and glossary say
-    translate_html, translate_file          documents
-    a run that was exported                 interop/ctranslate2.py: its engine
-    systems to be compared, a look inside   study
+    setting or function                         adapter
+    data.corpus (except pairs)                  corpora: reads, cleans and splits the text
+    model.vectors, training.initialize_from,
+      training.extra_valid, training.replay     finetuning: callbacks of the training loop
+    training.tensorboard; curves.png            study/curves.py: callbacks, too
+    glossary files                              corpora reads them; terminology applies their entries
+    protect, protect_pattern, glossary          terminology: a hook for each line
+    translate_html, translate_file              documents
+    exported runs                               interop/ctranslate2.py: their engine
+    compare, compare_groups, inspect_sentence   study
 
-What takes long to import is imported where it is needed.
+Modules that take long to import are imported inside functions.
 """
 
 from collections import Counter
@@ -50,12 +50,12 @@ def prepare(
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> PreparedDataset:
-    """Make the dataset that `config.data` describes, unless it exists already, and warn of what looks wrong in it.
+    """Makes the dataset that `config.data` describes, unless it exists, and warns of suspicious text in it.
 
     pairs: with data.corpus: pairs, the text of each split, such as {"train": [("Ein Hund.", "A dog."), …], "valid":
-    […]}. multi30k_dir: a folder with Multi30k's files, instead of the download. runs_dir: where the run that
-    `data.tokenizer_from` names is found by its name. Raises DataError for text that is not as it should be,
-    DownloadError, CheckpointError without the run of `data.tokenizer_from`, and ConfigError.
+    […]}. multi30k_dir: a folder with Multi30k's files, which are else downloaded. runs_dir: where a run is found that
+    `data.tokenizer_from` names. Raises DataError for text that cannot be used, DownloadError, ConfigError, and
+    CheckpointError if the run of `data.tokenizer_from` does not exist.
     """
     from transformer_cli.adapters.corpora.corpora import open_corpus
     from transformer_cli.adapters.corpora.notices import warn_of_suspicious_text
@@ -82,14 +82,14 @@ def train(
     fresh: bool = False,
     callbacks: "Sequence[Callback]" = (),
 ) -> Run:
-    """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
+    """Trains a run, or resumes it from its last checkpoint. Returns it when its epochs, steps or patience are used up.
 
-    Sets torch's number of threads, if the config names one, and (at each step) its random seed for the whole process.
+    Sets torch's number of threads, if the config has one, and (at each step) its random seed for the whole process.
 
-    fresh: move a run of this name aside and begin anew. callbacks: your own, besides those that settings ask for (see
-    `Callback`). Raises DataError without a dataset, CheckpointError if the run on disk is damaged, ConfigError if it
-    was begun with other settings, another process is training it, or training diverges, Interrupted (after a save) on
-    SIGINT, SIGTERM, SIGHUP or SIGUSR1, DistributedError if another process of the same job ends early.
+    fresh: start a new run, and move one of this name aside. callbacks: your own (see `Callback`), in addition to those
+    of the settings. Raises DataError without a dataset; CheckpointError if the run on disk is damaged; ConfigError if
+    it was begun with other settings, another process is training it, or training diverges; Interrupted (after saving)
+    on SIGINT, SIGTERM, SIGHUP or SIGUSR1; DistributedError if another process of the job ends early.
     """
     from transformer_cli.training import trainer
 
@@ -101,7 +101,7 @@ def train(
 
 
 def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
-    """Returns the callbacks that a config asks for. Raises ConfigError if one of them is not installed."""
+    """Returns the callbacks that a config needs. Raises ConfigError if a library for them is not installed."""
     from transformer_cli.adapters.finetuning.interpolation import Interpolation
     from transformer_cli.adapters.finetuning.pretrained import InitialWeights, PretrainedVectors
     from transformer_cli.adapters.finetuning.replay import Replay
@@ -126,9 +126,9 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
 
 
 def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[str, ...]]:
-    """Returns the losses of a finetuned run's validations as rows, with BLEU before and after (`training.extra_valid`).
+    """Returns rows with the losses of a fine-tuned run's validations, and BLEU before and after fine-tuning.
 
-    Raises DataError, and as `Translator.load` does.
+    The run has `training.extra_valid`. Raises DataError, and as `Translator.load` does.
     """
     from transformer_cli.adapters.finetuning.interpolation import INITIAL_VALIDATION, forgetting_table
     from transformer_cli.compute.devices import choose_device
@@ -136,18 +136,16 @@ def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[s
     from transformer_cli.search.decoder import TransformerEngine
 
     device = run.config.training.device
-    initial = (
-        load_validation_weights(run, INITIAL_VALIDATION).to(choose_device(device)).eval()
-    )  # its run may be gone, or trained further
-    start = translate.Translator([run], TransformerEngine([initial]), ["start"], Terminology())
-    return forgetting_table(run, start, Translator(run, device), data_dir=data_dir)
+    # Not those of the initial run, which may have been deleted or trained further
+    weights = load_validation_weights(run, INITIAL_VALIDATION).to(choose_device(device)).eval()
+    initial = translate.Translator([run], TransformerEngine([weights]), ["initial"], Terminology())
+    return forgetting_table(run, initial, Translator(run, device), data_dir=data_dir)
 
 
 def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:
-    """Returns the entries of a glossary in a file, as `Translator.with_options` takes them; None has none.
+    """Returns the entries of a glossary file for `Translator.with_options`; {} if path is None.
 
-    path: a TBX, or a table. data: which languages are the source and the target. What is not taken is said. Raises
-    DataError.
+    path: a TBX or a table. data: says the source and the target language. Warns of skipped entries. Raises DataError.
     """
     from transformer_cli.adapters.corpora.termbases import read_terms
     from transformer_cli.adapters.terminology.glossary import merge_entries
@@ -156,7 +154,7 @@ def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:
 
 
 class Translator(translate.Translator):
-    """A trained or exported run, or an ensemble of several, ready to translate."""
+    """Translates with a trained or exported run, or with an ensemble of several runs."""
 
     def __init__(
         self,
@@ -168,9 +166,9 @@ class Translator(translate.Translator):
     ) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
-        run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. device:
-        auto, cpu, cuda or cuda:N. others: runs whose models translate together with the first one's; raises
-        ConfigError if their codecs differ, or if one of them is exported.
+        run: a name under runs_dir, a folder (an exported one, too), an opened run, or None for the newest run. device:
+        auto, cpu, cuda or cuda:N. others: further runs, which form an ensemble with the first one. Raises ConfigError
+        if their codecs differ, or if one of them is exported.
         """
         runs = [Run.load(each, runs_dir) for each in (run, *as_list(others))]
         for each in runs:
@@ -179,20 +177,20 @@ class Translator(translate.Translator):
 
     @staticmethod
     def load(run: str | Path | Run | None = None, *others: str | Path | Run, device: str = "auto") -> "Translator":
-        """Load a run, or (None) the newest one; with others, an ensemble. A run is named as in `Translator(…)`."""
+        """Loads a run (None: the newest), or an ensemble with others; they are named as in `Translator(…)`."""
         return Translator(run, device, others=others)
 
     def translate_html(self, html: str) -> str:
-        """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
+        """Returns an HTML page, or a fragment of one, with its text translated sentence by sentence.
 
-        Raises DataError for a word that is too long, and ConfigError for options that are about one sentence.
+        Raises DataError for a word that is too long, and ConfigError for options that work on one sentence only.
         """
         from transformer_cli.adapters.documents.translate import translate_html
 
         return translate_html(self, html)
 
     def translate_file(self, content: bytes, file_format: str) -> tuple[bytes, Counter[str]]:
-        """Returns a file with its text translated, and how many texts were translated, were kept, or lack something.
+        """Returns a document with its text translated, and counts of texts: translated, kept, with something missing.
 
         file_format: a key of FORMATS. Raises DataError if the file is not in this format, and as `translate_html` does.
         """
@@ -204,12 +202,12 @@ class Translator(translate.Translator):
     def as_translator(
         run: RunLike | None, device: str = "auto", *, runs_dir: Path = Path("runs")
     ) -> translate.Translator:
-        """Returns a translator as it is, or that of a run, which is named as in `Translator(…)`."""
+        """Returns a given translator, or one for a run, which is named as in `Translator(…)`."""
         return run if isinstance(run, translate.Translator) else Translator(run, device, runs_dir=runs_dir)
 
 
 def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
-    """Open what translates; returns also the names of the checkpoints. Warns of models whose code is another one."""
+    """Returns the engine of runs, and the names of their checkpoints. Warns if a model computes other losses now."""
     engine: Engine
     if len(runs) == 1 and runs[0].exported:
         from transformer_cli.adapters.interop.ctranslate2 import open_exported
@@ -238,14 +236,14 @@ def evaluate(
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> list[Evaluation]:
-    """Judge a run's best checkpoint on splits of its dataset (by default every test set), on files or on lists.
+    """Evaluates a run's best checkpoint on splits of its dataset (by default every test set), on files or on lists.
 
-    run: a name under runs_dir, a folder (an exported run's too), an opened run or a Translator, or None for the newest
-    run. others: further runs, which make an ensemble with it. files: sentences, and one or several files of their
-    references; losses are those of the first. lists: the same, as lists of str. settings: how to translate (None: as
-    the run's config, or the Translator, says); too long lines are cut. lowercase: score without case; a lower-cased run
-    is scored so anyway. metrics: which of "chrf++" and "ter" to find, too.
-    save_result: append each result to the run's evaluations.jsonl, if that can be written.
+    run: a name under runs_dir, a folder (an exported one, too), an opened run, a Translator, or None for the newest
+    run. others: further runs, which form an ensemble with it. files: a file of sentences and one or several files of
+    references; losses are of the first. lists: the same as lists of str. settings: how to translate (None: as in the
+    run's config or the Translator); lines that are too long are truncated. lowercase: ignore case in scores, as is
+    always done for lower-cased runs. metrics: further ones, "chrf++" or "ter". save_result: append the results to the
+    run's evaluations.jsonl, if it can be written.
     Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
     """
     refuse_str("files", files)
@@ -254,7 +252,7 @@ def evaluate(
         refuse_str(f"lists, item {number}", each)
     metrics = parse_metrics(metrics)
     if isinstance(run, translate.Translator) and others:
-        raise ConfigError("others: a Translator translates alone; make one of all runs, Translator.load(run, …)")
+        raise ConfigError("others: cannot be added to a Translator; make one of all runs, Translator.load(run, …)")
     opened = run.run if isinstance(run, translate.Translator) else Run.load(run, runs_dir)
     texts = scoring.select_texts(
         opened.config.data, splits=as_list(splits), files=files, lists=lists, data_dir=Path(data_dir)
@@ -274,11 +272,11 @@ def evaluate(
 def score_pairs(
     run: RunLike | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
 ) -> Iterator[LineScore]:
-    """Yield the score of each sentence and its translation, and log the perplexity of them all.
+    """Yields the score of each (sentence, translation) pair, and logs the perplexity of all.
 
-    run: a run's name or folder, or None for the newest; or what is open already. pairs: (sentence, translation), which
-    are read as the scores are. Words that the vocabulary lacks are scored as <unk>; a warning counts them. names: what
-    is said of the two sides. Raises DataError for a line that is longer than the model's positions.
+    run: a name or folder, an opened run, a Translator, or None for the newest run. pairs: read one by one, as scores
+    are taken. Unknown words are scored as <unk>; a warning counts them. names: of the two sides, in errors. Raises
+    DataError for a line longer than the model's maximum length.
     """
     yield from scoring.score_pairs(Translator.as_translator(run), pairs, names=names)
 
@@ -289,10 +287,10 @@ def compare(
     *,
     examples: int = 3,
 ) -> list[Comparison[PairedScore]]:
-    """Compare the first of these runs or files of translations with each other one; returns one result per text.
+    """Compares the first of these runs or files of translations with each of the others; one result per text.
 
-    systems: a mapping gives each a name. examples: how many sentences are shown of each pair. The scores of runs are
-    appended to their evaluations.jsonl. Raises CheckpointError or DataError.
+    systems: a list, or a mapping from names to them. examples: number of example sentences for each pair of systems.
+    Scores of runs are appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
     return comparing.compare(systems, options, Translator.as_translator, examples=examples)
 
@@ -301,18 +299,19 @@ def compare_groups(
     groups: Iterable[RunLike | Iterable[RunLike]] | Mapping[str, RunLike | Iterable[RunLike]],
     options: CompareOptions = CompareOptions(),
 ) -> list[Comparison[GroupScore]]:
-    """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
+    """Compares the first training recipe with each of the others; one result per text.
 
-    groups: at least two runs of each, all different; a mapping gives each recipe a name. The scores of runs are
-    appended to their evaluations.jsonl. Raises CheckpointError or DataError.
+    groups: for each recipe at least two runs (or files), all different; or a mapping from names to such groups. Scores
+    of runs are appended to their evaluations.jsonl. Raises CheckpointError or DataError.
     """
     return comparing.compare_groups(groups, options, Translator.as_translator)
 
 
 def inspect_sentence(run: RunLike | None, sentence: str) -> "Inspection":
-    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
+    """Translates a sentence, and returns attention weights and vectors of the model.
 
-    run: a run's name or folder, or None for the newest; or what is open already.
+    run: a name or folder, an opened run, a Translator, or None for the newest run. Raises DataError if the sentence is
+    blank or longer than the model's maximum length.
     """
     from transformer_cli.adapters.study.inspection import inspect_translation
 

@@ -1,17 +1,17 @@
-"""The errors that a user can do something about. Anything else that goes wrong is our defect, and an `assert`.
+"""Errors that users can correct. Defects of tfm are assertions or other exceptions.
 
-A message is one line: what is wrong, where (file, line, value), what to do. It is read on the command line and in
-Python: settings and arguments have the names of Python (max_tokens, training.epochs=0), and an option stands where it
-says what to do (give it --fresh). commands/app.py turns errors into exit codes.
+A message is one line: the place (file, line, value), what is wrong, and the remedy. It is shown on the command line and
+in Python, so it names settings and arguments as in Python (max_tokens, training.epochs=0), and options only in a remedy
+(give it --fresh). commands/app.py turns errors into exit codes.
 """
 
 
 class TfmError(Exception):
-    """The base class of all errors in the user's input, as opposed to defects of ours."""
+    """Base class of all errors that users can correct."""
 
 
 class ArgumentError(TfmError, TypeError):
-    """A function of Python was given something of another type than it takes."""
+    """An argument of a Python function has the wrong type."""
 
 
 class ConfigError(TfmError):
@@ -19,27 +19,27 @@ class ConfigError(TfmError):
 
 
 class MemoryShortage(ConfigError):
-    """A model or a batch needs more memory than there is."""
+    """A model or a batch does not fit into memory."""
 
 
 class DataError(TfmError):
-    """Parallel text or a prepared dataset is missing, damaged or out of step."""
+    """Text or a dataset is missing, damaged, or does not fit the model."""
 
 
 class DownloadError(DataError):
-    """A corpus could not be fetched: no network, an address that fails, a time-out."""
+    """A corpus could not be downloaded: no network, a failing address, or a timeout."""
 
 
 class CheckpointError(TfmError):
-    """A run on disk is missing, of another format version, or damaged."""
+    """A run on disk is missing, damaged, or has another format version."""
 
 
 class FileError(TfmError):
-    """A small file cannot be read, or does not hold what it should; who opened it says what to do, as another error."""
+    """A file cannot be read or is damaged. Callers turn this into another error, with a remedy."""
 
 
 class MissingFile(FileError):
-    """A small file is not there."""
+    """A file does not exist."""
 
 
 class DeviceError(TfmError):
@@ -47,11 +47,11 @@ class DeviceError(TfmError):
 
 
 class DistributedError(TfmError):
-    """Another process of the same job cannot be reached, has ended, or has died."""
+    """Another process of the same job has ended or cannot be reached."""
 
 
 class Interrupted(Exception):
-    """A signal has stopped training, which has been saved. This is not an error: the same command continues."""
+    """A signal stopped training after it was saved. This is not an error: the same command continues the run."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class Interrupted(Exception):
 
 
 def defect(error: BaseException) -> str:
-    """Returns one line about an error that nobody foresaw; its traceback stands above it."""
+    """Returns one line about an unexpected error, which is printed below its traceback."""
     words = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     words = f"{words[:300]}…" if len(words) > 300 else words
     return f"{words}; this is a defect of tfm: please send its authors the lines above, and what `tfm doctor` prints"
