@@ -1,7 +1,7 @@
-"""Blocks of text in a document, what stands in and between them, and the document again with their translations.
+"""The blocks of text in a document and their inline elements, and how to write the document with translated blocks.
 
-A format says from the beginning of a file to its end what it finds: see `Builder`. Everything else stays as it was
-written. Knows characters and tokens, but no formats, no files and no models.
+The parser of a format calls a `Builder` from the beginning of a file to its end. All that is not text stays byte for
+byte. Knows characters and tokens, but no formats, files or models.
 """
 
 import re
@@ -24,36 +24,36 @@ from transformer_cli.text.alignment import (
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import Placeholder, is_spaceless, is_word
 
-MAX_DISTANCE_WORDS = 40  # words within which a free one is looked for
-MAX_INLINE_DEPTH = 16  # elements inside each other that go round words; an inner one begins and ends a block
-MAX_SPACE_CHARS = 100  # characters of white space that go with a point; many points may stand in more
+MAX_DISTANCE_WORDS = 40  # from where an element is expected to the word that it gets
+MAX_INLINE_DEPTH = 16  # of nested elements around words; the tags of deeper ones end a block
+MAX_SPACE_CHARS = 100  # of white space on each side of a standalone element
 _WHITESPACE = re.compile(r"\s+")
-_COLLAPSIBLE = re.compile(r"[ \t\n\r\f\v]{2,}|[\t\n\r\f\v]")  # white space that is read as one space
+_COLLAPSIBLE = re.compile(r"[ \t\n\r\f\v]{2,}|[\t\n\r\f\v]")  # translated as one space
 
 
 @dataclass(slots=True)
 class InlineElement:
-    """An inline element of a block that goes round words, or a point: something that stands between them."""
+    """An inline element of a block: around words, or standalone between words."""
 
     start: int
-    """where it begins in the text of its block"""
+    """its offset in the source of its block"""
     end: int
     parent: int
-    """the index of the one that it is in; that of the first one, which is around all of the block, is -1"""
+    """the index of the element around it; -1 for the first one, which is the whole block"""
     depth: int
     opening: list["str | Block"] = field(default_factory=list)
-    """its tag; texts in attributes are blocks"""
+    """its start tag, in which texts of attributes are blocks"""
     closing: str = ""
     name: str = ""
     is_standalone: bool = False
-    """whether it is kept as it is: a picture, a comment, or an element whose text has no letter"""
+    """whether it is copied as it is: a picture, a comment, or an element whose text has no letter"""
     is_proportional: bool = False
-    """whether it is a point that stands where as much of the text is before it as in the source, such as the end of a
-    line; it may stand for a space, from `start` to `end`"""
+    """whether it is a standalone element with the same share of the text before it as in the source, such as a line
+    break; it may represent a space, from `start` to `end`"""
     before: str = ""
-    """the white space before a point"""
+    """the white space before it"""
     after: str = ""
-    """likewise after it"""
+    """the white space after it"""
 
     @property
     def placeholder(self) -> Placeholder:
@@ -62,73 +62,72 @@ class InlineElement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Text that is translated by itself: a paragraph, a cell, an attribute."""
+    """Text that is translated on its own: a paragraph, a table cell, an attribute."""
 
     source: str
-    """as it is in the file, without markup"""
+    """the text in the file, without markup"""
     elements: list[InlineElement]
-    """in the order in which they begin; the first one is around all of it"""
+    """in the order of their starts; the first one is the whole block"""
     write: "Writer"
 
     @property
     def text(self) -> str:
-        """What is translated: the source on one line, with one space between words, and none at its ends."""
+        """The text to translate: the source on one line, with single spaces, and none at its ends."""
         return _COLLAPSIBLE.sub(" ", self.source.strip())
 
     def restore_whitespace(self, text: str, links: Sequence[Link]) -> tuple[str, Sequence[Link]]:
-        """Returns a translation of `text`, and its links, as one of the source: with the white space at its ends."""
+        """Returns a translation of `text` and its links, adapted to the source: with the white space at its ends."""
         inside = self.source.strip()
         start = self.source.index(inside)
         end = start + len(inside)
-        dropped = {place for found in _COLLAPSIBLE.finditer(inside) for place in range(found.start() + 1, found.end())}
-        places = [start + place for place in range(len(inside)) if place not in dropped] + [end]
-        if len(text) == len(places) - 1 and text.lower() == self.text.lower():  # a copy: no space changes
+        dropped = {index for found in _COLLAPSIBLE.finditer(inside) for index in range(found.start() + 1, found.end())}
+        offsets = [start + index for index in range(len(inside)) if index not in dropped] + [end]
+        if len(text) == len(offsets) - 1 and text.lower() == self.text.lower():  # a copy: no space changes
             written = list(self.source)
-            for place, char in zip(places, text, strict=False):
-                written[place] = written[place] if char.isspace() else char
+            for offset, char in zip(offsets, text, strict=False):
+                written[offset] = written[offset] if char.isspace() else char
             return "".join(written), ()
         moved = [
-            ((places[one], places[last - 1] + 1 if last else start), (start + other, start + other_last))
+            ((offsets[one], offsets[last - 1] + 1 if last else start), (start + other, start + other_last))
             for (one, last), (other, other_last) in links
         ]
         return f"{self.source[:start]}{text}{self.source[end:]}", moved
 
     def has_unplaced_element(self, text: str, links: Sequence[Link]) -> bool:
-        """Whether an element keeps its words of the source, since no word of a translation is left for it."""
+        """Whether an element keeps its source words, since the translation has no word left for it."""
         text, links = self.restore_whitespace(text, links)
         return any(_elements_without_words(self, _place_elements(self, text, links)))
 
 
 class Unescaped(str):
-    """A part of a translation among markup, which is still to be written as the format writes text."""
+    """Text of a translation that is not yet escaped for the file format."""
 
     __slots__ = ()
 
 
 Writer = Callable[[Sequence[str]], str]
-"""Returns what stands in the file for the markup of a block, as it is, and `Unescaped` between it"""
+"""Joins the markup and the `Unescaped` text of a block into what is written to the file"""
 
 
 def escaping_writer(escape: Callable[[str], str]) -> Writer:
-    """Returns what joins markup and words that are written so."""
+    """Returns a writer that escapes text and copies markup."""
     return lambda parts: "".join(escape(each) if isinstance(each, Unescaped) else each for each in parts)
 
 
 @dataclass
 class Document:
-    """What is translated of a file, or of a part of one, and what is not."""
+    """A file, or a part of one, as blocks and the markup between them."""
 
     parts: list[str | Block]
-    """in their order; elements of blocks hold further blocks"""
+    """markup and blocks in order; blocks of attributes are inside the elements of other blocks"""
     blocks: list[Block]
-    """all blocks; those in the attributes of a block's elements come before it"""
+    """all blocks; those of attributes come before the block that contains them"""
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
-        """Returns the document with the translation of each block, and its inline elements round the linked words.
+        """Returns the document with translated blocks, their inline elements around the linked words.
 
-        Changes nothing in the document, so that several threads may render one.
-
-        translations: for each block, its text, and which words belong to each other, in the order of the translation.
+        translations: the text of each block, and its links in the order of the translation. Several threads may render
+        one document.
         """
         written: dict[Block, str] = {}
         for block, (text, links) in zip(self.blocks, translations, strict=True):
@@ -138,10 +137,9 @@ class Document:
 
 
 class Builder:
-    """Makes a document of what a format finds in a file, from its beginning to its end.
+    """Builds a document from the calls of a parser, which passes all that is written in a file, in order.
 
-    Each call brings what is written at that place of the file, which stays as it is where nothing is translated. White
-    space is part of the text.
+    White space is part of the text.
     """
 
     def __init__(self, write: Writer) -> None:
@@ -150,42 +148,37 @@ class Builder:
         self._start_block([])
 
     def _start_block(self, inherited: Sequence[InlineElement]) -> None:
-        """Begin a block in elements that have begun before it."""
+        """Start a block inside elements that are still open."""
         self._texts: list[str] = []
         self._length = 0
         self._raw: list[str | Block] = []
-        self._raw_end_of_text = 0  # where the last text ends in it
+        self._raw_end_of_text = 0  # the length of `_raw` after the last text
         self._elements = [InlineElement(0, -1, -1, 0), *inherited]
         self._n_inherited = len(inherited)
-        self._open = [(index, 0, 0) for index in range(len(self._elements))]  # and how much stood before them
+        self._open = [(index, 0, 0) for index in range(len(self._elements))]  # with the length of `_texts` and `_raw`
 
     def add_text(self, raw: str, text: str | None = None) -> None:
-        """Add text. raw: how it is written, if not as it is.
+        """Add text, written as `raw` in the file.
 
-        White space between words and a point that a mark follows goes with the point: "Hund <x/>." is read as "Hund.".
+        White space before a standalone element and a punctuation mark goes with the element: "Hund <x/>." is translated
+        as "Hund.".
         """
-        text, point = raw if text is None else text, self._elements[-1]
-        is_behind_text = point.is_standalone and 0 < self._raw_end_of_text == len(self._raw) - len(point.opening)
-        is_behind_proportional = (
-            is_behind_text and self._elements[-2].is_proportional and self._elements[-2].end == self._length
-        )
-        if (
-            is_behind_text
-            and not (point.is_proportional or is_behind_proportional)
-            and text
-            and text[0] in CLOSING_MARKS
-        ):
+        text, last = raw if text is None else text, self._elements[-1]
+        follows_text = last.is_standalone and 0 < self._raw_end_of_text == len(self._raw) - len(last.opening)
+        is_movable = follows_text and not last.is_proportional
+        is_movable = is_movable and not (self._elements[-2].is_proportional and self._elements[-2].end == self._length)
+        if is_movable and text and text[0] in CLOSING_MARKS:
             words = self._texts[-1].rstrip()
-            point.opening.insert(0, Unescaped(self._texts[-1][len(words) :]))
+            last.opening.insert(0, Unescaped(self._texts[-1][len(words) :]))
             self._length -= len(self._texts[-1]) - len(words)
-            self._texts[-1], point.start, point.end = words, self._length, self._length
+            self._texts[-1], last.start, last.end = words, self._length, self._length
         self._raw.append(raw)
         self._texts.append(text)
         self._length += len(text)
         self._raw_end_of_text = len(self._raw)
 
     def open_element(self, name: str, *markup: str | Block) -> None:
-        """Begin an element that goes round words."""
+        """Start an element around words."""
         if len(self._open) > MAX_INLINE_DEPTH:
             self.end_block(*markup)
             return
@@ -198,7 +191,7 @@ class Builder:
         return any(self._elements[index].name == name for index, _, _ in self._open[1:])
 
     def close_element(self, name: str, markup: str) -> None:
-        """End the innermost element of this name, and those in it. One with content, but no letter becomes a point."""
+        """End the innermost element of this name and those in it. With content but no letter, it becomes standalone."""
         if not self.has_open(name):
             self.add_standalone(markup)
             return
@@ -215,21 +208,21 @@ class Builder:
             self._add_element(self._raw[n_raw:], is_standalone=True)
 
     def add_standalone(self, *markup: str | Block) -> None:
-        """Add what stands between words, and beside the same words in a translation."""
+        """Add an element that stays next to the same words."""
         self._raw.extend(markup)
         self._add_element(markup, is_standalone=True)
 
     def add_proportional(self, *markup: str | Block, space: str = "") -> None:
-        """Add what stands where as much of the text is before it as in the source. space: what it stands for."""
+        """Add an element that keeps the share of the text before it. space: the space that it represents, if any."""
         self._raw.extend(markup)
         self._add_element(markup, is_standalone=True, is_proportional=True)
         self.add_text("", space)
         self._elements[-1].end = self._length
 
     def add_inlines(self, inlines: Sequence["Inline"], fixed: Collection[str] = ()) -> bool:
-        """Add text and what stands in it; returns whether there is a letter. fixed: see `nested_pairs`.
+        """Add text and inline markup; returns whether it has a letter. fixed: see `nested_pairs`.
 
-        The end of a line is a seam of a sentence that goes on in a small letter, else a boundary.
+        The end of a line is part of a sentence that goes on in lower case; otherwise it ends the block.
         """
         pairs = nested_pairs([(each.opens, each.closes) for each in inlines], fixed)
         texts = ["", *(each.text for each in inlines), ""]
@@ -249,14 +242,13 @@ class Builder:
         return has_letter("".join(texts))
 
     def end_block(self, *markup: str | Block) -> None:
-        """End the block. markup: what stands behind it."""
-        if (
-            len(self._elements) == len(self._open) == self._n_inherited + 1 and not self._texts
-        ):  # nothing has begun in it
+        """End the block. markup: what follows it."""
+        is_empty = len(self._elements) == len(self._open) == self._n_inherited + 1 and not self._texts
+        if is_empty:
             self.document.parts += markup
             return
         text, n_around = "".join(self._texts), sum(0 < index <= self._n_inherited for index, _, _ in self._open)
-        inherited = self._elements[1 : n_around + 1]  # they begin before the block and end behind it: they move nothing
+        inherited = self._elements[1 : n_around + 1]  # those around the whole block do not move in it
         self._elements[0].end = self._length
         for number, (index, _, _) in enumerate(self._open[n_around + 1 :], start=n_around):
             self._elements[index].end = self._length
@@ -275,35 +267,21 @@ class Builder:
         self._start_block(inherited)
 
     def _add_element(
-        self,
-        markup: Sequence[str | Block],
-        name: str = "",
-        *,
-        is_standalone: bool = False,
-        is_proportional: bool = False,
+        self, markup: Sequence[str | Block], name: str = "", is_standalone: bool = False, is_proportional: bool = False
     ) -> None:
-        inside = self._open[-2 if name else -1][0]
-        last = self._elements[-1]
-        are_standalone = (
-            is_standalone
-            and last.is_standalone
-            and not (is_proportional or last.is_proportional)
-            and last.parent == inside
-        )
-        if are_standalone and self._raw_end_of_text <= len(self._raw) - len(last.opening) - len(
-            markup
-        ):  # nothing is between them
+        parent, last = self._open[-2 if name else -1][0], self._elements[-1]
+        are_alike = is_standalone and last.is_standalone and not (is_proportional or last.is_proportional)
+        is_adjacent = self._raw_end_of_text <= len(self._raw) - len(last.opening) - len(markup)  # no text between them
+        if are_alike and last.parent == parent and is_adjacent:
             last.opening.extend(markup)
             return
-        element = InlineElement(
-            self._length, self._length, inside, 1, [*markup], "", name, is_standalone, is_proportional
-        )
-        element.depth += self._elements[inside].depth
+        start, depth = self._length, self._elements[parent].depth + 1
+        element = InlineElement(start, start, parent, depth, [*markup], "", name, is_standalone, is_proportional)
         self._elements.append(element)
 
 
 class Inline(NamedTuple):
-    """Text, or what stands in it: the end of a line that is kept, a boundary, a seam, or else a tag or a point."""
+    """Text, the end of a line, the end of a block, or inline markup; see `Builder.add_inlines`."""
 
     raw: str
     text: str = ""
@@ -313,13 +291,13 @@ class Inline(NamedTuple):
 
 
 def nested_pairs(inlines: Sequence[tuple[str, str]], fixed: Collection[str]) -> set[int]:
-    """Returns which of several marks, in their order, are pairs that open and close something, one inside the other.
+    """Returns the indices of inlines that form pairs of start and end, properly nested.
 
-    marks: the names of what each one opens and closes ("": nothing). fixed: the names of those that are pairs anyway;
-    whatever crosses one of them is none, nor are two others that cross.
+    inlines: the names that each one opens and closes ("": none). fixed: names that always form pairs. Others form none
+    if they cross a fixed pair or each other.
     """
     found, alive, open_ = set[int](), set[int](), list[int]()
-    last_of: dict[str, int] = {}  # where the last of a name has begun
+    last_of: dict[str, int] = {}  # the last start of each name
     for index, (opens, closes) in enumerate(inlines):
         if opens:
             open_.append(index)
@@ -335,179 +313,180 @@ def nested_pairs(inlines: Sequence[tuple[str, str]], fixed: Collection[str]) -> 
     return found
 
 
-def _space_at(spaces: Sequence[Span], place: int) -> Span:
-    """Returns the white space in or beside which a place is. spaces: of a text, from left to right."""
-    found = bisect_right(spaces, (place, place + 1)) - 1
+def _space_at(spaces: Sequence[Span], offset: int) -> Span:
+    """Returns the white space around or next to an offset. spaces: all white space of the text, from left to right."""
+    found = bisect_right(spaces, (offset, offset + 1)) - 1
     following = spaces[found + 1 : found + 2]
-    if following and following[0][0] == place:
+    if following and following[0][0] == offset:
         return following[0]
-    return spaces[found] if found >= 0 and place <= spaces[found][1] else (place, place)
+    return spaces[found] if found >= 0 and offset <= spaces[found][1] else (offset, offset)
 
 
 def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
-    """Returns where each element stands in a translation: round the longest run of words that are linked to its own.
+    """Returns the span of each element in a translation: around the longest sequence of words linked to its own words.
 
-    What has no such words, or none of its own, stands round the nearest word that no other element has; a point stands
-    beside a word that is linked to a neighbour of it. No place is within a word. For example, "<b>rotes</b> Auto" with
+    An element without such words gets the nearest word that no other element has. A standalone element stands next to
+    a word that is linked to its neighbour. No span begins or ends inside a word. For example, "<b>rotes</b> Auto" with
     "voiture rouge", and links from rotes to rouge and from Auto to voiture: b is at (8, 13).
     """
     if len(block.elements) == 1:  # as in most blocks
         return [(0, len(text))]
     if _is_copy(block, text):
         return [(each.start, max(each.start, each.end)) for each in block.elements]
-    of_source, of_text = ([match.span() for match in _WHITESPACE.finditer(each)] for each in (block.source, text))
-    begin, finish = len(block.source) - len(block.source.lstrip()), len(block.source.rstrip())  # but for white space
-    longer = len(text) - len(block.source)
-    runs, edges = _longest_linked_spans(block, links), word_boundaries(text)
-    placement = Placement(block.source[:finish], text[: finish + longer], links)
+    source_spaces, text_spaces = (
+        [match.span() for match in _WHITESPACE.finditer(each)] for each in (block.source, text)
+    )
+    begin, finish = len(block.source) - len(block.source.lstrip()), len(block.source.rstrip())  # without outer space
+    growth = len(text) - len(block.source)
+    linked, edges = _longest_linked_spans(block, links), word_boundaries(text)
+    placement = Placement(block.source[:finish], text[: finish + growth], links)
     words = [(start, end) for start, end in pairwise(edges) if is_word(text[start])]
     starts = [start for start, _ in words]
-    cuts = sorted({*of_text, *((place, place) for place in edges[1:] if _is_spaceless_at(text, place))})
-    places: list[Span] = []
-    taken: list[set[int]] = [set() for _ in block.elements]  # of the words inside each one, those of elements in it
+    cuts = sorted({*text_spaces, *((offset, offset) for offset in edges[1:] if _is_spaceless_at(text, offset))})
+    spans: list[Span] = []
+    taken: list[set[int]] = [set() for _ in block.elements]  # of each element's words, those of its children
     for index, each in enumerate(block.elements):
         if each.parent < 0:
-            places.append((0, len(text)))
+            spans.append((0, len(text)))
             continue
-        parent, (first, last) = block.elements[each.parent], places[each.parent]
-        around = parent.start, parent.end
+        parent, (first, last) = block.elements[each.parent], spans[each.parent]
+        outer = parent.start, parent.end
         if not each.parent:
-            around, (first, last) = (begin, finish), (begin, finish + longer)
+            outer, (first, last) = (begin, finish), (begin, finish + growth)
         if each.is_proportional:
-            share = (each.start - around[0]) / max(1, around[1] - around[0])
+            share = (each.start - outer[0]) / max(1, outer[1] - outer[0])
             cut = _nearest_cut(cuts, (first, last), first + share * (last - first))
-            if each.start <= around[0]:  # perhaps in the white space before all words
-                cut = first - around[0] + each.start, first - around[0] + min(each.end, around[0])
-            places.append(cut if each.start < each.end else (cut[0], cut[0]))
+            if each.start <= outer[0]:  # it may be in the white space before all words
+                cut = first - outer[0] + each.start, first - outer[0] + min(each.end, outer[0])
+            spans.append(cut if each.start < each.end else (cut[0], cut[0]))
             continue
-        if each.start <= around[0]:
-            beside = first - around[0] + each.start
-        elif each.start > around[1] or each.start == parent.end:
-            beside = last - around[1] + each.start
+        if each.start <= outer[0]:
+            target = first - outer[0] + each.start
+        elif each.start > outer[1] or each.start == parent.end:
+            target = last - outer[1] + each.start
         else:
-            beside = min(max(placement.offset_of(each.placeholder), first), last)
+            target = min(max(placement.offset_of(each.placeholder), first), last)
         if each.is_standalone or not _has_word(block, each):
             leans_right = each.before and block.source[each.start : each.start + 1] not in CLOSING_MARKS
-            number = bisect_left(starts, beside) - 1
-            if leans_right and text[beside : beside + 1] in CLOSING_MARKS and number >= 0:
-                beside = max(first, starts[number])  # a mark has no space before it
-            places.append((beside, beside))
+            number = bisect_left(starts, target) - 1
+            if leans_right and text[target : target + 1] in CLOSING_MARKS and number >= 0:
+                target = max(first, starts[number])  # no space is written before a punctuation mark
+            spans.append((target, target))
             continue
-        start, end = (
-            max(first, boundary_before(edges, runs[index][0])),
-            min(last, boundary_after(edges, runs[index][1])),
-        )
-        if each.start <= around[0] and each.end >= around[1]:
-            start, end = first, last  # around all that its parent is around
+        linked_start, linked_end = linked[index]
+        start, end = max(first, boundary_before(edges, linked_start)), min(last, boundary_after(edges, linked_end))
+        if each.start <= outer[0] and each.end >= outer[1]:
+            start, end = first, last  # the whole content of its parent
         found = {*range(bisect_left(starts, start), bisect_left(starts, end))}
         own = found - taken[each.parent]
         if not own:
-            near, inside = bisect_left(starts, beside), range(bisect_left(starts, first), bisect_left(starts, last))
-            free = {
-                *range(max(near - MAX_DISTANCE_WORDS, inside.start), min(near + MAX_DISTANCE_WORDS, inside.stop))
-            } - taken[each.parent]
+            near = bisect_left(starts, target)
+            nearest = max(near - MAX_DISTANCE_WORDS, bisect_left(starts, first))
+            free = {*range(nearest, min(near + MAX_DISTANCE_WORDS, bisect_left(starts, last)))} - taken[each.parent]
             own = {*sorted(free, key=lambda number: (abs(number - near), number))[:1]}
         if found and not own:
-            start, end = beside, beside
-        elif own != found:  # of 4, 5 and 7, it goes round 4 and 5
+            start, end = target, target
+        elif own != found:  # of words 4, 5 and 7, it gets 4 and 5
             last_own = next(number for number in count(min(own)) if number + 1 not in own)
             start, end = words[min(own)][0], words[last_own][1]
         taken[each.parent].update(range(bisect_left(starts, start), bisect_left(starts, end)))
-        places.append((start, end))
-    behind: dict[int, int] = {}  # the last seam in each element: they stay in their order
+        spans.append((start, end))
+    last_ends: dict[int, int] = {}  # the end of each element's last proportional child; these stay in order
     for index, each in enumerate(block.elements[1:], start=1):
-        (first, last), (start, end) = places[each.parent], places[index]
+        (first, last), (start, end) = spans[each.parent], spans[index]
         is_placed = start < end or not _has_word(block, each)
-        if is_placed and not (each.is_proportional and each.start < each.end):  # white space stays on its side
+        if is_placed and not (each.is_proportional and each.start < each.end):  # keep white space on the same side
             start, end = (
-                _shift_with_space(_space_at(of_source, place), place, _space_at(of_text, now), now)
-                for place, now in ((each.start, start), (each.end, end))
+                _shift_with_space(_space_at(source_spaces, offset), offset, _space_at(text_spaces, now), now)
+                for offset, now in ((each.start, start), (each.end, end))
             )
-            places[index] = (min(max(start, first), last), min(max(end, first), last))
+            spans[index] = (min(max(start, first), last), min(max(end, first), last))
         if each.is_proportional:
-            start = max(places[index][0], behind.get(each.parent, 0))
-            places[index] = start, max(start, places[index][1])
-            behind[each.parent] = places[index][1]
-    return places
+            start = max(spans[index][0], last_ends.get(each.parent, 0))
+            spans[index] = start, max(start, spans[index][1])
+            last_ends[each.parent] = spans[index][1]
+    return spans
 
 
-def _is_spaceless_at(text: str, place: int) -> bool:
-    return is_spaceless(text[place - 1]) and is_spaceless(text[place : place + 1])
+def _is_spaceless_at(text: str, offset: int) -> bool:
+    return is_spaceless(text[offset - 1]) and is_spaceless(text[offset : offset + 1])
 
 
-def _shift_with_space(space: Span, place: int, new_space: Span, now: int) -> int:
-    """Returns where a place comes to stand in or beside white space that is as wide as that in the source."""
+def _shift_with_space(space: Span, offset: int, new_space: Span, now: int) -> int:
+    """Returns the offset at the same distance into equally wide white space of the translation, or else `now`."""
     is_equal = space[1] - space[0] == new_space[1] - new_space[0]
-    return new_space[0] + place - space[0] if is_equal else now
+    return new_space[0] + offset - space[0] if is_equal else now
 
 
 def _nearest_cut(cuts: Sequence[Span], within: Span, wanted: float) -> Span:
-    """Returns the one of several places, from left to right, that is the nearest, or else the end."""
+    """Returns the cut inside a span that is nearest to an offset, or else the end of the span. cuts: sorted."""
     if wanted >= within[1]:
         return within[1], within[1]
-    behind = bisect_left(cuts, (wanted, wanted))
-    near = [each for each in cuts[max(0, behind - 1) : behind + 1] if within[0] < each[0] and each[1] < within[1]]
+    after = bisect_left(cuts, (wanted, wanted))
+    near = [each for each in cuts[max(0, after - 1) : after + 1] if within[0] < each[0] and each[1] < within[1]]
     return min(near, key=lambda each: abs(sum(each) / 2 - wanted), default=(within[1], within[1]))
 
 
 def _longest_linked_spans(block: Block, links: Sequence[Link]) -> list[Span]:
-    """Returns the longest run of linked words of each element, as characters of the translation; (0, 0) for none."""
+    """Returns for each element the longest span of the translation whose words are all linked to it; (0, 0): none."""
     owners = [0] * (len(block.source) + 1)  # the innermost element at each character
     for index, each in enumerate(block.elements):
         owners[each.start : each.end] = [index] * (each.end - each.start)
-    best = [(0, -1)] * len(block.elements)  # of links, the first and the last
+    best = [(0, -1)] * len(block.elements)  # the indices of the first and the last link
     now = [(0, -1)] * len(block.elements)
     for number, ((start, end), _) in enumerate(links):
         owner = max(owners[start], owners[max(start, end - 1)], key=lambda index: block.elements[index].depth)
         while owner > 0:
             first, last = now[owner]
             now[owner] = (first if 0 <= last == number - 1 else number, number)
-            best[owner] = max(best[owner], now[owner], key=lambda run: run[1] - run[0])
+            best[owner] = max(best[owner], now[owner], key=lambda span: span[1] - span[0])
             owner = block.elements[owner].parent
     return [(links[first][1][0], links[last][1][1]) if first <= last else (0, 0) for first, last in best]
 
 
-def _insert_elements(block: Block, text: str, places: Sequence[Span], others: Mapping[Block, str]) -> list[str]:
-    """Returns a translation with the elements at their places: the inner ones are written before the outer.
+def _insert_elements(block: Block, text: str, spans: Sequence[Span], others: Mapping[Block, str]) -> list[str]:
+    """Returns a translation with its elements in their spans, writing inner elements before outer ones.
 
-    others: what has been written for the blocks in elements of this one.
+    others: the blocks in the attributes of these elements, written.
     """
-    children: list[list[int]] = [[] for _ in places]
+    children: list[list[int]] = [[] for _ in spans]
     for index, each in enumerate(block.elements[1:], start=1):
         children[each.parent].append(index)
-    is_own, places = _elements_without_words(block, places), [*places]  # whether the text in it stays as it was
+    is_own, spans = _elements_without_words(block, spans), [*spans]  # is_own: whether it keeps its source text
     for index, each in enumerate(block.elements):
         if each.parent >= 0 and is_own[each.parent]:
-            places[index] = (each.start, each.end)
-    written: list[list[str]] = [[] for _ in places]
+            spans[index] = (each.start, each.end)
+    written: list[list[str]] = [[] for _ in spans]
     is_copy = _is_copy(block, text)
-    for index in reversed(range(len(places))):
+    for index in reversed(range(len(spans))):
         each, inside, is_behind_standalone = block.elements[index], list[str](), False
         if each.is_proportional:
             written[index] = [*_fill_blocks(each.opening, others)]
             continue
         here = block.source if is_own[index] else text
-        place, end = (each.start, each.end) if is_own[index] else places[index]
-        for child in sorted(children[index], key=lambda child: (places[child], child)):
-            start = max(place, places[child][0])  # one that would stand inside its sister stands behind her
+        offset, end = (each.start, each.end) if is_own[index] else spans[index]
+        for child in sorted(children[index], key=lambda child: (spans[child], child)):
+            start = max(offset, spans[child][0])  # never inside the sibling before it
             left, right = "", ""
             element = block.elements[child]
             is_standalone = element.is_standalone and not element.is_proportional
             if not is_own[index] and (is_standalone or is_own[child]):
-                beside = text[start - 1 : start] if start else "", text[start : start + 1]
+                neighbours = text[start - 1 : start] if start else "", text[start : start + 1]
                 placeholder = element.placeholder if element.is_standalone else Placeholder(element.start, "", " ", " ")
-                left, right = spaces_around(placeholder, block.source, *beside)
-                left = "" if (is_behind_standalone and place == start) or (is_copy and not placeholder.before) else left
+                left, right = spaces_around(placeholder, block.source, *neighbours)
+                left = (
+                    "" if (is_behind_standalone and offset == start) or (is_copy and not placeholder.before) else left
+                )
                 right = "" if is_copy and not placeholder.after else right
-            inside += [Unescaped(here[place:start] + left), *written[child], Unescaped(right)]
-            place, is_behind_standalone = max(start, places[child][1]), is_standalone
-        inside.append(Unescaped(here[place:end]))
+            inside += [Unescaped(here[offset:start] + left), *written[child], Unescaped(right)]
+            offset, is_behind_standalone = max(start, spans[child][1]), is_standalone
+        inside.append(Unescaped(here[offset:end]))
         written[index] = [*_fill_blocks(each.opening, others), *inside, each.closing]
     return written[0]
 
 
 def _is_copy(block: Block, text: str) -> bool:
-    """Whether a translation is its source, perhaps in other capitals, such as a name: then no place changes."""
+    """Whether a translation equals its source but for case, such as a name; then no element moves."""
     return len(text) == len(block.source) and text.lower() == block.source.lower()
 
 
@@ -515,16 +494,16 @@ def _has_word(block: Block, element: InlineElement) -> bool:
     return any(map(is_word, block.source[element.start : element.end]))
 
 
-def _elements_without_words(block: Block, places: Sequence[Span]) -> list[bool]:
-    """Returns for each element whether no word of the translation is left for it, or for one that it is in."""
+def _elements_without_words(block: Block, spans: Sequence[Span]) -> list[bool]:
+    """Returns for each element whether it, or one around it, has words in the source but none in the translation."""
     found: list[bool] = []
-    for each, (start, end) in zip(block.elements, places, strict=True):
+    for each, (start, end) in zip(block.elements, spans, strict=True):
         has_none = start == end and each.parent >= 0 and _has_word(block, each)
         found.append(has_none or (each.parent >= 0 and found[each.parent]))
     return found
 
 
 def _fill_blocks(parts: Sequence[str | Block], written: Mapping[Block, str]) -> Iterator[str]:
-    """Yield parts of a file, with what has been written for its blocks."""
+    """Yield parts of a file with its blocks replaced by what was written for them."""
     for part in parts:
         yield part if isinstance(part, str) else written[part]
