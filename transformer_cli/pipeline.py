@@ -118,9 +118,7 @@ class LineHook:
     def with_settings(self, settings: TranslationSettings) -> "LineHook":
         """Returns the hook for other settings. Raises ConfigError or DataError for invalid or unsupported ones."""
         if settings.glossary or settings.protect_pattern:
-            raise ConfigError(
-                "glossary, protect_pattern: not without a hook; open the run by transformer_cli.Translator"
-            )
+            raise ConfigError("glossary and protect_pattern need a hook; open the run with transformer_cli.Translator")
         return self
 
     def protected_spans(self, text: str) -> Sequence[Span]:
@@ -213,7 +211,7 @@ class TextPipeline:
         if "\n" not in text:
             return self.encode_line(text)
         if self.settings.n_best > 1:
-            raise DataError("n_best is about one sentence, but the text has several lines; give each by itself")
+            raise DataError("n_best takes single sentences, but the text has several lines; give each line by itself")
         parts, lines, start, was_too_long = list[InputLine](), list[str](), 0, False
         for given in text.split("\n"):
             line = self.encode_line(given.removesuffix("\r"))

@@ -197,7 +197,7 @@ class Translator:
         """Raises ConfigError for unsupported settings, DataError for a prefix that the model cannot write."""
         if self.settings.split_sentences and (self.settings.n_best > 1 or self.settings.prefix):
             raise ConfigError(
-                "split_sentences: n_best and prefix are about one sentence; leave them out, or give each sentence as a "
+                "split_sentences cannot be combined with n_best or prefix; leave them out, or give each sentence as a "
                 "line of its own"
             )
         self.engine.check_supported(self.settings)
@@ -278,9 +278,7 @@ def open_models(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     first = runs[0]
     for run in runs if len(runs) > 1 else ():
         if run.exported:
-            raise ConfigError(
-                f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves"
-            )
+            raise ConfigError(f"{run.folder}: an exported model cannot be part of an ensemble; use the runs themselves")
         if run.codecs != first.codecs:
             differing = differing_codecs(first.config.data, run.config.data) or "other vocabularies"
             raise ConfigError(

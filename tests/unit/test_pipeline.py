@@ -57,7 +57,7 @@ def test_pipeline_inserts_symbols_and_keeps_white_space(translator: Translator) 
 def test_pipeline_without_hook_refuses_its_settings(translator: Translator) -> None:
     plain = with_hook(translator, LineHook())
     for settings in ({"glossary": {"Hund": "hound"}}, {"protect_pattern": "a"}):
-        with pytest.raises(ConfigError, match="glossary, protect_pattern: not without a hook"):
+        with pytest.raises(ConfigError, match="glossary and protect_pattern need a hook"):
             plain.with_options(**settings)
 
 

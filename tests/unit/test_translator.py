@@ -253,7 +253,7 @@ def test_text_of_several_lines_is_translated_line_by_line(translator: Translator
     assert cut.was_too_long
     assert [len(each) for each in cut.text.split("\n")][::2] == [len(dog)] * 2
     assert translator.translate([f"{lines[0]}\r\n{lines[0]}\r\n"]) == [f"{dog}\r\n{dog}\r\n"]
-    with pytest.raises(DataError, match="n_best is about one sentence, but the text has several lines"):
+    with pytest.raises(DataError, match="n_best takes single sentences, but the text has several lines"):
         translator.with_options(beam_size=2, n_best=2).translate_detailed(["\n".join(lines)])
     split = translator.with_options(split_sentences=True)
     assert split.translate([f"{lines[0]} {lines[0]}\n{lines[0]}"]) == [f"{dog} {dog}\n{dog}"]
@@ -288,7 +288,7 @@ def test_split_sentences_splits_a_long_sentence(translator: Translator) -> None:
 
 def test_split_sentences_with_n_best_or_prefix_raises(translator: Translator) -> None:
     for options in ({"n_best": 2, "beam_size": 2}, {"prefix": "the"}):
-        with pytest.raises(ConfigError, match="split_sentences: n_best and prefix are about one sentence"):
+        with pytest.raises(ConfigError, match="split_sentences cannot be combined with n_best or prefix"):
             translator.with_options(split_sentences=True, **options).translate(["Hund"])
 
 

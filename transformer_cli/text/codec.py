@@ -90,14 +90,14 @@ class WordCodec:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Made on first use: spaCy takes half a second to import, and not every command needs it."""
+        """Created on first use: spaCy takes half a second to import, and not every command needs it."""
         return Tokenizer(self.language, lowercase=self.lowercase)
 
     @cached_property
     def normalizer(self) -> Normalizer:
         """The normaliser that `encode` uses."""
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
-        return Normalizer(self.characters.__contains__, self.language, False, self._cost if knows_case else None)
+        return Normalizer(self.characters.__contains__, self.language, False, self._word_cost if knows_case else None)
 
     def encode(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> EncodedText:
         """Returns the tokens of a line and their ids; none for a blank line. protected: see `Normalizer.normalize`."""
@@ -131,7 +131,7 @@ class WordCodec:
         """
         return self.detokenizer.detokenize(self.vocabulary.to_tokens(ids, unk_replacements))
 
-    def _cost(self, word: str) -> tuple[int, int]:
+    def _word_cost(self, word: str) -> tuple[int, int]:
         (index,) = self.vocabulary.to_ids([word])
         return int(index == UNK), index  # the vocabulary has frequent words first
 
@@ -187,31 +187,31 @@ class SubwordCodec(SubwordModel):
     def normalizer(self) -> Normalizer:
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
         return Normalizer(
-            self.characters.__contains__, self.language, self.lowercase, self._cost if knows_case else None
+            self.characters.__contains__, self.language, self.lowercase, self._word_cost if knows_case else None
         )
 
     def encode(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> EncodedText:
-        normalized = self._read(line, protected)
-        return self._encoded(self.prepend_target_token(normalized.text), normalized)
+        normalized = self._normalize(line, protected)
+        return self._encode_normalized(self.prepend_target_token(normalized.text), normalized)
 
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
         """Returns the ids of many lines, which SentencePiece cuts on several cores."""
-        return self.ids_of_lines(self.prepend_target_token(self._read(line).text) for line in lines)
+        return self.ids_of_lines(self.prepend_target_token(self._normalize(line).text) for line in lines)
 
     def encode_raw(self, text: str) -> EncodedText:
-        return self._encoded(lower(text, self.language) if self.lowercase else text, NormalizedText(text))
+        return self._encode_normalized(lower(text, self.language) if self.lowercase else text, NormalizedText(text))
 
     def dedup_key(self, line: str) -> str:
-        return "".join(self._read(line).text.split())
+        return "".join(self._normalize(line).text.split())
 
-    def _read(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> NormalizedText:
+    def _normalize(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> NormalizedText:
         return self.normalizer.normalize(line, protected)
 
-    def _encoded(self, text: str, normalized: NormalizedText) -> EncodedText:
+    def _encode_normalized(self, text: str, normalized: NormalizedText) -> EncodedText:
         ids = self.ids(text)
         return EncodedText(self.tokens(ids), ids, normalized)
 
-    def _cost(self, word: str) -> tuple[int, int]:
+    def _word_cost(self, word: str) -> tuple[int, int]:
         ids = self.ids(word)
         return len(ids) + len(word) * ids.count(UNK), sum(ids)  # SentencePiece has frequent pieces first
 
@@ -234,11 +234,8 @@ class ImportedCodec(SubwordCodec):
         """Read what `save` wrote. Raises as `WordCodec.load`."""
         plain = SubwordCodec.load(folder, side, data)
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
-        symbols = (
-            (*find_target_languages(vocabulary.tokens).values(), *data.subwords.user_defined_symbols)
-            if side == "source"
-            else ()
-        )
+        targets = find_target_languages(vocabulary.tokens).values()
+        symbols = (*targets, *data.subwords.user_defined_symbols) if side == "source" else ()
         return ImportedCodec(
             plain.proto, algorithm="imported", language=plain.language, vocabulary=vocabulary, symbols=symbols
         )
@@ -263,14 +260,12 @@ class ImportedCodec(SubwordCodec):
         of_symbols = frozenset("".join(self.symbols))
 
         @lru_cache(MAX_CACHED_CHARS)
-        def knows(char: str) -> bool:
+        def is_known(char: str) -> bool:
             (pieces,) = self.pieces_of_lines([char])
-            has_pieces = UNK not in self.vocabulary.to_ids(pieces) and not any(
-                each.startswith("<0x") for each in pieces
-            )
-            return has_pieces or char in of_symbols
+            is_bytes = any(each.startswith("<0x") for each in pieces)
+            return char in of_symbols or (UNK not in self.vocabulary.to_ids(pieces) and not is_bytes)
 
-        return Normalizer(knows, self.language, False, self._cost)
+        return Normalizer(is_known, self.language, False, self._word_cost)
 
     def prepend_target_token(self, text: str) -> str:
         text = super().prepend_target_token(text)
@@ -282,14 +277,14 @@ class ImportedCodec(SubwordCodec):
         return self.ids_of_lines([line])[0]
 
     def ids_of_lines(self, lines: Iterable[str]) -> list[list[int]]:
-        return list(map(self.vocabulary.to_ids, self._cut(list(lines))))
+        return list(map(self.vocabulary.to_ids, self._split_into_pieces(list(lines))))
 
-    def _read(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> NormalizedText:
+    def _normalize(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> NormalizedText:
         is_ordinary = not protected and all(map(self.normalizer.is_known, set(line))) and not is_all_caps(line)
         return NormalizedText(line.strip()) if is_ordinary else self.normalizer.normalize(line, protected)
 
-    def _encoded(self, text: str, normalized: NormalizedText) -> EncodedText:
-        (pieces,) = self._cut([text])
+    def _encode_normalized(self, text: str, normalized: NormalizedText) -> EncodedText:
+        (pieces,) = self._split_into_pieces([text])
         return EncodedText([_shown(piece) for piece in pieces], self.vocabulary.to_ids(pieces), normalized)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
@@ -300,15 +295,14 @@ class ImportedCodec(SubwordCodec):
 
     def decode(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> str:
         """See `WordCodec.decode`."""
-        pieces = self.vocabulary.to_tokens(
-            ids, unk_replacements and [other.replace(" ", SPACE_MARK) for other in unk_replacements]
-        )
+        marked = unk_replacements and [each.replace(" ", SPACE_MARK) for each in unk_replacements]
+        pieces = self.vocabulary.to_tokens(ids, marked)
         return self.join_pieces([piece for piece in pieces if piece not in SPECIALS[1:]])
 
-    def _cut(self, lines: Sequence[str]) -> list[list[str]]:
+    def _split_into_pieces(self, lines: Sequence[str]) -> list[list[str]]:
         if not self.symbols:
             return self.pieces_of_lines(lines)
-        parts = [self._symbol.split(line.strip()) for line in lines]  # text, symbol, text, …
+        parts = [self._symbol_pattern.split(line.strip()) for line in lines]  # text, symbol, text, …
         texts = iter(self.pieces_of_lines([text for line in parts for text in line[::2]]))
         return [
             [piece for number, part in enumerate(line) for piece in ([part] if number % 2 else next(texts))]
@@ -316,7 +310,7 @@ class ImportedCodec(SubwordCodec):
         ]
 
     @cached_property
-    def _symbol(self) -> re.Pattern[str]:
+    def _symbol_pattern(self) -> re.Pattern[str]:
         """Finds target tokens at the beginning of a line, as in the model's training, and other symbols anywhere."""
         targets = set(self.target_languages.values())
         at_first = [r"^>>[^\s<>]+<<"] if targets else []  # an unknown one becomes <unk>
@@ -387,11 +381,8 @@ class Codecs:
 
 def with_target_of_line(codec: Codec, line: str) -> Codec:
     """Returns the codec with the target token of a line as its default, for the sentences of the line."""
-    if (
-        isinstance(codec, SubwordCodec)
-        and (found := TARGET_TOKEN.match(line.lstrip()))
-        and codec.has_target_token(line)
-    ):
+    found = TARGET_TOKEN.match(line.lstrip())
+    if found and isinstance(codec, SubwordCodec) and codec.has_target_token(line):
         return codec.with_default_target(found[0])
     return codec
 

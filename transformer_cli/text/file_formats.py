@@ -20,14 +20,14 @@ _BINARY = {  # format and remedy → first bytes; several formats are ZIP archiv
         "an OpenDocument file; export its text": rb"PK\x03\x04.{26}mimetype",
         "a ZIP archive; unpack it, and name the files in it": rb"PK\x03\x04",
         "a tar archive; unpack it, and name the files in it": rb".{257}ustar",
-        "an archive of a kind that is not read; pack it as .gz or .xz": rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd",
+        "an archive of an unsupported kind; compress the text as .gz or .xz": rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd",
         "a PDF; export its text": rb"%PDF-",
         "an old or a password-protected Office document; export its text": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
         "an RTF document; export its text": rb"\{\\rtf",
         "a Parquet or Arrow file; write it as JSON lines": rb"PAR1|ARROW1|FEA1|\xff{4}.{2}\0\0",
         "a database (SQLite), such as an SDLTM; export its text, an SDLTM as TMX": rb"SQLite format 3\0",
-        "a picture; name a file of text": rb"\x89PNG|\xff\xd8\xff|GIF8",
-        "numbers (NumPy, HDF5); name a file of text": rb"\x93NUMPY|\x89HDF",
+        "a picture; give a text file": rb"\x89PNG|\xff\xd8\xff|GIF8",
+        "numbers (NumPy, HDF5); give a text file": rb"\x93NUMPY|\x89HDF",
         "a compiled message catalogue (MO); take its PO file": rb"\xde\x12\x04\x95|\x95\x04\x12\xde",
     }.items()
 }

@@ -98,17 +98,17 @@ def count_lines(path: Path) -> int:
 class ChunkStream(io.RawIOBase):
     """A stream of chunks. Everything before a damaged chunk can be read."""
 
-    def __init__(self, parts: Iterator[bytes]) -> None:
-        self.parts, self.rest = parts, b""
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self.chunks, self.rest = chunks, b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self.rest = self.rest or next(self.parts, b"")
-        part, self.rest = self.rest[: len(buffer)], self.rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
+        self.rest = self.rest or next(self.chunks, b"")
+        chunk, self.rest = self.rest[: len(buffer)], self.rest[len(buffer) :]
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
 
 class Utf8Stream(ChunkStream):
@@ -122,40 +122,38 @@ def open_decompressed(path: Path, *, raw: bool = False) -> Iterator[io.BufferedR
     raw: whether to read the bytes as they are; otherwise UTF-16 is read as UTF-8. Raises DataError, unless raw also for
     a binary file. A damaged or incomplete file raises it while it is read, inside the block.
     """
-    packing, remedy = None, "copy it again"
+    compression, remedy = None, "copy it again"
 
-    def parts(file: Any) -> Iterator[bytes]:
+    def chunks(file: Any) -> Iterator[bytes]:
         return iter(lambda: file.read1(1 << 16), b"")
 
     try:
         with open_input(path) as file:
             beginning = file.peek(1)
-            packing = next((each for each in COMPRESSIONS.values() if each[1].match(beginning)), None)
-            if packing is None and not raw:
+            compression = next((each for each in COMPRESSIONS.values() if each[1].match(beginning)), None)
+            if compression is None and not raw:
                 refuse_binary(beginning, path)
-            if packing is None and beginning and path.suffix.lower() in COMPRESSIONS:
-                packing, remedy = (
-                    COMPRESSIONS[path.suffix.lower()],
-                    f"copy it again, or take {path.suffix} off its name",
-                )
-            stream: io.BufferedReader[Any] = (
-                io.BufferedReader(ChunkStream(parts(packing[2](file)))) if packing else file
-            )
+            if compression is None and beginning and path.suffix.lower() in COMPRESSIONS:
+                compression = COMPRESSIONS[path.suffix.lower()]
+                remedy = f"copy it again, or take {path.suffix} off its name"
+            stream: io.BufferedReader[Any] = file
+            if compression:
+                stream = io.BufferedReader(ChunkStream(chunks(compression[2](file))))
             if not raw:
                 if encoding := _utf16_encoding(stream.peek(4)):
-                    texts = codecs.iterdecode(parts(stream), encoding)
+                    texts = codecs.iterdecode(chunks(stream), encoding)
                     stream = io.BufferedReader(Utf8Stream(text.encode() for text in texts))
                 refuse_binary(stream.peek(1), path)
             yield stream
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}: not whole UTF-16 text ({error.reason}); copy it again, or convert it to UTF-8"
+            f"{path}: incomplete or damaged UTF-16 text ({error.reason}); copy it again, or convert it to UTF-8"
         ) from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        if packing is None or getattr(error, "errno", None) is not None:
+        if compression is None or getattr(error, "errno", None) is not None:
             reason = getattr(error, "strerror", None) or error
             raise DataError(f"{path}: cannot be read: {reason}; correct the path or the permissions") from None
-        raise DataError(f"{path}: not a whole {packing[0]} file ({error}); {remedy}") from None
+        raise DataError(f"{path}: incomplete or damaged {compression[0]} file ({error}); {remedy}") from None
 
 
 def _utf16_encoding(beginning: bytes) -> str | None:
@@ -166,14 +164,14 @@ def _utf16_encoding(beginning: bytes) -> str | None:
     return "utf-16-le" if zeros == [False, True] * 2 else "utf-16-be" if zeros == [True, False] * 2 else None
 
 
-def byte_lines(path: Path, most: int = MAX_LINE_BYTES) -> Generator[bytes, None, None]:
-    r"""Yield the lines of a file with their line ends, each truncated to `most` bytes. Raises DataError.
+def byte_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Generator[bytes, None, None]:
+    r"""Yield the lines of a file with their line ends, each truncated to `max_bytes` bytes. Raises DataError.
 
     Lines are split at "\n" alone: text may contain U+2028, form feeds and other characters at which Python splits.
     They may contain any bytes.
     """
     with open_decompressed(path) as stream:
-        yield from _bounded_lines(stream, str(path), most)
+        yield from _bounded_lines(stream, str(path), max_bytes)
 
 
 def record_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -209,12 +207,12 @@ def is_too_long(text: str) -> bool:
 
 
 def refuse_lone_surrogates(text: str, where: str = "") -> None:
-    """Raises DataError for half a surrogate pair, which no file can contain. where: begins the message."""
+    """Raises DataError for a lone surrogate, which no file can contain. where: begins the message."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        half = f"half a surrogate pair ({text[error.start]!r}), which is no character"
-        raise DataError(f"{where}character {error.start + 1}: {half}; mend the text") from None
+        problem = f"a lone surrogate ({text[error.start]!r}), which is not a character"
+        raise DataError(f"{where}character {error.start + 1}: {problem}; correct the text") from None
 
 
 def line_count_error(source: Path, target: Path) -> DataError:
@@ -227,27 +225,31 @@ def line_count_error(source: Path, target: Path) -> DataError:
     )
 
 
-def _bounded_lines(file: BinaryIO, name: str, most: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    r"""Yield lines with their ends, truncated to `most` bytes.
+def _bounded_lines(file: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    r"""Yield lines with their ends, truncated to `max_bytes` bytes.
 
     The rest of a line is skipped when the next line is requested, so the caller can stop at a line that never ends.
     Raises DataError, naming `name`, if the file is one line with carriage returns: these should be line ends.
     """
     is_first = True
-    while line := file.readline(most):
+    while line := file.readline(max_bytes):
         last = line
-        if is_first and b"\r" in line.rstrip(b"\r\n") and not (last := _skip_rest(file, line, most)).endswith(b"\n"):
+        if (
+            is_first
+            and b"\r" in line.rstrip(b"\r\n")
+            and not (last := _skip_rest(file, line, max_bytes)).endswith(b"\n")
+        ):
             raise DataError(
                 f"{name}: carriage returns (CR) and no newlines (LF), so all would be one line; convert its line ends, "
                 "for example with `tr '\\r' '\\n'`"
             )
         is_first = False
         yield line
-        _skip_rest(file, last, most)
+        _skip_rest(file, last, max_bytes)
 
 
-def _skip_rest(file: BinaryIO, line: bytes, most: int) -> bytes:
-    """Skip the rest of a line of which `most` bytes were read; returns the last part."""
-    while len(line) == most and not line.endswith(b"\n"):
-        line = file.readline(most)
+def _skip_rest(file: BinaryIO, line: bytes, max_bytes: int) -> bytes:
+    """Skip the rest of a line of which `max_bytes` bytes were read; returns the last chunk."""
+    while len(line) == max_bytes and not line.endswith(b"\n"):
+        line = file.readline(max_bytes)
     return line

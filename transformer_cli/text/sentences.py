@@ -14,9 +14,8 @@ import sentencex
 
 from transformer_cli.text.alignment import Span
 
-ORDINAL_LANGUAGES = re.compile(
-    "cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr"
-)  # they write "am 3. Oktober"
+# languages with a stop after ordinal numbers, as in "am 3. Oktober"
+ORDINAL_LANGUAGES = re.compile("cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr")
 TITLES = re.compile("dr|mr|mrs|ms|prof")
 NUMBER_ABBREVIATIONS = re.compile("abs|art|fig|no|nr|pag|pp|vol|рис|стр")
 SENTENCE_OPENERS = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # may stand before the first word of a sentence
@@ -27,13 +26,9 @@ CONTEXT_CHARS = 20  # looked at on either side of an end
 
 # Ends that sentencex misses: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
 _EXTRA_ENDS = re.compile(r"(?<=[.!?…])[)\]»”“\"']+(?=\s)|…(?=\s)|(?:[。！？｡]|……)(?=\w)|\b(?:art|mag)\.(?=\s)")
-_ENDS_WITHOUT_SPACE = re.compile(
-    r"(?:[。！？｡]|……)[”’」』）)】\"']*$"
-)  # ends after which the next sentence follows at once
-_SPACE_BEFORE_STOP = re.compile(
-    r"\s(?=\.)"
-)  # sentencex panics if it is another one than " " and a capital stands before
-_CLAUSE_ENDS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!\s)(?=\s)"))  # the better ones first
+_ENDS_WITHOUT_SPACE = re.compile(r"(?:[。！？｡]|……)[”’」』）)】\"']*$")  # no space follows these ends
+_SPACE_BEFORE_STOP = re.compile(r"\s(?=\.)")  # after a capital, sentencex panics if this is not " "
+_CLAUSE_ENDS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!\s)(?=\s)"))  # preferred ones first
 
 
 def sentence_spans(line: str, language: str) -> list[Span]:

@@ -53,7 +53,7 @@ def read_vectors(path: Path, words: Collection[str], *, lowercase: bool) -> Vect
 
     dimension = _read_into(path, destination)
     if not dimension:
-        raise DataError(f"{path}: not one word vector; a line is a word and its numbers, separated by spaces")
+        raise DataError(f"{path}: no word vectors; each line must be a word and its numbers, separated by spaces")
     found = {**other_case, **exact}
     in_order = {word: found[word] for word in wanted if word in found}
     return Vectors(in_order, dimension, len(in_order) - len(exact))

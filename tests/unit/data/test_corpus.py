@@ -35,7 +35,7 @@ def test_make_dataset_of_pairs_keeps_their_text_and_is_found_again(tmp_path: Pat
         ({"train": [("a", "b"), ("a", " ")]}, r"^pairs\['train'\]\[1\]: the target is empty; take the pair out$"),
         ({"train": [("a\nb", "c")]}, r"^pairs\['train'\]\[0\]: the source has a line end; a side is one line$"),
         ({"test": [("a" * 4_001, "c")]}, r"^pairs\['test'\]\[0\]: the source has more than 4,000 characters; split it"),
-        ({"train": [("a", "\ud800")]}, r"^pairs\['train'\]\[0\]: the target: character 1: half a surrogate pair"),
+        ({"train": [("a", "\ud800")]}, r"^pairs\['train'\]\[0\]: the target: character 1: a lone surrogate"),
         ({"train": ["ab"]}, r"^pairs\['train'\]\[0\] is not a pair of a source and a target, but 'ab'$"),
         ({"train": [("a", 5)]}, r"^pairs\['train'\]\[0\] is not a pair of a source and a target"),
     ],

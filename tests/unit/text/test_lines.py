@@ -47,8 +47,12 @@ def test_read_lines_splits_at_line_feeds_only(tmp_path: Path, name: str, text: s
     ("name", "content", "message"),
     [
         ("none.txt", None, "cannot be read: No such file or directory; correct the path or the permissions"),
-        ("plain.gz", b"plain", r"not a whole gzip file \(Not a gzipped file.*\); copy it again, or take \.gz off"),
-        ("half.gz", gzip.compress(b"text", mtime=0)[:-3], r"not a whole gzip file \(Compressed file ended"),
+        (
+            "plain.gz",
+            b"plain",
+            r"incomplete or damaged gzip file \(Not a gzipped file.*\); copy it again, or take \.gz off",
+        ),
+        ("half.gz", gzip.compress(b"text", mtime=0)[:-3], r"incomplete or damaged gzip file \(Compressed file ended"),
     ],
 )
 def test_truncated_lines_unreadable_file_raises_data_error(

@@ -89,8 +89,8 @@ def test_read_vectors_names_a_damaged_vector(tmp_path: Path, line: str, header: 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "not one word vector; a line is a word and its numbers"),
-        ("\n\n", "not one word vector"),
+        ("", "no word vectors; each line must be a word and its numbers"),
+        ("\n\n", "no word vectors"),
         ("ein Hund läuft\n", "line 1: 'ein' should be a word with 2 finite numbers"),
         ("hund\n", "line 1: 'hund' should be a word with its finite numbers"),
         ("2 0\nhund\n", "line 2: 'hund' should be a word with its finite numbers"),

@@ -67,7 +67,7 @@ class Glossary:
             targets = [each.strip() for each in target.split("|")] if target.strip() else []
             if not words or not all(targets):
                 raise DataError(
-                    f"glossary: {source!r} with {target!r}: an entry has a source, and | between translations"
+                    f"glossary: {source!r} with {target!r}: an entry needs a source, and | between translations"
                 )
             if len(words) > MAX_ENTRY_WORDS:
                 raise DataError(
@@ -155,7 +155,7 @@ def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
     for source, target, place in terms:
         entries.setdefault(source, {})[target] = None
         if "*" in source[:-1]:
-            log.warning("%s: a * that is not at the end stands for itself: %r", place, source)
+            log.warning("%s: a * that is not at the end is taken literally: %r", place, source)
         try:
             Glossary({source: "|".join({next(iter(entries[source])): None, target: None})})
         except DataError as error:

@@ -109,7 +109,9 @@ def test_read_texts_any_format_and_compression_gives_the_pairs(read: Read, conte
 def test_read_texts_utf_16_of_any_format_gives_the_pairs(read: Read, content: str, encoding: str) -> None:
     text = content.replace("\n", "\r\n").encode(encoding)
     assert [pair for *pair, _ in read(text)] == [list(pair) for pair in PAIRS]
-    with pytest.raises(DataError, match=r"not whole UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? "):
+    with pytest.raises(
+        DataError, match=r"incomplete or damaged UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? "
+    ):
         read(text[:-1])
 
 
@@ -328,7 +330,7 @@ def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str,
         (b'{"de": "a", "en": "b"}\n{"de": "a"\n', "a", "line 2: not JSON: Expecting ',' delimiter: column 11 "),
         (b'{"de": "a", "fr": "b"}\n', "a", "line 1: no keys de and en, or source and target; it has de, fr"),
         (b'{"de": 1, "en": "b"}\n', "a", "line 1: a side is not text"),
-        (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: character 1: half a surrogate pair"),
+        (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: character 1: a lone surrogate"),
         (b'[{"de": "a"}]', "a", "line 1: not an object"),
         (b'{"de": ' + b"[" * 100_000, "a", "line 1: not JSON: "),
         (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; correct it, or convert"),
@@ -336,8 +338,8 @@ def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str,
         (b"<tmx>" + b"<a>" * 1_000, "a", "a unit of more than 4,194,304 bytes, or more than 100 nested elements"),
         (b"<tmx><tu>" + b"<a>" * 100 + b"</a>" * 100, "a", "a unit of more than 4,194,304 bytes, or"),
         (b"<tmx><!--" + b" " * (5 << 20), "a", "a unit of more than 4,194,304 bytes, or"),
-        (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "not a whole gzip file (Compressed file ended"),
-        (b"not gzip", "a.tsv.gz", "not a whole gzip file (Not a gzipped file"),
+        (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "incomplete or damaged gzip file (Compressed file ended"),
+        (b"not gzip", "a.tsv.gz", "incomplete or damaged gzip file (Not a gzipped file"),
     ],
 )  # fmt: skip
 def test_read_texts_broken_file_raises_a_one_line_error(read: Read, content: bytes, name: str, said: str) -> None:

@@ -119,8 +119,8 @@ def test_exported_model_is_refused_where_more_than_translations_is_needed(
 ) -> None:
     use = ("--run", copy)
     assert "cannot be inspected, since" in refused("inspect", "Hund", *use, cwd=project)
-    assert "translates alone" in refused("translate", "Hund", *use, "--run", "tiny", cwd=project)
-    assert "translates alone" in refused("evaluate", "--run", "tiny", *use, cwd=project)
+    assert "cannot be part of an ensemble" in refused("translate", "Hund", *use, "--run", "tiny", cwd=project)
+    assert "cannot be part of an ensemble" in refused("evaluate", "--run", "tiny", *use, cwd=project)
     for command in (("curves", copy), ("export", copy)):
         assert "an exported model can translate and be evaluated" in refused(*command, cwd=project)
     sampled = refused("translate", "Hund", *use, "--set", "decoding.sample=true", cwd=project)

@@ -107,7 +107,7 @@ def test_read_glossary_warns_of_an_ambiguous_sign(tmp_path: Path, caplog: pytest
     path = tmp_path / "terms.tsv"
     path.write_text("Hu*nd\tdog\nC*\tC\n", encoding="utf-8")
     assert read_glossary(path, DataConfig()) == {"Hu*nd": "dog", "C*": "C"}
-    assert caplog.messages == [f"{path}: line 1: a * that is not at the end stands for itself: 'Hu*nd'"]
+    assert caplog.messages == [f"{path}: line 1: a * that is not at the end is taken literally: 'Hu*nd'"]
 
 
 def test_replace_linked_words_takes_the_last_words() -> None:
