@@ -125,7 +125,7 @@ def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
     assert (workspace / "curves.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert tfm("curves", "tiny", "--output", "other.svg", cwd=workspace) == (0, "other.svg\n", "")
     assert (workspace / "other.svg").exists()
-    refused = "tfm: error: other.jpg: not the name of a picture that can be drawn; let it end in .svg, .pdf or .png\n"
+    refused = "tfm: error: other.jpg: unknown picture format; use a name that ends in .svg, .pdf or .png\n"
     for command in (("curves", "--output"), ("inspect", "a", "--output")):
         assert tfm(*command, "other.jpg", cwd=workspace) == (1, "", refused)
 

@@ -59,7 +59,7 @@ def here(project: Path) -> Path:
         (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
         (lambda given: given.translate_file(b"a", "txt"), "file_format: 'txt' is none of text, html, "),
         (lambda given: [*given.stream(["a"], chunk=0)], "chunk: 0, where at least 1 is wanted"),
-        (lambda given: compare(given, examples=-1), "examples: -1, where 0 or more is wanted"),
+        (lambda given: compare(given, examples=-1), "examples: -1; give 0 or more"),
     ],
 )
 def test_text_instead_of_a_list_and_values_out_of_range_are_refused(
@@ -84,7 +84,7 @@ def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, transl
     as_str = untyped(str(project / "runs"))
     assert [each.folder for each in Translator("tiny", others="tiny", runs_dir=as_str).runs] == [here, here]
     assert Run.open(untyped(str(here))).folder == here
-    with pytest.raises(DataError, match=r"^tiny: one run has no spread; name at least two runs of each recipe"):
+    with pytest.raises(DataError, match=r"^tiny: one run has no spread; give at least two runs in each"):
         compare_groups({"a": "tiny"})
     assert CompareOptions(runs_dir=as_str).runs_dir == project / "runs"
     assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
@@ -157,7 +157,7 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
         (lambda given: evaluate(given, files=()), "files: empty; name a file of sentences"),
         (lambda given: evaluate(given, lists=[["a"], ["a"]], splits="test"), "files, lists and splits cannot be com"),
         (lambda given: compare([], CompareOptions()), "nothing to compare; name at least two runs or files"),
-        (lambda given: compare_groups({"a": []}), "a recipe without a run: one run has no spread"),
+        (lambda given: compare_groups({"a": []}), "an empty group: one run has no spread"),
         (lambda given: Run.open(untyped("nope")), "nope: no run here"),
         (lambda given: evaluate("a" * 300), ": File name too long; runs/ has "),
         (lambda given: inspect_sentence(given, " "), "the sentence has no letter, so there is nothing to inspect"),

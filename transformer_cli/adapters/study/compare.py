@@ -1,7 +1,7 @@
-"""compare(systems): which of several translations of the same text is better, and whether that is more than chance.
+"""Compares translations of the same text, and tests whether differences in their scores are due to chance.
 
-`compare` compares single runs or files: sets of weights. `compare_groups` compares several runs of each recipe. All
-systems are judged on the same text.
+`compare` compares single runs or files of translations. `compare_groups` compares groups of runs: each has several runs
+of one recipe, which differ in their seeds.
 """
 
 import logging
@@ -39,31 +39,31 @@ from transformer_cli.translate import RunLike, Translator
 log = logging.getLogger(__name__)
 
 OpenSystem = Run | Translator | Path
-"""a system: one that translates, or the file of its translations"""
+"""a run, a translator, or a file of translations"""
 OpenRun = Callable[[Run, str], Translator]
-"""Opens a run on a device, when its turn comes"""
+"""opens a run on a device"""
 
-MAY_DIFFER = ("training.seed", "training.device", "training.shards")  # in which the runs of a recipe may differ
+MAY_DIFFER = ("training.seed", "training.device", "training.shards")  # settings in which runs of a group may differ
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """On what text systems are compared, and how it is scored."""
+    """The text to compare systems on, and how to score it."""
 
     splits: str | Iterable[str] = ()
     """splits of the first run's dataset; by default every test set"""
     sources: str | Path | None = None
-    """a file of sentences; runs need it if `references` is set"""
+    """a file of sentences; runs need it if `references` are given"""
     references: str | Path | Iterable[str | Path] = ()
-    """their reference translations, one file or several; with them, `splits` are not read"""
+    """one or several files of reference translations, used instead of `splits`"""
     lowercase: bool = False
-    """score without case; this happens by itself if a run is lower-cased"""
+    """ignore case; always done if a run is lower-cased"""
     language: str | None = None
-    """the language of the translations, for sacreBLEU's tokeniser; by default the runs', or en"""
+    """the language of the translations, for sacreBLEU's tokeniser; by default that of the runs, or en"""
     metrics: str | Iterable[str] = ()
-    """which of "chrf++" and "ter" to find, too; the verdicts are by BLEU and chrF alone"""
+    """further ones to compute: "chrf++", "ter"; verdicts use BLEU and chrF only"""
     beam_size: int | None = None
-    """how all runs search (None: each as its own config says)"""
+    """the beam size of all runs (None: that of each run's config)"""
     device: str = "auto"
     data_dir: Path = Path("data")
     runs_dir: Path = Path("runs")
@@ -79,49 +79,49 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class SystemOutput:
-    """What a system wrote, and how."""
+    """The translations of a system."""
 
     texts: list[list[str]]
-    """for each text its lines"""
+    """the lines of each text"""
     search: str | None = None
-    """in words; None for a file, like `keep`"""
+    """a description of the search; None for a file, like `keep`"""
     keep: ResultSink | None = None
 
 
 @dataclass(frozen=True)
 class Example:
-    """A sentence that two systems translate differently."""
+    """A sentence whose translations by two systems differ."""
 
     line: int
     """from 1"""
     source: str | None
     reference: str
     translations: tuple[str, str]
-    """the first system's and the other's"""
+    """of the first system and the other one"""
     chrf: tuple[float, float]
     """of these translations"""
 
 
 @dataclass(frozen=True)
 class System(Generic[Score]):
-    """How a system or a recipe did, alone and beside the first one."""
+    """The scores of a system or a group, and their comparison with the first one."""
 
     name: str
-    """the run, or the file; of a recipe its runs, with commas between them; or what the caller calls it"""
+    """the caller's name for it; else the run or file, or a group's runs, separated by commas"""
     bleu: Score
     chrf: Score
     extra_metrics: dict[str, Score] = field(default_factory=dict)
-    """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
+    """the requested ones of chrf++ and ter"""
     verdict: str | None = None
-    """None for the first one"""
+    """None for the first system"""
     examples: list[Example] = field(default_factory=list)
     """the sentences whose chrF differs most from the first system's, the largest difference first"""
     search: str | None = None
-    """how it searched, such as "beam 6, length penalty 1"; None for files"""
+    """a description such as "beam 6, length penalty 1"; None for files"""
 
     @property
     def scores(self) -> dict[str, Score]:
-        """All of its scores, by the names of the metrics."""
+        """All scores, by the names of the metrics."""
         return dict(zip(METRICS, (self.bleu, self.chrf), strict=True)) | self.extra_metrics
 
 
@@ -132,11 +132,10 @@ class Comparison(Generic[Score]):
     split: str
     sentences: int
     compares: Literal["systems", "groups"]
-    """weights are one run each of some groups, which are not judged"""
     signatures: dict[str, list[str]]
-    """sacreBLEU's, by metric; of systems those of the bootstrap and of approximate randomisation"""
+    """sacreBLEU's signatures by metric; for systems, those of the bootstrap and of approximate randomisation"""
     systems: list[System[Score]]
-    """`groups` in JSON, if these are judged"""
+    """in JSON the key is `groups` if groups are compared"""
 
 
 def compare(
@@ -146,9 +145,9 @@ def compare(
     *,
     examples: int = 3,
 ) -> list[Comparison[PairedScore]]:
-    """Compare the first of these runs or files of translations with each other one; see `api.compare`."""
+    """Compare the first of these runs or files with each of the others; see `api.compare`."""
     if examples < 0:
-        raise ArgumentError(f"compare: examples: {examples}, where 0 or more is wanted")
+        raise ArgumentError(f"compare: examples: {examples}; give 0 or more")
     names, given = _names_of(systems)
     groups = [([name], [each]) for name, each in zip(names, given, strict=True)]
     return _comparisons(names, groups, options, open_run, paired_tests, examples)
@@ -159,12 +158,12 @@ def compare_groups(
     options: CompareOptions,
     open_run: OpenRun,
 ) -> list[Comparison[GroupScore]]:
-    """Compare the first recipe with each other one, by the runs (or files) of each; see `api.compare_groups`."""
+    """Compare the first group of runs (or files) with each of the others; see `api.compare_groups`."""
     of_groups = [_names_of(runs) for runs in (groups.values() if isinstance(groups, Mapping) else groups)]
     joined = [*groups] if isinstance(groups, Mapping) else [",".join(runs) for runs, _ in of_groups]
     if few := [runs for runs, _ in of_groups if len(runs) < 2]:
-        what = "one run has no spread; name at least two runs of each recipe, or one of each"
-        raise DataError(f"{''.join(few[0]) or 'a recipe without a run'}: {what}")
+        what = "one run has no spread; give at least two runs in each group, or one in each"
+        raise DataError(f"{''.join(few[0]) or 'an empty group'}: {what}")
     tests = partial(group_tests, sizes=[len(runs) for runs, _ in of_groups])
     return _comparisons(joined, of_groups, options, open_run, tests)
 
@@ -177,10 +176,10 @@ def _comparisons(
     tests: Callable[..., Mapping[str, ByMetric[Score]]],
     examples: int | None = None,
 ) -> list[Comparison[Score]]:
-    """Returns for each text what tests by all metrics say of systems, or of groups, which have no examples (None).
+    """Returns the comparison on each text.
 
-    names: of what is compared. groups: of each its runs or files, and what these are called. tests: `paired_tests` or
-    `group_tests`, which are given the lines of all runs.
+    names: of the systems or groups. groups: the names of the runs or files of each, and these; a system is a group of
+    one. tests: `paired_tests` or `group_tests`, which receive the lines of all runs. examples: None for groups.
     """
     members, sizes = [name for called, _ in groups for name in called], [len(called) for called, _ in groups]
     if not groups:
@@ -213,8 +212,9 @@ def _comparisons(
         ]
         sentences = None if examples is None else pluralize(n_sentences, "sentence")
         evidence: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
-        # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
-        # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
+        # n sentences can be exchanged between two systems in 2^n ways. Two of these give the observed difference or its
+        # negative, so p is at least 2 / 2^n. sacreBLEU counts larger differences only: with three sentences it may
+        # print p = 0.0001 instead of 0.25.
         least_p: float = 2.0 ** (1 - n_sentences) if sentences else 0.0
         said = [None, *verdicts(names, *differences, evidence=evidence, least_p=least_p)]
         single = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
@@ -235,7 +235,7 @@ def _examples(
 ) -> list[Example]:
     """Returns the sentences whose chrF differs between two systems, the largest difference first.
 
-    chrf: that of each sentence of each system.
+    chrf: of each sentence of both systems.
     """
     pairs = enumerate(zip(zip(*systems, strict=True), zip(*chrf, strict=True), strict=True))
     found = [
@@ -247,7 +247,7 @@ def _examples(
 
 
 def _names_of(systems: RunLike | Iterable[RunLike] | Mapping[str, RunLike]) -> tuple[list[str], list[RunLike]]:
-    """Returns what systems are called, and the systems."""
+    """Returns the names of systems, and the systems."""
     if isinstance(systems, Mapping):
         return [*systems], [*systems.values()]
     given = as_list(systems)
@@ -262,9 +262,9 @@ def _run_of(system: OpenSystem) -> Run | None:
 def _translate_all(
     names: Sequence[str], systems: Sequence[OpenSystem], options: CompareOptions, open_run: OpenRun
 ) -> tuple[list[ParallelText], list[SystemOutput], str, bool]:
-    """Returns texts, what the systems of these names write for them, its language, and whether case is ignored.
+    """Returns the texts, each system's translations, their language, and whether case is ignored.
 
-    systems: runs, each with its own decoding settings, or files of translations. Raises CheckpointError or DataError.
+    Each run translates with its own decoding settings. Raises CheckpointError or DataError.
     """
     runs = [(name, run) for name, run in zip(names, map(_run_of, systems), strict=True) if run]
     pairs = {name: f"{run.config.data.source}→{run.config.data.output_language}" for name, run in runs}
@@ -274,7 +274,7 @@ def _translate_all(
     about_runs = {"beam_size": options.beam_size is not None, "device": options.device != "auto"}
     for name, is_given in about_runs.items():
         if is_given and not runs:
-            raise DataError(f"{name} is about runs, and all of these are files; leave it out")
+            raise DataError(f"{name} applies to runs, but all of these are files; omit it")
     lowered = [name for name, run in runs if run.config.data.lowercased]
     if lowered and len(lowered) < len(names):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowered)))
@@ -286,14 +286,16 @@ def _translate_all(
     }
     if len(set(searches.values())) > 1:
         found = "; ".join(f"{name}: {search}" for name, search in searches.items())
-        log.warning("the runs search in different ways, which are compared too (%s); give all one beam size", found)
+        log.warning(
+            "the runs search in different ways, which affects their scores (%s); set one beam size for all", found
+        )
     texts = _texts([run for _, run in runs], options)
     if len(texts) > 1 and len(runs) < len(names):
         among = ", ".join(text.name for text in texts)
         raise DataError(f"files hold the translations of one text, but there are {among}; name one split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
     of = {}
-    for number in files_first:  # what is wrong is told soon
+    for number in files_first:  # files are read before any run translates, so that errors in them come soon
         of[number] = _output_of(systems[number], texts, options, open_run)
     written = [of[number] for number in range(len(systems))]
     language = options.language or next((run.config.data.output_language for _, run in runs), "en")
@@ -304,16 +306,16 @@ def _translate_all(
 
 
 def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | None]) -> None:
-    """Say what makes the spread of a recipe's runs mean less. Raises DataError for the same weights under two names.
+    """Warn of groups whose spread is not due to chance alone: equal seeds, or different settings.
 
-    Runs of a recipe differ by chance, which is another seed. A copy of a run adds none, and another setting adds more.
+    Raises DataError for two runs with the same weights.
     """
     weights: dict[str, str] = {}
     for name, run in systems.items():
         if run:
             other = weights.setdefault(run.weights_sha256, name)
             if other != name:
-                raise DataError(f"{name}: has the weights of {other}, so they are one run; name runs of other seeds")
+                raise DataError(f"{name}: has the same weights as {other}; name runs with different seeds")
     for names in groups:
         settings = {name: settings_by_key(run.config) for name in names if (run := systems[name])}
         of_seed: dict[int, list[str]] = {}
@@ -321,17 +323,17 @@ def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | N
             of_seed.setdefault(values["training.seed"], []).append(name)
         for seed, alike in of_seed.items():
             if len(alike) > 1:
-                what = "%s: the same training.seed, %d; their spread says little of what another seed does"
+                what = "%s: trained with the same training.seed, %d; their spread does not show the effect of the seed"
                 log.warning(what, ", ".join(alike), seed)
         keys = [key for key in differing_settings(list(settings.values())) if key not in MAY_DIFFER]
         if keys:
             told = first_few(keys, MAX_LISTED_SETTINGS)
-            what = "%s: runs of one recipe that differ in %s; so their spread is not of chance alone"
+            what = "%s: runs of one group that differ in %s; their spread is not due to chance alone"
             log.warning(what, ", ".join(settings), told)
 
 
 def _open_all(names: Sequence[str], systems: Sequence[RunLike], runs_dir: Path) -> list[OpenSystem]:
-    """Returns runs, and the paths of files. Raises DataError for what is named twice, by one name or by two."""
+    """Returns runs, and the paths of files. Raises DataError for one that is named twice, also by two names."""
     named = [each for each in systems if isinstance(each, str | Path)]
     places = [_resolve(each, runs_dir) for each in named]
     twice = [str(each) for each, place in zip(named, places, strict=True) if places.count(place) > 1]
@@ -341,12 +343,12 @@ def _open_all(names: Sequence[str], systems: Sequence[RunLike], runs_dir: Path) 
 
 
 def _resolve(name: str | Path, runs_dir: Path) -> Path:
-    """Returns where a run or a file is. Raises DataError for what no file can be called, such as a long sentence."""
+    """Returns the path of a run or a file. Raises DataError for an impossible name, such as a long sentence."""
     try:
         return (runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve()
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{shorten(str(name), 40)!r}: not a run or a file: {error.args[-1]}; name what is there"
+            f"{shorten(str(name), 40)!r}: not a run or a file: {error.args[-1]}; name one that exists"
         ) from None
 
 
@@ -365,10 +367,9 @@ def _open(system: RunLike, runs_dir: Path) -> OpenSystem:
 
 
 def _texts(runs: Sequence[Run], options: CompareOptions) -> list[ParallelText]:
-    """Returns what is translated.
+    """Returns the texts to translate.
 
-    A warning names a run whose own dataset has other text under the same name: it may have learned from what compares
-    it.
+    Warns of a run whose own dataset has another split of this name: the run may have been trained on this one.
     """
     if options.sources or options.reference_files:
         if runs and not options.sources:
@@ -381,7 +382,7 @@ def _texts(runs: Sequence[Run], options: CompareOptions) -> list[ParallelText]:
         with suppress(DataError):  # its dataset is not here, or has no such split
             (own,) = read_splits(run.config.data, [text.name], options.data_dir)
             if (own.sources, own.references) != (text.sources, text.references):
-                what = "%s: in its own dataset, %s is another text; make sure that it was not trained on this one"
+                what = "%s: in its own dataset, %s is another text; make sure that the run was not trained on this one"
                 log.warning(what, run.folder, text.name)
     return texts
 
@@ -389,7 +390,7 @@ def _texts(runs: Sequence[Run], options: CompareOptions) -> list[ParallelText]:
 def _output_of(
     system: OpenSystem, texts: Sequence[ParallelText], options: CompareOptions, open_run: OpenRun
 ) -> SystemOutput:
-    """Returns the lines that a system has for each text, and how it wrote them."""
+    """Returns a system's translation of each text."""
     if isinstance(system, Path):
         lines, n_references = list(read_lines(system)), len(texts[0].references[0])
         if len(lines) != n_references:
@@ -403,7 +404,9 @@ def _output_of(
     for text in texts:
         translations = translator.translate_detailed(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
-            log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, pluralize(n_long, "sentence"))
+            log.warning(
+                "%s: %s: %s too long: truncated", translator.run.folder, text.name, pluralize(n_long, "sentence")
+            )
         written.append([each.text for each in translations])
     given = [options.sources, *options.reference_files] if options.sources else []
     return SystemOutput(written, translator.settings.describe, result_sink(translator, given))

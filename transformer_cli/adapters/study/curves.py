@@ -1,6 +1,6 @@
-"""The learning curves of a run in training, drawn anew after each validation: curves.png, and TensorBoard's event file.
+"""Learning curves of a run, updated after each validation: curves.png, and TensorBoard's event file.
 
-The one owner of tensorboard, an extra that is imported only if it is enabled.
+Only this module uses tensorboard, which is optional and imported only if it is enabled.
 """
 
 import io
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class DrawCurves(Callback):
-    """Draws curves.png. Where that fails there is a warning, since it is no reason to stop training."""
+    """Draws curves.png. A failure is only a warning, so that training goes on."""
 
     def on_validation(self, trainer: TrainerView) -> None:
         """Draw all validations so far."""
@@ -34,7 +34,7 @@ class DrawCurves(Callback):
 
 
 class TensorBoard(Callback):
-    """Keeps the history as TensorBoard's event file as well (`training.tensorboard`)."""
+    """Writes the history as TensorBoard's event file (`training.tensorboard`)."""
 
     implements = "training.tensorboard"
 
@@ -54,10 +54,10 @@ class TensorBoard(Callback):
 
 
 def write_events(run: Run, validations: Sequence[Validation]) -> None:
-    """Write all validations as TensorBoard's event file; a warning says if that cannot be done.
+    """Write all validations as TensorBoard's event file; warns if that fails.
 
-    The file always begins with the same bytes, and is written in its place, so a TensorBoard that has opened it finds
-    what is new. torch's SummaryWriter works in a thread, which prints a traceback where the disk is full.
+    The file is overwritten in place and always begins with the same bytes, so that a running TensorBoard reads what was
+    added. torch's SummaryWriter is not used: its thread prints a traceback if the disk is full.
     """
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary

@@ -1,9 +1,8 @@
-"""What a model does with a sentence, as numbers: attention weights, token vectors, and the decoder's choices.
+"""Inspects a translation: attention weights, token vectors, and the probabilities of each decoding step.
 
-`inspect_translation` looks into a translation. `translate_from` and `decoder_choices` say what was written at each
-step, what could have been, and what follows from another choice. `attend_over_words` needs word vectors alone.
-Positions count from 0, which is <sos> in a model; layers and heads count from 1, as users do. Knows no pictures and no
-HTTP.
+`inspect_translation` records attention and vectors. `decoder_choices` gives the candidates of each step, and
+`translate_from` continues from another choice. `attend_over_words` needs only word vectors. Positions count from 0
+(<sos>), layers and heads from 1. Does not know pictures or HTTP.
 """
 
 import logging
@@ -40,16 +39,16 @@ KINDS: dict[Kind, str] = {
     "decoder": "decoder self-attention",
     "cross": "encoder–decoder attention",
 }
-"""each kind, and what people call it"""
+"""each kind and its name"""
 Floats = NDArray[np.floating[Any]]
 
-# the boxes of figure 1
+# the boxes of the paper's figure 1
 RECORDED_MODULES = (Embedding, MultiHeadAttention, FeedForward, Residual, Encoder, Decoder, Output)
-SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
+SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # (smallest weight, shade)
 TOKENS = ("source_tokens", "source_ids", "target_tokens", "target_ids")
 VECTORS = ("without_positions", "before", "after")
-N_CANDIDATES = 10  # of a choice
-MIN_VARIANCE = 1e-30  # stands in for the variance if all vectors are the same
+N_CANDIDATES = 10  # per step
+MIN_VARIANCE = 1e-30  # instead of 0 if all vectors are equal
 BLANK_SENTENCE = "the sentence has no letter, so there is nothing to inspect; give it a word"
 
 log = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, repr=False)
 class AttentionMap:
-    """The attention of one head. Its repr has a shade for each weight, as `tfm inspect --text` prints them."""
+    """The attention of one head. Its repr is the table of shades that `tfm inspect --text` prints."""
 
     kind: Kind
     layer: int
@@ -73,7 +72,7 @@ class AttentionMap:
 
     @property
     def title(self) -> str:
-        """What its layer is called: "encoder self-attention, layer 3"."""
+        """Such as "encoder self-attention, layer 3"."""
         return f"{KINDS[self.kind]}, layer {self.layer}"
 
     def __repr__(self) -> str:
@@ -83,46 +82,46 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class Repetition:
-    """A word that occurs twice, and the cosine of its two vectors."""
+    """Two occurrences of a word, and the cosines of their vectors."""
 
     token: str
     positions: tuple[int, int]
     without_positions: float
-    """cosine of the two embeddings, which are the same vector, so 1"""
+    """of the embeddings: 1, since they are the same vector"""
     before: float
-    """cosine of the encoder's inputs: embeddings with position vectors"""
+    """of the encoder's inputs: embeddings plus position vectors"""
     after: float
-    """cosine of the encoder's outputs, to which the words around have contributed"""
+    """of the encoder's outputs, which depend on the other words"""
 
 
 @dataclass(frozen=True, repr=False)
 class Inspection:
-    """What the model does with a sentence. All tensors are on the CPU. Its repr lists the stages with their shapes."""
+    """Attention and vectors of one translation; tensors are on the CPU. Its repr lists the stages and their shapes."""
 
     sentence: str
     translation: str
     """plain text, as `tfm translate` writes it"""
     source_tokens: list[str]
-    """from <sos> to <eos>; the sentence's own words, also words that are not in the vocabulary"""
+    """from <sos> to <eos>; words that are not in the vocabulary stand as they are"""
     source_ids: list[int]
     """the ids of the source tokens; 0 for a word that is not in the vocabulary"""
     target_tokens: list[str]
-    """what the decoder reads: <sos> and the translation; after each token it writes the next one"""
+    """what the decoder reads: <sos> and the translation"""
     target_ids: list[int]
     attention: dict[Kind, list[RecordedAttention]]
     """one per layer: source × source (encoder), target × target (decoder), target × source (cross)"""
     without_positions: Tensor
     """the source embeddings as the model scales them (× √d_model by default): (source, d_model)"""
     stages: dict[str, Tensor]
-    """what each box of the paper's figure 1 returned, (positions, d_model), in the order in which they ran; the logits,
+    """the output of each box of the paper's figure 1, (positions, d_model), in the order of computation; the logits,
     `output`, are (target, vocabulary)
 
-    The keys are the names of the model's modules, which count layers from 0, as in `decoder.layers.1.cross_attention`.
+    The keys are names of the model's modules, which count layers from 0: `decoder.layers.1.cross_attention`.
     """
 
     @property
     def before(self) -> Tensor:
-        """The encoder's input, embeddings and position vectors: (source, d_model)."""
+        """The encoder's input, embeddings plus position vectors: (source, d_model)."""
         return self.stages["source_embedding"]
 
     @property
@@ -137,9 +136,9 @@ class Inspection:
     def maps(
         self, kinds: Kind | Iterable[Kind] = tuple(KINDS), *, layer: int | None = None, heads: int | Sequence[int] = ()
     ) -> list[AttentionMap]:
-        """Returns a map for each of these kinds and heads (by default all heads), in one layer (None: the last).
+        """Returns a map for each of these kinds and heads (none given: all heads) in one layer (None: the last).
 
-        Raises DataError for a layer or head that the model does not have.
+        Raises DataError for a layer or head that does not exist.
         """
         maps = []
         heads = as_list(heads)
@@ -161,7 +160,7 @@ class Inspection:
         return maps
 
     def as_record(self, maps: Sequence[AttentionMap]) -> dict[str, Any]:
-        """Returns an inspection and its maps as JSON has them: tensors as nested lists, and null for -inf."""
+        """Returns the inspection and maps for JSON: tensors as nested lists, None for -inf."""
         return {
             "source": self.sentence,
             **{name: getattr(self, name) for name in ("translation", *TOKENS)},
@@ -182,7 +181,7 @@ class Inspection:
         }
 
     def repetitions(self) -> list[Repetition]:
-        """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
+        """Returns each pair of occurrences of a repeated source word, in the sentence's order."""
         tokens = self.source_tokens
         directions = [nn.functional.normalize(getattr(self, name).double(), dim=1) for name in VECTORS]
         cosines = [(each @ each.T).tolist() for each in directions]
@@ -195,7 +194,7 @@ class Inspection:
 
 @dataclass(frozen=True, repr=False)
 class WordAttention:
-    """Word vectors that attend to each other without a model: they are queries, keys and values at once. float64.
+    """Attention among word vectors without a model: the vectors are queries, keys and values. Tensors are float64.
 
     Its repr is the table of weights.
     """
@@ -203,15 +202,15 @@ class WordAttention:
     words: list[str]
     """the words of the sentence that have a vector"""
     without_vector: list[str]
-    """the words that have no vector, in the sentence's order"""
+    """the other words, in the sentence's order"""
     positions: list[int]
-    """the indices in `words` of the words that attend"""
+    """the indices in `words` of the queries"""
     is_scaled: bool
     """whether scores are divided by √dimension"""
     vectors: Tensor
     """(words, dimension)"""
     scores: Tensor
-    """the scores before softmax: (positions, words)"""
+    """before softmax: (positions, words)"""
     weights: Tensor
     """softmax of the scores: (positions, words)"""
     context: Tensor
@@ -219,7 +218,7 @@ class WordAttention:
 
     @property
     def queries(self) -> list[str]:
-        """The words that attend: the rows of scores and weights."""
+        """The words of the rows of scores and weights."""
         return [self.words[position] for position in self.positions]
 
     def __repr__(self) -> str:
@@ -229,11 +228,11 @@ class WordAttention:
 
 @dataclass(frozen=True)
 class TokenProbability:
-    """A token that may be written next."""
+    """A possible next token."""
 
     id: int
     token: str
-    """as the vocabulary has it: `<unk>` for unknown words, `<eos>` for the end"""
+    """as in the vocabulary: `<unk>` for unknown words, `<eos>` for the end"""
     probability: float
 
 
@@ -243,14 +242,14 @@ class Choice:
 
     written: TokenProbability
     candidates: list[TokenProbability]
-    """the likeliest first; what was written need not be among them"""
+    """the most probable first; the written token may be missing"""
 
 
 @torch.inference_mode()
 def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
-    """Run the model on a sentence and its translation once more, and record all attention and every stage.
+    """Run the model on a sentence and its translation, and record attention and stages.
 
-    Raises DataError if the sentence is blank, or several.
+    Raises DataError if the text is blank, or has several sentences.
     """
     _refuse_several(translation)
     words = translation.source_tokens
@@ -281,14 +280,16 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
 
 
 def _refuse_several(translation: Translation) -> None:
-    """Raises DataError for a text of which each line or sentence was translated by itself."""
+    """Raises DataError for a text whose lines or sentences were translated separately."""
     if translation.sentences is not None:
-        raise DataError("the text has several lines, or is split into sentences; look into one sentence at a time")
+        raise DataError("the text has several lines or sentences; inspect one sentence at a time")
 
 
 def _with_stage_hooks(model: Transformer) -> tuple[Transformer, dict[str, Tensor]]:
-    """Returns the model, and a dict to which its stages come as it runs. Its weights are the same, its modules copies:
-    other threads may be translating with the model."""
+    """Returns a copy of the model, and a dict that receives the stages when the copy runs.
+
+    The copy shares the weights. The model itself gets no hooks, since other threads may be translating with it.
+    """
     model = deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
     stages: dict[str, Tensor] = {}
     for name, module in model.named_modules():
@@ -304,16 +305,15 @@ def translate_from(
     *,
     max_tokens: int | None = None,
 ) -> Translation:
-    """Translate a sentence, beginning with forced ids.
+    """Translate a sentence with a translation that begins with forced ids.
 
-    forced: ids of the target, without <sos>; <eos> may only be the last one, and then nothing else is written.
-    max_tokens: of a sentence that may be looked into.
-    Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
+    forced: target ids, without <sos>; if <eos> is the last one, nothing follows. max_tokens: the maximum length of the
+    sentence. Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
     line = translator.pipeline.line_encoder("split the sentence").encode(sentence)
     read, wanted = line.encoded, translator.pipeline.prepare(line, 0).request
     if max_tokens is not None and len(read) > max_tokens:
-        raise DataError(f"{len(read)} tokens, but at most {max_tokens} can be looked into; split the sentence")
+        raise DataError(f"{len(read)} tokens, but at most {max_tokens} can be inspected; split the sentence")
     if not wanted:
         raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
     n_words, limit = len(forced) - (EOS in forced[-1:]), wanted.max_tokens
@@ -327,11 +327,11 @@ def translate_from(
 def decoder_choices(
     translator: Translator, translation: Translation, *, n: int = N_CANDIDATES
 ) -> tuple[list[Choice], Tensor]:
-    """Returns each step of a translation with its n likeliest candidates, and what it attended to.
+    """Returns each step of a translation with its n most probable candidates, and the attention of each step.
 
-    There is one step more than tokens if the end was written. The probabilities are the models' own, before any
-    constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
-    (steps, source), the mean of its heads. translation: of one sentence with a letter. Raises MemoryShortage.
+    The steps include <eos> if it was written. Probabilities are the model's own (of an ensemble, the mean), without any
+    constraints. Attention is the mean of the last layer's heads, (steps, source), with <sos> and <eos>. translation: of
+    one sentence that is not blank. Raises MemoryShortage.
     """
     _refuse_several(translation)
     source_tokens = len(translation.source_ids)
@@ -342,9 +342,7 @@ def decoder_choices(
     source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=device)
     read = torch.tensor([[SOS, *written[:-1]]], device=device)
     records = [AttentionRecord() for _ in models]
-    with catch_oom(
-        lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
-    ):
+    with catch_oom(lambda: f"{len(written)} steps of a translation do not fit in memory; split the sentence"):
         logits = [model(source, read, record)[0] for model, record in zip(models, records, strict=True)]
         probabilities = mean_log_probs(logits).exp().cpu()
     of_written = probabilities[range(len(written)), written].tolist()
@@ -363,14 +361,13 @@ def decoder_choices(
 
 
 def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, query: str | None = None) -> WordAttention:
-    """Compute softmax(QKᵀ/√d)·V, or softmax(QKᵀ)·V; the vectors of a sentence's words are Q, K and V.
+    """Compute softmax(QKᵀ/√d)·V, or softmax(QKᵀ)·V, where the vectors of a sentence's words are Q, K and V.
 
-    Words are separated by white space. A word gets the vector of its own spelling, else of its lower-case form, else of
-    any spelling that differs only in case; a word without a vector is left out with a warning.
+    Words are separated by white space. A word gets the vector of its spelling, else of its lower-case form, else of any
+    spelling that differs only in case. Words without a vector are left out, with a warning.
 
-    where: a file, as `read_vectors` takes it. query: a word, in upper or lower case, to return only its rows.
-    Raises DataError if there is no word, no word with a vector, or no vector for the
-    query; otherwise as `read_vectors` does.
+    where: a file for `read_vectors`. query: a word, in any case, to return only its rows. Raises DataError if there is
+    no word, no word with a vector, or no vector for the query; otherwise as `read_vectors` does.
     """
     words = sentence.split()
     if not words:
@@ -397,28 +394,28 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
 
 
 def project_2d(vectors: Floats) -> tuple[Floats, Floats]:
-    """Project vectors, (n, dimension), on their two principal components: (n, 2).
+    """Project vectors (n, dimension) on their two principal components: (n, 2).
 
-    Also returns the part of the variance that each component explains: (2,).
+    Also returns the share of the variance that each component explains: (2,).
     """
     centred = vectors.astype(np.float64) - vectors.mean(axis=0)
-    centred = np.pad(centred, ((0, 0), (0, 2)))  # at least two components, even for a single number
+    centred = np.pad(centred, ((0, 0), (0, 2)))  # at least two components
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
     return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), MIN_VARIANCE)
 
 
 def project_directions_2d(vectors: Tensor, digits: int) -> dict[str, Any]:
-    """Returns `project_2d` of the vectors' directions, since their lengths differ too much, as JSON has it."""
+    """Returns `project_2d` of the vectors' directions for JSON; their lengths differ too much to be shown."""
     places, explained = project_2d(nn.functional.normalize(vectors.double(), dim=1).numpy())
     return {"places": rounded(torch.from_numpy(places), digits), "explained": explained.tolist()}
 
 
 def rounded(numbers: Tensor, digits: int) -> list[list[float]]:
-    """Returns a matrix as nested lists, rounded to so many decimal places."""
+    """Returns a matrix as nested lists, rounded to this number of decimal places."""
     return torch.round(numbers.double(), decimals=digits).tolist()
 
 
 def shaded_table(corner: str, targets: Sequence[str], sources: Sequence[str], weights: Tensor) -> str:
-    """Returns a table with a shade for each weight, (target, source). corner: what stands over the targets."""
+    """Returns a table with a shade for each weight, (target, source). corner: its top left cell."""
     shades = ([next(shade for least, shade in SHADES if each >= least) for each in row] for row in weights.tolist())
     return format_table([[corner, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])

@@ -1,4 +1,4 @@
-"""Which kinds of picture can be written, by a file's name. Draws nothing."""
+"""The formats of pictures, by a file's extension. Does not draw."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PICTURE_FORMATS = ("svg", "pdf", "png")
 
 
 def picture_format(path: Path) -> str:
-    """Returns "svg", "pdf" or "png", as the name's extension says; "png" for a stream, a pipe or a device.
+    """Returns "svg", "pdf" or "png", by the extension; "png" for a stream, a pipe or a device.
 
     Raises DataError for any other name.
     """
@@ -18,4 +18,4 @@ def picture_format(path: Path) -> str:
         return extension
     if is_stream(path) and not path.is_dir():
         return "png"
-    raise DataError(f"{path}: not the name of a picture that can be drawn; let it end in .svg, .pdf or .png")
+    raise DataError(f"{path}: unknown picture format; use a name that ends in .svg, .pdf or .png")

@@ -1,7 +1,7 @@
-"""Numbers → figures, which `save` writes: learning curves, attention and token vectors. The one owner of matplotlib.
+"""Draws learning curves, attention and token vectors. Only this module uses matplotlib.
 
-First what all pictures share, then learning curves, heat maps, vectors, and the pictures of a sentence. matplotlib lays
-them out; only the size of a page is computed here, in inches. Knows nothing of models or of how a run is stored.
+In this order: style and `save`, learning curves, heat maps, vectors, pictures of a sentence. matplotlib does the
+layout; this module only computes the size of the page, in inches. Does not know models or the files of a run.
 """
 
 import io
@@ -41,11 +41,11 @@ Floats = NDArray[np.floating[Any]]
 log = logging.getLogger(__name__)
 
 DPI = 110
-VECTOR_DPI = 300  # dots per inch of a heat map's squares in a picture without pixels
-MAX_PIXELS = 8_000  # of the longer side: a picture that needs more gets coarser instead of larger
-# Okabe and Ito (2008), without yellow, which is too faint on white: told apart by the colour-blind too
+VECTOR_DPI = 300  # of heat maps in SVG and PDF
+MAX_PIXELS = 8_000  # of the longer side; larger pictures get a lower resolution
+# Okabe and Ito (2008), for the colour-blind, too; without yellow, which is too faint on white
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-FONT = "DejaVu Sans"  # comes with matplotlib
+FONT = "DejaVu Sans"  # part of matplotlib
 FONT_SIZE = 9  # points
 LINE_HEIGHT, LETTER_WIDTH = 0.22, 0.08  # inches: the height of a line of text, the width of most letters
 MAX_LABEL_CHARS = 50  # characters of a token that are shown
@@ -54,18 +54,16 @@ STYLE: dict[Any, Any] = {
     **dict.fromkeys(("legend.fontsize", "figure.titlesize", "figure.labelsize"), FONT_SIZE),
     "grid.alpha": 0.3,
     "text.parse_math": False,  # a token may be "$"
-    "pdf.fonttype": 42,  # whole letters, which can be searched for and edited
-    "svg.hashsalt": "tfm",  # else the same picture would be another file each time
+    "pdf.fonttype": 42,  # text that can be searched for and edited
+    "svg.hashsalt": "tfm",  # equal pictures are equal files
 }
 GLYPH_WARNINGS = r"Glyph \d+ .*missing|Matplotlib currently does not support"  # two of matplotlib's warnings
 
 
 @contextmanager
 def plot_style(texts: Iterable[str] = ()) -> Iterator[None]:
-    """A block that draws in our style; afterwards one line names the characters that no font has.
-
-    texts: what is written in the picture, besides our own words.
-    """
+    """Within the block, draw in our style. Warns of characters that no font has. texts: the user's text in the
+    picture."""
     families, missing = font_families(texts)
     with rc_context({**STYLE, "font.family": families}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=GLYPH_WARNINGS)
@@ -75,9 +73,9 @@ def plot_style(texts: Iterable[str] = ()) -> Iterator[None]:
 
 
 def font_families(texts: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Returns the families to draw texts with, the preferred one first, and the characters that none of them has.
+    """Returns font families for texts, in the order of preference, and the characters that none of them has.
 
-    matplotlib takes each character from the first of these families that has it, but does not look for families itself.
+    matplotlib takes each character from the first of these families that has it, but does not search for families.
     """
     fonts = {
         font.name: font.fname
@@ -87,7 +85,7 @@ def font_families(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     missing = {character for text in texts for character in text if character.isprintable()} - _characters(fonts[FONT])
     families = [FONT]
     for name, path in sorted(fonts.items()):
-        # Last Resort has a box for every character
+        # the font Last Resort has a box for every character
         if missing and "Last Resort" not in name and missing & _characters(path):
             families.append(name)
             missing -= _characters(path)
@@ -96,7 +94,7 @@ def font_families(texts: Iterable[str]) -> tuple[list[str], list[str]]:
 
 @lru_cache(256)
 def _characters(path: str) -> frozenset[str]:
-    """Returns what a font can draw; nothing if it cannot be read, or has pictures of one size instead of outlines."""
+    """Returns the characters of a font; none if it cannot be read, or has bitmaps instead of outlines."""
     try:
         font = FT2Font(path)
         return frozenset(map(chr, font.get_charmap())) if font.scalable else frozenset()
@@ -105,7 +103,7 @@ def _characters(path: str) -> frozenset[str]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Replace `path` by an SVG, a PDF or a PNG, as its name says, whole or not at all. Raises DataError for others."""
+    """Write an SVG, PDF or PNG atomically, by the extension of path. Raises DataError for any other."""
     picture = io.BytesIO()
     kind = picture_format(path)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -114,22 +112,22 @@ def save(figure: Figure, path: Path) -> None:
     write_bytes(path, picture.getvalue())
 
 
-POINT_MARKERS = "os^DvPX<>"  # another number than of colours, so that 63 runs differ in one or the other
+POINT_MARKERS = "os^DvPX<>"  # 9, so that with 7 colours 63 runs look different
 CURVES_WIDTH, CURVES_HEIGHT = 12.0, 3.6  # inches
 BEST_MARKER: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "linestyle": ""}
 
 
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Draw loss, perplexity and learning rate by epoch, for one run or for several laid over each other.
+    """Draw loss, perplexity and learning rate of one or several runs, by epoch, or by step if epochs have several
+    validations.
 
-    They are drawn by step if an epoch had several validations.
-    histories: what a run is called → its validations, as in history.jsonl, at least one per run.
+    histories: the name of a run → its validations, as in history.jsonl, at least one per run.
     """
     by = "epoch"
     if any(len({entry["epoch"] for entry in history}) < len(history) for history in histories.values()):
         by = "step"
     with plot_style(histories):
-        legend, has_watched = [], False
+        legend, has_extra = [], False
         figure = Figure(dpi=DPI, layout="constrained")
         loss, perplexity, rate = figure.subplots(1, 3)
         for index, (run, history) in enumerate(histories.items()):
@@ -142,13 +140,13 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             losses = ((loss, key) for key in ("train_loss", "valid_loss", "extra_valid_loss"))
             curves = (*losses, (perplexity, "valid_ppl"), (rate, "learning_rate"))
             for axes, key in curves:
-                # a line of training has hollow markers, since of a single epoch there is no line
+                # hollow markers show the training loss of a single epoch, which has no line
                 form: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if key == "train_loss" else {}
                 values = np.array([entry.get(key) for entry in history], dtype=float)  # NaN where there is none
                 if key == "extra_valid_loss":
                     if np.isnan(values).all():
                         continue
-                    form, has_watched = {"linestyle": "--", "fillstyle": "none"}, True
+                    form, has_extra = {"linestyle": "--", "fillstyle": "none"}, True
                 axes.plot(places, values, **look, **form, markevery=-(-len(places) // 12))
             best = min(history, key=lambda entry: float(entry["valid_loss"]))
             loss.plot(best[by], best["valid_loss"], color=look["color"], **BEST_MARKER)
@@ -159,7 +157,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             legend.append(Line2D([], [], label=label, **look))
         legend += [Line2D([], [], linestyle=":", label="training", color="0.4")]
         legend += [Line2D([], [], label="validation", color="0.4")]
-        legend += [Line2D([], [], linestyle="--", label="watched", color="0.4")] * has_watched
+        legend += [Line2D([], [], linestyle="--", label="extra validation text", color="0.4")] * has_extra
         legend += [Line2D([], [], label="best validation loss", color="0.4", **BEST_MARKER)]
         for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
             axes.set_title(title, loc="left", weight="bold")
@@ -172,7 +170,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         low, high = perplexity.get_ylim()
         if high / low < 5:
             perplexity.yaxis.set_major_locator(MaxNLocator(5))
-        else:  # a decade has room for 1, 2 and 5 where there are at most four
+        else:  # ticks at 1, 2 and 5 only fit into at most four decades
             perplexity.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e4 else (1,), numticks=9))
         perplexity.yaxis.set_minor_locator(NullLocator())
         perplexity.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.4g}")
@@ -187,22 +185,20 @@ def _clean_axes(axes: Axes) -> None:
     axes.grid()
 
 
-CELL_SIZE, GAP = 0.16, 0.15  # inches: a token's row or column at least; the space between maps
-MIN_MAP_SIZE = 1.1  # inches: room for the names of the axes, however short the sentence
+CELL_SIZE, GAP = 0.16, 0.15  # inches: the least size of a token's row or column; the space between maps
+MIN_MAP_SIZE = 1.1  # inches, for the labels of the axes
 MIN_PAGE_WIDTH, MAX_PAGE_WIDTH = 9.0, 16.0  # inches; a single map may be wider
-COLORBAR_WIDTH = 0.9  # inches: the bar that says what the colours mean, with its numbers
+COLORBAR_WIDTH = 0.9  # inches, with its numbers
 VECTORS_HEIGHT = 6.5  # inches
 
 
 @dataclass(frozen=True)
 class MapGroup:
-    """Maps of the same tokens in a grid: each row of the grid names the targets once, each column the sources once."""
+    """Maps of the same tokens in a grid: targets are labelled once per row of the grid, sources once per column."""
 
     title: str
     row_label: str
-    """the name of the rows"""
     column_label: str
-    """the name of the columns"""
     targets: list[str]
     sources: list[str]
     maps: list[tuple[str, Floats]]
@@ -210,10 +206,10 @@ class MapGroup:
 
 
 def draw_maps(groups: Sequence[MapGroup], *, n_more: int = 0) -> tuple[Figure, list[SubFigure]]:
-    """Returns a figure of groups, one below the other, and as many empty parts below them, VECTORS_HEIGHT high.
+    """Returns a figure with the groups one below the other, then n_more empty parts, each VECTORS_HEIGHT high.
 
-    All groups are as wide as four maps of the longest sentence, if the page's limit allows. A group's maps stand in as
-    few columns as make its rows as few as they can be: of 8 maps, where there is room for 7, 4 stand in each of 2 rows.
+    The page has the width of four maps of the longest sentence, up to MAX_PAGE_WIDTH. A group has as few rows as
+    possible, and then as few columns: where 7 maps fit side by side, 8 maps are 2 rows of 4.
     """
     margin = max(_label_length(group.targets) for group in groups) + 2 * LINE_HEIGHT
     narrowest = [max(CELL_SIZE * len(group.sources), MIN_MAP_SIZE) for group in groups]
@@ -224,8 +220,8 @@ def draw_maps(groups: Sequence[MapGroup], *, n_more: int = 0) -> tuple[Figure, l
         rows = math.ceil(len(group.maps) / max(1, int((room + GAP) / (least + GAP))))
         columns = math.ceil(len(group.maps) / rows)
         column = ((room + GAP) / columns - GAP) / len(group.sources)
-        row = max(min(column, 2 * CELL_SIZE), CELL_SIZE)  # as high as wide, but at most twice as high as needed
-        is_upright = _label_length(group.sources) > column  # names that are wider than their columns are turned
+        row = max(min(column, 2 * CELL_SIZE), CELL_SIZE)  # square, but at most twice as high as needed
+        is_upright = _label_length(group.sources) > column  # labels that are too wide are rotated
         label_height = _label_length(group.sources) if is_upright else LINE_HEIGHT
         map_height = max(row * len(group.targets), MIN_MAP_SIZE)
         heights.append(rows * (map_height + LINE_HEIGHT + GAP) + label_height + 3 * LINE_HEIGHT)
@@ -260,7 +256,7 @@ def _draw_map_group(part: SubFigure, group: MapGroup, rows: int, columns: int, i
 
 
 def _label_length(tokens: Sequence[str]) -> float:
-    """Returns about the width of the widest token, with a little space, in inches."""
+    """Returns the approximate width of the widest token in inches, with some space."""
     return LETTER_WIDTH * max(map(display_width, tokens)) + 0.1
 
 
@@ -276,11 +272,11 @@ def draw_vectors(
     moved: Sequence[int],
     after: Floats,
 ) -> Figure:
-    """Draw groups, and below them a dot for each token, and an arrow from each token that moved to its new place.
+    """Draw groups of maps, and below them a dot for each token, and an arrow to its new place if it moved.
 
-    before (tokens, dimension). moved: the positions of the tokens that have a row in after (moved, dimension).
+    before (tokens, dimension), after (moved tokens, dimension). moved: the positions of the moved tokens.
     """
-    from transformer_cli.adapters.study.inspection import project_2d  # imports torch, which curves need not wait for
+    from transformer_cli.adapters.study.inspection import project_2d  # imports torch, which curves do not need
 
     figure, (part,) = draw_maps(groups, n_more=1)
     axes = part.subplots()
@@ -308,16 +304,16 @@ def draw_vectors(
     axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({explained[1]:.0%})")
     _clean_axes(axes)
-    figure.draw_without_rendering()  # so that places and sizes are known
+    figure.draw_without_rendering()  # computes places and sizes
     _place_labels(axes, labels, ends)
     return figure
 
 
 def _place_labels(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
-    """Move each label to the nearest place on ellipses around its arrow's head where it can be read.
+    """Move each label to the nearest place around its arrow's head where it covers no head and no earlier label.
 
-    There it covers no label before it and no head, and stays within the axes; if there is no such place, it goes to
-    where it covers least. All is in points of 1/72 inch, boxes are (left, bottom, right, top).
+    Places are on ellipses, inside the axes. If all are covered, the label goes to the least covered one. Lengths are in
+    points of 1/72 inch; boxes are (left, bottom, right, top).
     """
     inch = 72 / axes.figure.dpi
     points = axes.transData.transform(ends) * inch
@@ -334,7 +330,7 @@ def _place_labels(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> Non
         overlap = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
         covered = np.prod(np.maximum(overlap, 0.0), axis=2).sum(axis=1)
         outside = np.maximum(frame[:2] - boxes[:, :2], 0.0) + np.maximum(boxes[:, 2:] - frame[2:], 0.0)
-        best = int(np.argmin(covered + 1000.0 * outside.sum(axis=1)))  # the first of the best: the nearest
+        best = int(np.argmin(covered + 1000.0 * outside.sum(axis=1)))  # of equal ones the nearest
         taken = np.concatenate((taken, boxes[best : best + 1]))
         label.xyann = tuple(moves[best])
 
@@ -349,7 +345,7 @@ def draw_attention(maps: Sequence["AttentionMap"]) -> Figure:
 
 
 def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> Figure:
-    """Draw attention weights, and below them the source's vectors in the plane."""
+    """Draw attention weights, and below them the source's vectors in two dimensions."""
     with plot_style([*inspection.source_tokens, *inspection.target_tokens]):
         return draw_vectors(
             _map_groups(maps),
@@ -362,7 +358,7 @@ def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) ->
 
 
 def draw_words(words: "WordAttention") -> Figure:
-    """Draw the attention of word vectors over themselves, and the vectors below it."""
+    """Draw the attention among word vectors, and below it the vectors in two dimensions."""
     labels = _labels(words.words)
     group = MapGroup(
         title="word vectors, no model: they are Q, K and V",
@@ -386,7 +382,7 @@ def draw_words(words: "WordAttention") -> Figure:
 
 
 def _map_groups(maps: Sequence["AttentionMap"]) -> list[MapGroup]:
-    """Returns one group for each kind of attention."""
+    """Returns a group for each kind of attention."""
     groups = []
     for kind, group in groupby(maps, key=lambda each: each.kind):
         heads = list(group)
@@ -408,5 +404,5 @@ def _map_groups(maps: Sequence["AttentionMap"]) -> list[MapGroup]:
 
 
 def _labels(tokens: Sequence[str]) -> list[str]:
-    """Returns how tokens are written in a picture: long ones are cut, and control characters are visible."""
+    """Returns tokens as labels: long ones are shortened, and control characters are made visible."""
     return [escape_controls(shorten(token, MAX_LABEL_CHARS)) for token in tokens]

@@ -1,8 +1,7 @@
-"""Whether a difference between scores is more than chance, and the words for it.
+"""Tests whether differences between scores are due to chance, and writes the verdicts.
 
-`paired_tests` evidence texts: sacreBLEU's two paired tests, with the figures of its own command line and its seed
-(12345, or SACREBLEU_SEED). `welch` evidence recipes: the t-test on the scores of several runs of each. Knows texts and
-scores, not where they come from.
+`paired_tests` compares the texts of single systems by sacreBLEU's two paired tests, with the results of its command
+line and its seed (12345, or SACREBLEU_SEED). `group_tests` compares groups of runs by Welch's t-test.
 """
 
 import logging
@@ -20,24 +19,22 @@ from transformer_cli.scoring.metrics import MAX_INTERVAL_SENTENCES, METRICS, RES
 
 log = logging.getLogger(__name__)
 
-SIGNIFICANCE_LEVEL = (
-    0.05  # chance that a difference is called one where there is none, for both metrics and all systems together
-)
+SIGNIFICANCE_LEVEL = 0.05  # the probability of any false positive, over both metrics and all systems
 SHUFFLES = 10_000  # of approximate randomisation, as sacreBLEU does it
 INTEGRATION_STEPS = 100_000  # of the numerical integral
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How a system's score differs from the first system's."""
+    """The difference between a system's score and the first system's."""
 
     points: float
     """its score minus the first system's"""
     p_bootstrap: float | None
-    """how often chance alone makes such a difference, by paired bootstrap resampling (Koehn 2004), 1,000 resamples;
-    None if the scores are equal: sacreBLEU finds p = 0.001 for a system beside itself"""
+    """by paired bootstrap resampling (Koehn 2004) with 1,000 resamples; None if the scores are equal, since sacreBLEU
+    gives p = 0.001 for a system compared with itself"""
     p_randomization: float | None
-    """the same by approximate randomisation (Riezler and Maxwell 2005), 10,000 shuffles"""
+    """by approximate randomisation (Riezler and Maxwell 2005) with 10,000 shuffles"""
 
     @property
     def p(self) -> float | None:
@@ -56,31 +53,31 @@ class PairedScore:
 
     @property
     def scores(self) -> list[float]:
-        """The score, as a recipe has several."""
+        """The score as a list, like `GroupScore.scores`."""
         return [self.score]
 
 
 @dataclass(frozen=True)
 class GroupDifference:
-    """How the mean score of a recipe's runs differs from that of the first recipe's."""
+    """The difference between the mean score of a group's runs and that of the first group's."""
 
     points: float
-    """its mean minus the first one's"""
+    """its mean minus the first group's"""
     half_width: float | None
-    """the 95 % interval of the difference is points ± half_width; None if the runs of neither recipe differ"""
+    """the 95 % interval is points ± half_width; None if neither group has any spread"""
     p: float | None
-    """how often recipes that are equally good differ by so much (Welch 1947); None as for half_width"""
+    """by Welch's t-test (1947); None if half_width is"""
 
 
 @dataclass(frozen=True)
 class GroupScore:
-    """The scores of a recipe's runs by one metric, from 0 to 100."""
+    """The scores of a group's runs by one metric, from 0 to 100."""
 
     scores: list[float]
     mean: float
     standard_deviation: float
     difference: GroupDifference | None
-    """None for the first recipe"""
+    """None for the first group"""
 
 
 Item = TypeVar("Item")
@@ -89,12 +86,12 @@ Score = TypeVar("Score", PairedScore, GroupScore)
 
 @dataclass(frozen=True)
 class ByMetric(Generic[Score]):
-    """What was found by one metric."""
+    """The results of one metric."""
 
     signatures: list[str]
-    """sacreBLEU's; of paired tests those of the bootstrap and of approximate randomisation"""
+    """sacreBLEU's; for paired tests, those of the bootstrap and of approximate randomisation"""
     scores: list[Score]
-    """one for each system or recipe"""
+    """one for each system or group"""
 
 
 def paired_tests(
@@ -104,9 +101,9 @@ def paired_tests(
     lowercase: bool,
     extra_metrics: Sequence[str] = (),
 ) -> dict[str, ByMetric[PairedScore]]:
-    """Compare the first system's text with each other's, by both tests. Returns what they find by each metric.
+    """Compare the first system with each of the others by both tests. Returns the results of each metric.
 
-    systems: for each system its lines. references, language, lowercase, extra_metrics: as in `score_text`.
+    systems: the lines of each system. references, language, lowercase, extra_metrics: as in `score_text`.
     """
     from sacrebleu.significance import PairedTest
 
@@ -146,10 +143,10 @@ def group_tests(
     lowercase: bool,
     extra_metrics: Sequence[str] = (),
 ) -> dict[str, ByMetric[GroupScore]]:
-    """Compare the first recipe's runs with each other's. Returns what is found by each metric.
+    """Compare the first group with each of the others. Returns the results of each metric.
 
-    systems: for each run of each recipe its lines. sizes: how many runs each has, at least two. Other arguments are as
-    in `paired_tests`.
+    systems: the lines of each run, group after group. sizes: the number of runs of each group, at least two. Other
+    arguments are as in `paired_tests`.
     """
     found = {}
     metrics = text_metrics(language=language, lowercase=lowercase, references=references, extra_metrics=extra_metrics)
@@ -162,13 +159,13 @@ def group_tests(
 
 
 def split_by_size(values: Sequence[Item], sizes: Sequence[int]) -> list[list[Item]]:
-    """Returns the values of each recipe. For example, a, b, c of sizes 2 and 1 are [a, b] and [c]."""
+    """Split values into groups of these sizes. For example, a, b, c with sizes 2 and 1 give [a, b] and [c]."""
     left = iter(values)
     return [[*islice(left, size)] for size in sizes]
 
 
 def welch(scores: Sequence[float], others: Sequence[float]) -> GroupDifference:
-    """Compare the mean of `scores` with that of `others`, without assuming equal variances. At least two of each."""
+    """Compare the means of scores and others, at least two of each, without assuming equal variances."""
     points = mean(scores) - mean(others)
     parts = [variance(each) / len(each) for each in (scores, others)]
     error = math.sqrt(sum(parts))
@@ -185,10 +182,8 @@ def welch(scores: Sequence[float], others: Sequence[float]) -> GroupDifference:
 def _student(degrees_of_freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns angles θ from 0 to π/2, and the probability that Student's |t| is at most √degrees_of_freedom · tan θ.
 
-    degrees_of_freedom: degrees of degrees_of_freedom, at least 1.
-
-    In θ, the density of t is cos^(degrees_of_freedom-1) θ, up to a factor. For example, degrees_of_freedom = 1 has the
-    same density at all angles: |t| ≤ 1 is half of the way to π/2, so its probability is 0.5.
+    With t = √degrees_of_freedom · tan θ, the density of θ is proportional to cos^(degrees_of_freedom-1) θ. For example,
+    with one degree of freedom all angles are equally likely: |t| ≤ 1 is θ ≤ π/4, so its probability is 0.5.
     """
     angles = np.linspace(0.0, math.pi / 2, INTEGRATION_STEPS + 1)
     middles = np.concatenate(([0.0], np.cos((angles[1:] + angles[:-1]) / 2) ** (degrees_of_freedom - 1)))
@@ -202,11 +197,11 @@ def verdicts(
     evidence: Sequence[str],
     least_p: float = 0.0,
 ) -> list[str]:
-    """Returns one sentence about each system but the first, beside the first one.
+    """Returns one sentence for each system but the first, comparing it with the first.
 
-    names: of all systems. differences: by each of METRICS, those of each system but the first; which of them are real
-    is decided for all together (`significant`). evidence: what the figures of each come from, such as "1,000
-    sentences". least_p: the smallest p that these can show, whatever a test says.
+    names: of all systems. differences: for each of METRICS, those of all systems but the first; `significant` decides
+    on all of them together. evidence: the subject of each sentence, such as "1,000 sentences". least_p: the smallest p
+    that the data can show; smaller p-values are raised to it.
     """
     of_systems = list(zip(*differences, strict=True))
     p_values = [None if each.p is None else max(each.p, least_p) for found in of_systems for each in found]
@@ -236,12 +231,12 @@ def verdicts(
 
 
 def significant(p_values: Sequence[float | None]) -> list[bool]:
-    """Which of several differences are more than chance, so that SIGNIFICANCE_LEVEL is the risk of even one mistake
-    (Holm 1979).
+    """Returns which of several differences are significant, by Holm's method (1979).
 
-    The smallest p is held to SIGNIFICANCE_LEVEL divided by the number of differences, the next one to
-    SIGNIFICANCE_LEVEL divided by one less, and so on, until one is too large. For example, [0.03, 0.001, None, 0.02]
-    are four differences: 0.001 is below 0.05 / 4, but 0.02 is not below 0.05 / 3, so only the second one is sure.
+    The probability of even one false positive is SIGNIFICANCE_LEVEL. The smallest p must be below SIGNIFICANCE_LEVEL
+    divided by the number of differences, the next one below SIGNIFICANCE_LEVEL divided by one less, and so on, until
+    one is not. For example, of [0.03, 0.001, None, 0.02] only the second is significant: 0.001 is below 0.05 / 4, but
+    0.02 is not below 0.05 / 3.
     """
     found = [False] * len(p_values)
     known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)

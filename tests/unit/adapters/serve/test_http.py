@@ -87,7 +87,7 @@ def test_answers_about_a_sentence_are_bounded(translator: Translator) -> None:
         assert closed.post("/inspect/steps", **ASKED).status == 503
     with running(translator, limits=Limits(inspected_tokens=3)) as small:
         answer = small.post("/inspect/steps", **ASKED)
-        error = {"error": "7 tokens, but at most 3 can be looked into; split the sentence"}
+        error = {"error": "7 tokens, but at most 3 can be inspected; split the sentence"}
         assert (answer.status, answer.body) == (400, error)
 
 

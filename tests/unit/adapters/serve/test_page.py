@@ -281,9 +281,7 @@ def test_a_translation_is_copied_and_a_text_cleared(page: Any) -> None:
 
 def test_a_sentence_that_is_too_long_to_look_into_is_translated_still(page: Any) -> None:
     page.fill("#input", "Hund " * 201)
-    expect(page.locator("#inside-error")).to_contain_text(
-        "201 tokens, but at most 200 can be looked into", timeout=WAIT
-    )
+    expect(page.locator("#inside-error")).to_contain_text("201 tokens, but at most 200 can be inspected", timeout=WAIT)
     expect(page.locator("#output")).not_to_be_empty()
     expect(page.locator("#inside")).to_be_hidden()
 

@@ -146,7 +146,7 @@ def test_compare_run_whose_own_split_is_another_text_is_named(
     compare(
         ["tiny", name, gone], CompareOptions(device="cpu", data_dir=data_dir, runs_dir=options.runs_dir), examples=0
     )
-    said = "in its own dataset, test is another text; make sure that it was not trained on this one"
+    said = "in its own dataset, test is another text; make sure that the run was not trained on this one"
     assert caplog.messages == [f"{name}: {said}"]
 
 
@@ -157,7 +157,7 @@ def test_compare_sentences_too_long_are_cut_and_counted(
     other = file_of(tmp_path / "b", ["the dog sings here", "dog"])
     named = CompareOptions((), Path(source), [Path(other)], device="cpu", runs_dir=options.runs_dir)
     compare(["tiny", other], named)
-    assert caplog.messages == [f"{options.runs_dir / 'tiny'}: a: 1 sentence too long: cut"]
+    assert caplog.messages == [f"{options.runs_dir / 'tiny'}: a: 1 sentence too long: truncated"]
 
 
 def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[str]) -> None:
@@ -219,19 +219,19 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
         (["tiny", short], options, lengths),
         (["tiny", short], replace(options, splits=("valid", "test")), "one text, but there are valid, test; name"),
         (["tiny", short], replace(options, references=[Path(short)]), "a run needs sentences to translate; name "),
-        (["tiny", "a" * 300], options, "^'a{39}…': not a run or a file: File name too long; name what is there"),
+        (["tiny", "a" * 300], options, "^'a{39}…': not a run or a file: File name too long; name one that exists"),
         ([], options, "^nothing to compare; name at least two runs or files"),
         ([tiny, tiny], options, "^.*tiny: named twice; name different runs or files"),
         ([empty, short], CompareOptions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
         (["tiny", str(tiny.folder)], options, "^tiny: named twice; name different runs or files"),
-        ([empty, short], replace(options, beam_size=3), "beam_size is about runs, and all of these are files"),
+        ([empty, short], replace(options, beam_size=3), "beam_size applies to runs, but all of these are files"),
         (["tiny", reversed_run], options, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
         with pytest.raises((CheckpointError, DataError), match=message):
             compare(names, wrong_terms)
     wrong_groups: list[tuple[list[list[RunLike]], str]] = [
-        ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
-        ([["a", "b"], []], "^a recipe without a run: one run has no spread; name at least two runs of each recipe"),
+        ([["a", "b"], ["c"]], "^c: one run has no spread; give at least two runs in each group, or one in"),
+        ([["a", "b"], []], "^an empty group: one run has no spread; give at least two runs in each"),
         ([[tiny, tiny], ["a", "b"]], "^.*tiny: named twice; name different runs or files"),
         ([["a", "b"], ["c", "a"]], "^a: named twice; name different runs or files"),
         ([["a", "b"], ["c", "./a"]], "^a: named twice; name different runs or files"),
@@ -249,7 +249,7 @@ def test_compare_groups_refuses_the_same_weights_under_two_names(
         for name in "ab":
             file_of(tmp_path / name, ["one"])
         named = [[str(tmp_path / name) if len(name) == 1 else name for name in runs] for runs in recipes]
-        with pytest.raises(DataError, match=f"^{copy}: has the weights of tiny, so they are one run; name"):
+        with pytest.raises(DataError, match=f"^{copy}: has the same weights as tiny; name"):
             compare_groups(named, options)
 
 
@@ -269,9 +269,9 @@ def test_compare_groups_says_equal_seeds_and_differing_settings(
     compare_groups([names], options)
     first, one, other = names
     assert caplog.messages == [
-        f"{first}, {one}: the same training.seed, 0; their spread says little of what another seed does",
-        f"{first}, {one}, {other}: runs of one recipe that differ in training.learning_rate, data.corpus, "
-        "data.files.train.source, data.files.train.target, …; so their spread is not of chance alone",
+        f"{first}, {one}: trained with the same training.seed, 0; their spread does not show the effect of the seed",
+        f"{first}, {one}, {other}: runs of one group that differ in training.learning_rate, data.corpus, "
+        "data.files.train.source, data.files.train.target, …; their spread is not due to chance alone",
     ]
 
 

@@ -50,7 +50,7 @@ def test_inspect_sentence_tokens_are_those_of_the_translation(translator: Transl
 def test_inspect_several_lines_is_refused(translator: Translator) -> None:
     (several,) = translator.translate_detailed([f"{SENTENCE}\n{SENTENCE}"])
     for look in (inspect_translation, decoder_choices):
-        with pytest.raises(DataError, match="the text has several lines, or is split into sentences"):
+        with pytest.raises(DataError, match="the text has several lines or sentences"):
             look(translator, several)
 
 
