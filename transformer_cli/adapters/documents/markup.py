@@ -1,8 +1,8 @@
-"""HTML → blocks of plain text, and back with the translation of each. Knows characters and tokens, but no models.
+"""Parses HTML into blocks of plain text. Knows no models.
 
-What is not translated stays as it was written, byte by byte, however broken it is. So HTML is cut into tags and text
-as the HTML standard says (13.2.5), but no tree is made of it, from which it would have to be written anew. Each step is
-linear in the length of the document, and nothing recurses.
+All that is not translated stays byte for byte, however broken it is. Therefore HTML is cut into tags and text as in the
+HTML standard (13.2.5), but not parsed into a tree, which could not be written back unchanged. Each step takes linear
+time.
 """
 
 import codecs
@@ -31,46 +31,45 @@ def _names(of_elements: str) -> frozenset[str]:
     return frozenset(of_elements.split())
 
 
-# What elements mean.
+# Elements
 RAW_TEXT = _names("script style textarea xmp iframe noembed noframes")
-"""in them, < begins no other tag"""
+"""contain no tags: < is text in them"""
 BLOCK_ELEMENTS = RAW_TEXT | _names(
     "address article aside audio base basefont blockquote body br button canvas caption center col colgroup datalist "
     "dd details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head "
     "header hgroup hr html legend li link main math menu meta nav noscript object ol optgroup option p param pre rtc "
     "search section select summary svg table tbody td template tfoot th thead title tr track ul video"
 )
-"""they begin and end blocks; so do those of unknown names that hold one of them"""
+"""begin and end blocks; so do unknown elements that contain one of them"""
 INLINE_ELEMENTS = _names(
     "a abbr acronym area b bdi bdo big cite code data del dfn em embed font i img input ins kbd label map mark meter "
     "nobr output picture progress q rb ruby s samp slot small source span strike strong sub sup time tt u var wbr"
 )
-"""they go round words, also where they hold a block; so do those of unknown names that hold none"""
+"""are around words, even if they contain a block; so are unknown elements that contain none"""
 VOID_ELEMENTS = _names("area base br col embed hr img input link meta param source track wbr")
-"""they have no end"""
+"""have no end tag"""
 RUBY_NOTES = _names("rp rt")
-"""how the words before them are read; their ends may be left out"""
+"""annotate the pronunciation of the words before them; their end tags are optional"""
 NO_TRANSLATE = RAW_TEXT | RUBY_NOTES | _names("code kbd pre samp svg math var")
-"""what is inside them is not translated"""
+"""their content is not translated"""
 WITHIN_SENTENCE = RUBY_NOTES | _names("svg math script style")
-"""of those that are kept: a sentence goes on there, though most of them begin blocks"""
+"""those of NO_TRANSLATE that do not end a sentence, though most are block elements"""
 TEXT_ATTRIBUTES = _names("alt aria-description aria-label aria-placeholder aria-valuetext label placeholder title")
-"""attributes that are translated (HTML standard, 3.2.6.2, and WAI-ARIA): what a reader sees or hears"""
+"""are translated, since readers see or hear them (HTML standard, 3.2.6.2, and WAI-ARIA)"""
 BUTTON_TYPES = ("button", "reset", "submit")
-"""types of inputs whose value is a text, too"""
+"""types of <input> whose value is translated, too"""
 LANGUAGE_ATTRIBUTES = _names("lang xml:lang")
-"""attributes that name the language"""
 PLACEHOLDER_NAMES = _names("button link menu option source title")
-"""names of elements that in messages of programs are names of placeholders, too"""
+"""elements whose names are also used as placeholders in the messages of programs"""
 
-# No alternative can fail far behind the place where it has begun, so nothing is read twice.
+# No alternative can fail long after it began to match, so matching takes linear time.
 _MARKUP = re.compile(
-    r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"  # a comment; what is not closed goes on to the end
-    r"|(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*|\d{1,9}(?=/?>))"  # also <0>, as catalogues of programs have it
-    r"(?:[^>=]*>)?"  # all of a tag, or what stands before its first value
-    r"|%(?:(?!<%).)*?%>|\?(?:php\b|=).*?(?:\?>|\Z)"  # code of templates and of PHP
-    r"|(?:[!?]|/[^a-zA-Z>])[^>]*(?:>|\Z)|/>)"  # a doctype, and what browsers take for a comment
-    r"|\{[{%](?=[^{}]{0,99}[<>&])(?:[^{}<]|<(?![a-zA-Z/!?])){0,199}[%}]\}",  # {{ a && b }}, which would be escaped
+    r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"  # a comment; an unclosed one reaches to the end
+    r"|(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*|\d{1,9}(?=/?>))"  # also <0>, as in message catalogues
+    r"(?:[^>=]*>)?"  # a whole tag, or a tag up to its first value
+    r"|%(?:(?!<%).)*?%>|\?(?:php\b|=).*?(?:\?>|\Z)"  # template and PHP code
+    r"|(?:[!?]|/[^a-zA-Z>])[^>]*(?:>|\Z)|/>)"  # a doctype, and what browsers treat as a comment
+    r"|\{[{%](?=[^{}]{0,99}[<>&])(?:[^{}<]|<(?![a-zA-Z/!?])){0,199}[%}]\}",  # {{ a && b }} must not be escaped
     re.DOTALL,
 )
 _TEMPLATE_CODE = re.compile(r"<[%?]|\{[{%][^{}]{0,99}[<>&\"'][^{}]{0,99}\}")  # in an attribute
@@ -78,10 +77,10 @@ _IN_TAG = re.compile(r"""(?P<end>>)|={2,}|=[ \t\n\f\r]*(?:"[^"]*(?:"|\Z)|'[^']*(
 _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>][^\s>]*)))?")
 
 
-ENCODING_SEARCH_BYTES = 1 << 10  # bytes of a page in which its encoding stands (HTML standard, 4.2.5.4)
+ENCODING_SEARCH_BYTES = 1 << 10  # of a page, that may declare its encoding (HTML standard, 4.2.5.4)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META_CHARSET = re.compile(rb"<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
-_BROWSER_ENCODINGS = {  # what browsers take a name for (WHATWG's Encoding Standard, 4.2)
+_BROWSER_ENCODINGS = {  # how browsers interpret some names (WHATWG's Encoding Standard, 4.2)
     **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"), "iso8859-9": "cp1254", "gb2312": "gbk", "euc_kr": "cp949",
     "shift_jis": "cp932", **dict.fromkeys(("utf-16", "utf-16-le", "utf-16-be"), "utf-8"),
 }  # fmt: skip
@@ -91,21 +90,21 @@ _ATTRIBUTE_WRITER = escaping_writer(html.escape)
 
 
 def html_encoding(content: bytes) -> str:
-    """Returns the encoding that a page says it is in, at its beginning; UTF-8 if it says none that Python knows."""
+    """Returns the encoding that a page declares; UTF-8 if it declares none that Python knows."""
     head = _COMMENT.sub(b"", content[:ENCODING_SEARCH_BYTES])
-    of_xml = XML_ENCODING.match(head)
-    named = of_xml or _META_CHARSET.search(head)
+    xml_declaration = XML_ENCODING.match(head)
+    declared = xml_declaration or _META_CHARSET.search(head)
     try:
-        found = codecs.lookup(named[1].decode()).name if named else "utf-8"
+        found = codecs.lookup(declared[1].decode()).name if declared else "utf-8"
     except LookupError:
         return "utf-8"
-    return found if of_xml else _BROWSER_ENCODINGS.get(found, found)
+    return found if xml_declaration else _BROWSER_ENCODINGS.get(found, found)
 
 
 def parse_html(source: str, languages: tuple[str, str] = ("", "")) -> Document:
-    """Cut a page or a fragment into blocks. Takes whatever there is: nothing is wrong with HTML.
+    """Parse a page or a fragment into blocks. Accepts any text.
 
-    languages: the codes of the source and of the target; what is marked as the one will be marked as the other.
+    languages: codes of source and target; a lang attribute with the source language gets the target language.
     """
     parser = _Parser(languages)
     parser.parse(source)
@@ -114,7 +113,7 @@ def parse_html(source: str, languages: tuple[str, str] = ("", "")) -> Document:
 
 
 def tag_pattern(begin: str, end: str, character: str) -> str:
-    """Returns a regular expression for tags in text. The arguments are expressions for <, > and any character."""
+    """Returns a regular expression for tags in text. The arguments are expressions for <, > and one character."""
     return (
         rf"{begin}(?P<slash>/?)(?P<name>[a-zA-Z][\w:.-]{{0,50}}|\d{{1,9}})"
         rf"(?:\s(?:(?!{begin}|{end}|=){character}){{0,200}}=(?:(?!{begin}|{end}){character}){{0,500}}|\s{{0,9}}/?){end}"
@@ -122,7 +121,7 @@ def tag_pattern(begin: str, end: str, character: str) -> str:
 
 
 def inline_of_tag(tag: re.Match[str]) -> Inline:
-    """Returns what a tag in text is, which `tag_pattern` has found."""
+    """Returns a tag, matched by `tag_pattern`, as an Inline."""
     raw, name = tag[0], tag["name"].lower()
     is_html = name not in PLACEHOLDER_NAMES
     if is_html and name in BLOCK_ELEMENTS:
@@ -133,20 +132,20 @@ def inline_of_tag(tag: re.Match[str]) -> Inline:
 
 
 class _Parser:
-    """What is known at a place of the document."""
+    """Passes the tags and texts of a page to a `Builder`."""
 
     def __init__(self, languages: tuple[str, str]) -> None:
         self.build = Builder(_TEXT_WRITER)
         self.languages = languages
-        self.depth = 0  # of what is translated inside what is not
+        self.depth = 0  # of nested untranslated elements
 
     def parse(self, source: str) -> None:
         """Add a document, or a part of one; see `parse_html`."""
-        place, block_like = 0, _find_block_like(source)
-        while token := _MARKUP.search(source, place):
-            self.add(source[place : token.start()])
-            start, place = token.start(), _end_of_tag(source, token)
-            tag, name = source[start:place], (token["name"] or "").lower()
+        position, block_like = 0, _find_block_like(source)
+        while token := _MARKUP.search(source, position):
+            self.add(source[position : token.start()])
+            start, position = token.start(), _end_of_tag(source, token)
+            tag, name = source[start:position], (token["name"] or "").lower()
             if not name:
                 self.build.add_standalone(tag)
                 continue
@@ -157,14 +156,14 @@ class _Parser:
             translate = _translate_attribute(attributes)
             is_kept = name in RAW_TEXT or translate is False or (name in NO_TRANSLATE and translate is None)
             if is_kept and name not in VOID_ELEMENTS and (name in RAW_TEXT or not tag.endswith("/>")):
-                inside, place = place, _end_of_element(source, place, name)
+                inside, position = position, _end_of_element(source, position, name)
                 is_read = self.depth < MAX_INLINE_DEPTH and name not in RAW_TEXT
-                translated = [*_translatable_spans(source[inside:place], inside)] if is_read else []
+                translated = [*_translatable_spans(source[inside:position], inside)] if is_read else []
                 is_inline = name in WITHIN_SENTENCE or name not in BLOCK_ELEMENTS
                 if is_inline and start not in block_like and not translated:
-                    self.build.add_standalone(source[start:place])
+                    self.build.add_standalone(source[start:position])
                 else:
-                    self.add_untranslated(source, (start, place), translated)
+                    self.add_untranslated(source, (start, position), translated)
                 continue
             markup = self.with_attribute_blocks(tag, {} if is_kept else attributes)
             if name in BLOCK_ELEMENTS or start in block_like:
@@ -173,18 +172,18 @@ class _Parser:
                 self.build.add_standalone(*markup)
             else:
                 self.build.open_element(name, *markup)
-        self.add(source[place:])
+        self.add(source[position:])
 
     def add_untranslated(self, source: str, span: Span, translated: Sequence[Span]) -> None:
-        """Add what is not translated, but for elements in it that are."""
-        place, last = span
+        """Add an untranslated element, in which some elements are to be translated."""
+        position, last = span
         self.depth += 1
         for start, end in translated:
-            self.build.end_block(source[place:start])
+            self.build.end_block(source[position:start])
             self.parse(source[start:end])
-            place = end
+            position = end
         self.depth -= 1
-        self.build.end_block(source[place:last])
+        self.build.end_block(source[position:last])
 
     def add(self, source: str) -> None:
         """Add text to the block."""
@@ -192,14 +191,14 @@ class _Parser:
             self.build.add_text(source, html.unescape(source))
 
     def end_tag(self, tag: str, name: str) -> None:
-        """Close the innermost element of this name, and those in it; a tag without such an element ends the block."""
+        """Close the innermost element of this name and those in it; a tag without an open element ends the block."""
         if self.build.has_open(name):
             self.build.close_element(name, tag)
         else:
             self.build.end_block(tag)
 
     def with_attribute_blocks(self, tag: str, attributes: "dict[str, re.Match[str]]") -> list[str | Block]:
-        """Returns a tag whose texts are blocks."""
+        """Returns a tag with its translatable attributes as blocks."""
         parts: list[str | Block] = []
         kind = attributes.get("type")
         is_button = tag[:6].lower() == "<input" and kind and kind[kind.lastindex or 0].lower() in BUTTON_TYPES
@@ -223,13 +222,13 @@ class _Parser:
 
 
 def _attributes(tag: str, token: re.Match[str]) -> dict[str, re.Match[str]]:
-    """Returns the attributes of a tag with values; of two with one name, the first one counts."""
+    """Returns the attributes of a tag that have values; of equal names, the first one counts."""
     found = _ATTRIBUTE.finditer(tag, token.end("name") - token.start()) if not token[0].endswith(">") else ()
     return {each[1].lower(): each for each in reversed([*found])}
 
 
 def _translate_attribute(attributes: "dict[str, re.Match[str]]") -> bool | None:
-    """Returns whether an author wants an element translated; None if nothing says so."""
+    """Returns whether the author wants an element to be translated; None if it does not say."""
 
     def value(name: str) -> str | None:
         found = attributes.get(name)
@@ -241,17 +240,17 @@ def _translate_attribute(attributes: "dict[str, re.Match[str]]") -> bool | None:
 
 
 def _find_block_like(source: str) -> set[int]:
-    """Returns where elements of unknown names begin that hold a block."""
+    """Returns the offsets of unknown elements that contain a block element."""
     block_like: set[int] = set()
-    open_: list[tuple[str, int]] = []  # those that have begun in the innermost block
+    open_: list[tuple[str, int]] = []  # unknown elements that began in the current block
     n_open: Counter[str] = Counter()
-    place = 0
-    while token := _MARKUP.search(source, place):
-        start, place, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
+    position = 0
+    while token := _MARKUP.search(source, position):
+        start, position, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
         if not name or name in INLINE_ELEMENTS or name in VOID_ELEMENTS:
             continue
         if name in NO_TRANSLATE and not token["slash"]:
-            place = _end_of_element(source, place, name)
+            position = _end_of_element(source, position, name)
         if name in WITHIN_SENTENCE:
             continue
         if token["slash"] and n_open[name]:
@@ -260,50 +259,50 @@ def _find_block_like(source: str) -> set[int]:
             n_open[open_.pop()[0]] -= 1
         elif (
             token["slash"] or name in BLOCK_ELEMENTS
-        ):  # what has begun before the end of a block does not hold the next one
+        ):  # an end tag ends the block, so nothing open contains the next one
             block_like.update(start for _, start in open_ if not token["slash"])
             open_.clear()
             n_open.clear()
-        elif not source.endswith("/>", start, place):
+        elif not source.endswith("/>", start, position):
             open_.append((name, start))
             n_open[name] += 1
     return block_like
 
 
 def _translatable_spans(source: str, first: int) -> Iterator[Span]:
-    """Yield where elements stand that are to be translated, within one that is not. first: where that begins."""
-    place = 0
-    while token := _MARKUP.search(source, place):
-        start, place, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
+    """Yield the spans of elements to translate inside an untranslated one, which begins at `first`."""
+    position = 0
+    while token := _MARKUP.search(source, position):
+        start, position, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
         if not name or token["slash"]:
             continue
         if name in RAW_TEXT:
-            place = _end_of_element(source, place, name)
-        elif name not in VOID_ELEMENTS and _translate_attribute(_attributes(source[start:place], token)):
-            place = _end_of_element(source, place, name)
-            yield first + start, first + place
+            position = _end_of_element(source, position, name)
+        elif name not in VOID_ELEMENTS and _translate_attribute(_attributes(source[start:position], token)):
+            position = _end_of_element(source, position, name)
+            yield first + start, first + position
 
 
 def _end_of_tag(source: str, token: re.Match[str]) -> int:
-    """Returns where a tag or a comment ends; in a tag, a > between quotation marks behind a "=" does not end it."""
+    """Returns the end of a tag or comment. A > inside a quoted value does not end a tag."""
     if not token["name"] or token[0].endswith(">"):
         return token.end()
     return next((part.end() for part in _IN_TAG.finditer(source, token.end()) if part["end"]), len(source))
 
 
-def _end_of_element(source: str, place: int, name: str) -> int:
-    """Returns where an element ends whose inside is kept; one that is not closed goes on to the end."""
+def _end_of_element(source: str, position: int, name: str) -> int:
+    """Returns the end of an untranslated element; an unclosed one reaches to the end of the source."""
     if name in RAW_TEXT:
-        found = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, place)
+        found = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, position)
         return found.end() if found else len(source)
     if name in RUBY_NOTES:
-        found = re.compile(rf"</{name}\s*>|(?=<(?:/ruby|r[bpt])\b)", re.IGNORECASE).search(source, place)
+        found = re.compile(rf"</{name}\s*>|(?=<(?:/ruby|r[bpt])\b)", re.IGNORECASE).search(source, position)
         return found.end() if found else len(source)
     n_open = 1
-    while n_open and (token := _MARKUP.search(source, place)):
-        place, inner = _end_of_tag(source, token), (token["name"] or "").lower()
+    while n_open and (token := _MARKUP.search(source, position)):
+        position, inner = _end_of_tag(source, token), (token["name"] or "").lower()
         if inner in RAW_TEXT and not token["slash"]:
-            place = _end_of_element(source, place, inner)
+            position = _end_of_element(source, position, inner)
         elif inner == name:
             n_open += -1 if token["slash"] else 1
-    return len(source) if n_open else place
+    return len(source) if n_open else position

@@ -1,7 +1,7 @@
-"""Message catalogues (.po, .pot): messages without a translation are blocks, which become their `msgstr`.
+"""Parses gettext catalogues (.po, .pot): messages without a translation are blocks, which become their `msgstr`.
 
-Tags in them, such as <b>, go with their words. Translations that are there stay, fuzzy ones too; forms of the plural
-stay empty, since how many there are and what they stand for differs between languages.
+Tags such as <b> go with their words. Existing translations stay, including fuzzy ones. Plural forms stay empty, since
+their number and meaning differ between languages.
 """
 
 import re
@@ -23,7 +23,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
 def parse_po(content: bytes, languages: LanguagePair) -> ParsedFile:
-    """Cut a catalogue into its messages. Raises DataError if it is none."""
+    """Parse the messages of a catalogue. Raises DataError for other files."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
@@ -36,10 +36,10 @@ def parse_po(content: bytes, languages: LanguagePair) -> ParsedFile:
 
 
 def _add_message(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:
-    """Add the translation of a message: as it is, or its text, which becomes one."""
+    """Add the `msgstr` of a message: the existing one, or else the text to translate."""
     source, lines = "".join(message.strings.get("msgid", ())), message.msgstr_lines
     if message.is_translated:
-        kept["fuzzy" if message.is_fuzzy else "translated already"] += bool(source)  # and not the header
+        kept["fuzzy" if message.is_fuzzy else "translated already"] += bool(source)  # not the header
     elif "msgid_plural" in message.strings:
         kept["forms of the plural"] += 1
     elif source:
@@ -55,7 +55,7 @@ def _add_message(build: Builder, message: Message, kept: Counter[str], encoding:
 
 
 def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool:
-    """Add a message. Returns whether it has a letter."""
+    """Add the text of a message. Returns whether it has a letter."""
     inlines = list[Inline]()
     for part in _MESSAGE_PART.finditer(source):
         if part["name"]:

@@ -1,6 +1,6 @@
-"""Subtitles (.srt, .vtt): sentences are blocks, also across cues; their words are divided among the cues in proportion.
+"""Parses subtitles (.srt, .vtt). Blocks are sentences, which may span cues; their words are divided in proportion.
 
-Numbers, times, positions and the dashes of speakers stay where they are.
+Cue numbers, times, positions and speaker dashes stay where they are.
 """
 
 import html
@@ -17,8 +17,8 @@ from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.sentences import sentence_spans
 
-MAX_GAP_S = 3.0  # between two cues, in which no sentence goes on
-MAX_CUES_PER_SENTENCE = 5  # of a sentence; without marks, each cue is translated by itself
+MAX_GAP_S = 3.0  # between two cues of a sentence
+MAX_CUES_PER_SENTENCE = 5  # in text without punctuation, more cues are translated one by one
 
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
@@ -27,25 +27,23 @@ _INLINE_PART = re.compile(
     re.DOTALL,
 )
 _SPEAKER_DASH = re.compile(r"\s*[-\u2013\u2014\u2010\u2011]\s*(?=[^\s\d])")
-_MARKUP_OR_SPACE = re.compile(r"\s|<[^<>]*>|\{\\[^{}]*\}")  # what stands before and behind the words of a line
-_SOUND_STARTS, _SOUND_ENDS = (
-    ("♪", "♫", "♬", "[", "("),
-    ("♪", "♫", "♬", "]"),
-)  # lines of songs and sounds, also without full stops
-_BREAKS = ("line", "cue", "block_end")  # the later ones part more
-_SPANNING = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements that go round words
+_MARKUP_OR_SPACE = re.compile(r"\s|<[^<>]*>|\{\\[^{}]*\}")
+_SOUND_STARTS = ("♪", "♫", "♬", "[", "(")  # lines of songs and sounds are sentences without full stops
+_SOUND_ENDS = ("♪", "♫", "♬", "]")
+_BREAKS = ("line", "cue", "block_end")  # from weak to strong
+_SPANNING = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements around words
 
 
 class _Part(NamedTuple):
     kind: str
-    """"text", "open", "close", "standalone", "line" and "cue", which a sentence goes across, and "block_end" """
+    """"text", "open", "close", "standalone", one of _BREAKS; a sentence may span "line" and "cue" """
     raw: str
     text: str = ""
-    """what text means, or the name of an element"""
+    """text without entities, or the name of an element"""
 
 
 def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
-    """Cut subtitles into sentences. Raises DataError if they have no times."""
+    """Parse subtitles into sentences. Raises DataError if they have no times."""
     text, encode = decode_text(content)
     is_vtt = text.startswith("WEBVTT")
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} if is_vtt else {}
@@ -61,13 +59,13 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
             pending.append(part)
     _add_sentences(build, pending, languages[0])
     if not is_vtt and "-->" not in text and text.strip():
-        raise DataError("no subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
+        raise DataError("not subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
     return ParsedFile([build.document], encode, kept)
 
 
 def _parse_parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
-    """Yield what subtitles consist of, and count the cues that are kept since their times are none."""
-    between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # what stands between two cues
+    """Yield the parts of subtitles, and count the cues that are kept because their times are malformed."""
+    between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # between: lines between two cues
     lines = LINE.findall(text)
     for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
@@ -117,7 +115,10 @@ def _seconds(hours: str | None, minutes: str, seconds: str, thousandths: str) ->
 
 
 def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
-    """Returns parts in which what ends before a cue and begins again in it goes on, and positions are part of it."""
+    """Returns parts in which an element that ends before a break and starts again after it goes on.
+
+    Adjacent breaks and positions are one break.
+    """
     found: list[_Part] = []
     for part in parts:
         last = found[-1] if found else _Part("", "")
@@ -132,13 +133,13 @@ def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
 
 
 def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
-    """Add what stands between two stops, sentence by sentence."""
+    """Add the parts between two block ends, sentence by sentence."""
     lengths = [len(each.text) if each.kind == "text" else int(each.kind in _BREAKS) for each in parts]
     places = [0, *accumulate(lengths)]
     text = "".join(each.text if each.kind == "text" else " " * (each.kind in _BREAKS) for each in parts)
     spans = sentence_spans(text, language)
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
-    adjacent = {*starts} & {*ends}  # where a sentence follows another one without a space
+    adjacent = {*starts} & {*ends}  # offsets of sentences that follow another one without a space
     cues = [place for place, each in zip(places, parts, strict=False) if each.kind == "cue"]
     across = _elements_across_cues(parts)
     for index, (place, length, each) in enumerate(zip(places, lengths, parts, strict=False)):
@@ -172,7 +173,7 @@ def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
 
 
 def _elements_across_cues(parts: list[_Part]) -> set[int]:
-    """Returns where elements begin and end that have cues in them: one that moved would change the order of times."""
+    """Returns the indices of tags of elements that span cues; if one moved, cues would get out of order."""
     found, open_, n_cues = set[int](), dict[str, list[tuple[int, int]]](), 0
     for index, each in enumerate(parts):
         n_cues += each.kind == "cue"

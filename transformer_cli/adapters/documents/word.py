@@ -1,9 +1,9 @@
-"""Word documents (.docx): the paragraphs of their parts are blocks. Knows what runs are, and nothing of how they look.
+"""Parses Word documents (.docx), whose paragraphs are blocks.
 
-A paragraph is a row of items: texts, what stands in a run between them (a tab, a picture), and what stands between runs
-(a bookmark, the ends of a link). A paragraph without a letter stays as it is. Otherwise each item that is no text gets
-a run of its own, and words get runs with the properties of those that they are linked to, or else with the properties
-that most of the paragraph's characters have; neighbours that look the same are one run.
+A paragraph is a sequence of items: texts, other content of runs (a tab, a picture), and content between runs (a
+bookmark, the ends of a link). A paragraph without a letter stays as it is. Otherwise each item that is not text gets a
+run of its own. Words get runs with the properties of the words that they are linked to, or else with the properties of
+most characters of the paragraph. Neighbouring runs with equal properties become one.
 """
 
 import re
@@ -37,58 +37,58 @@ _CONTAINERS = (
 )
 _START_OF = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRangeStart"}
 _TABS_AND_BREAKS = ("w:tab", "w:br", "w:cr", "w:ptab")
-_NO_BREAK_HYPHEN = "w:noBreakHyphen"  # a text, but not in one
-_MAX_FIELD_DEPTH = 50  # fields inside each other: what is in the innermost is copied for each
-_MAX_GROWTH = 20  # as large as itself a paragraph may become, in which each item repeats the properties of its run
-_RECOMPUTED = ("w:proofErr", "w:lastRenderedPageBreak")  # what Word finds anew
+_NO_BREAK_HYPHEN = "w:noBreakHyphen"  # a character, but outside <w:t>
+_MAX_FIELD_DEPTH = 50  # the content of the innermost field is copied once per level
+_MAX_GROWTH = 20  # of a paragraph's size, since each item repeats the properties of its run
+_RECOMPUTED = ("w:proofErr", "w:lastRenderedPageBreak")  # by Word when it opens the document
 _PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr")
-_WITHOUT_TEXT = (*_PROPERTIES, *_START_OF, "w:fldChar")  # no paragraph in them is translated
-_REVISION_ID = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # of a run's tag: when it was written
-_INVISIBLE_PROPERTIES = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")  # of a run's properties, what nobody sees
+_WITHOUT_TEXT = (*_PROPERTIES, *_START_OF, "w:fldChar")  # paragraphs in them are not translated
+_REVISION_ID = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # the editing session in which a run was written
+_INVISIBLE_PROPERTIES = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")
 
 _Parts = list[str | Block]
 
 
 class _RunTag(str):
-    """The tag of a run, and its properties, which the words behind it have."""
+    """The start tag and properties of the run of the words that follow."""
 
     __slots__ = ()
 
 
 class _SignRunTag(_RunTag):
-    """Likewise, for what has no letter and no digit."""
+    """The same for text without a letter or digit."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class _Item:
-    """A text, or what else stands in a paragraph and is kept."""
+    """A text in a paragraph, or other content, which is copied."""
 
     raw: _Parts
     run: str = ""
-    """the tag of the run that it is in, and its properties; nothing if it stands between runs"""
+    """the start tag and properties of its run; "" between runs"""
     formatting: str | None = None
-    """the properties of the run, as far as they are seen"""
+    """the visible properties of its run"""
     text: str = ""
     name: str = ""
     opens: str = ""
-    """the name of the element that begins with it"""
+    """the name of the element that it starts"""
     closes: str = ""
-    """the name of the one that ends with it"""
+    """the name of the element that it ends"""
 
     @property
     def markup(self) -> _Parts:
-        """What stands for it in the file, in a run of its own."""
+        """Its markup, inside a run of its own."""
         return [self.run, *self.raw, f"</{_prefix(self.run)}r>"] if self.run else self.raw
 
 
 def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
-    """Cut a document into its parts: text, headers, footers, notes, comments. Raises DataError if it is none."""
+    """Parse the parts of a Word document: text, headers, footers, notes, comments. Raises DataError for other files."""
     archive = Archive(content)
     types = archive.read("[Content_Types].xml")
     if types is None:
-        raise DataError("no Word document (DOCX); name one that Word or another program has saved as such")
+        raise DataError("not a Word document (DOCX); save it in this format")
     names = [
         event.attributes.get("PartName", "").removeprefix("/")
         for event in xml_events(decode_xml(types)[0], _PREFIXES)
@@ -96,7 +96,7 @@ def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
     ]
     texts = {name: decode_xml(part) for name in dict.fromkeys(names) if (part := archive.read(name)) is not None}
     if not texts:
-        raise DataError("an archive without a Word document (DOCX); name one")
+        raise DataError("an archive that contains no Word document; name a DOCX file")
 
     def assemble(*parts: str) -> bytes:
         new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
@@ -106,10 +106,10 @@ def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
 
 
 def parse_part(source: str) -> Document:
-    """Cut a part of a document, which is XML, into paragraphs. Raises DataError if it is not whole."""
+    """Parse the XML of one part of a document into paragraphs. Raises DataError if it is not well-formed."""
     document, escape = Document([], []), escape_like(source)
-    open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each of which is in a text box of the one before it
-    n_without_text = 0  # of the elements that are open
+    open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
+    n_without_text = 0  # open elements of _WITHOUT_TEXT
     for event in xml_events(source, _PREFIXES):
         step = {"start": 1, "end": -1}.get(event.kind, 0)
         n_without_text += step * (event.name in _WITHOUT_TEXT)
@@ -130,13 +130,13 @@ def parse_part(source: str) -> Document:
 
 
 def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
-    """Returns the properties of a paragraph, and what stands behind them.
+    """Returns the properties of a paragraph, and its items.
 
-    inside: its tokens without its own tags, and what became of paragraphs in it.
+    inside: the events between its tags; paragraphs in its text boxes are parsed already.
     """
     head, items = _Parts(), list[_Item]()
-    run, formatting = "", None  # of the run that is open: its tag and properties, and its look
-    depth, into, properties = 0, head, _Parts()  # in an element that is kept; what it is added to; those of a run
+    run, formatting = "", None  # of the open run, as in _Item
+    depth, into, properties = 0, head, _Parts()  # depth: in a copied element; into: where its markup is added
     is_in_text = keeps_spaces = False
     for each in inside:
         if isinstance(each, list):
@@ -185,7 +185,7 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
 
 
 def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
-    """Returns a paragraph, as it is or with blocks, which are added to the document's."""
+    """Returns a paragraph, unchanged or with blocks, and adds these to the document."""
     raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in events))
     head, found = _parse_items(events[1:-1])
     largest = len(found) * max((len(each.run) for each in found), default=0)
@@ -221,9 +221,9 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
 
 
 def _block_ends(paragraph: "_Paragraph") -> list[int]:
-    """Returns which items part two blocks: tabs, breaks that no small letter follows, and the end.
+    """Returns the indices of items that end a block: tabs, line breaks unless lower case follows, and the last item.
 
-    So do both ends of a link, field or the like with one of these in it. Those of a bookmark with one are no pair then.
+    The ends of a link or field that contains one of these end a block, too. A bookmark that does is no longer a pair.
     """
     found, open_, newest, last = {len(paragraph.items) - 1}, list[int](), -1, ""
     for index, each in enumerate(paragraph.items):
@@ -246,10 +246,10 @@ def _block_ends(paragraph: "_Paragraph") -> list[int]:
 
 
 def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Document) -> _Parts:
-    """Returns what stands between two items of a paragraph, as a block if it has letters."""
+    """Returns the items between two others, as a block if they have letters."""
     build = Builder(partial(_write_runs, paragraph))
-    inside: str | None = None  # the look of the element that is open
-    outside, now, last = paragraph.run, paragraph.run, ""  # runs, and the character of the text so far
+    inside: str | None = None  # the formatting of the open element
+    outside, now, last = paragraph.run, paragraph.run, ""  # last: the last character so far
     for index, each in enumerate(paragraph.items[first + 1 : end], start=first + 1):
         formatting = paragraph.formatting_of.get(index, each.formatting)
         if inside is not None and formatting != inside:
@@ -259,7 +259,7 @@ def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Docu
             if formatting != paragraph.main_formatting and inside is None:
                 inside, now = formatting, _RunTag(each.run)
                 build.open_element("formatting", now)
-            elif each.run != now:  # in another language, or a sign that looks otherwise
+            elif each.run != now:  # in another language, or a punctuation mark with other formatting
                 now = (_RunTag if any(map(is_word, each.text)) else _SignRunTag)(each.run)
                 build.add_proportional(now)
             outside = now if inside is None and not isinstance(now, _SignRunTag) else outside
@@ -280,35 +280,33 @@ def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Docu
     build.end_block()
     if len(build.document.blocks) == len(build.document.parts) == 1:
         document.blocks += build.document.blocks
-        return build.document.parts  # else there is no letter, or it is nested too deeply
+        return build.document.parts  # otherwise it has no letter or is nested too deeply
     return [part for each in paragraph.items[first + 1 : end] for part in each.markup]
 
 
 @dataclass(frozen=True)
 class _Paragraph:
-    """A paragraph."""
-
     items: Sequence[_Item]
-    """the last one is its end"""
+    """the last one is empty and marks the end"""
     following: Sequence[str]
-    """the first character of text behind each item"""
+    """the first character of text after each item"""
     main_formatting: str
-    """the look of most of its characters"""
+    """the formatting of most of its characters"""
     run: _RunTag
-    """the first run that has it"""
+    """the first run with this formatting"""
     formatting_of: dict[int, str]
-    """of its texts"""
+    """by the index of each text"""
     pairs: set[int]
-    """the items that open and close something"""
+    """the indices of items that open or close an element"""
     has_no_break_hyphens: bool
-    """whether all hyphens are those at which no line is broken; those of a translation are then, too"""
+    """whether all its hyphens are no-break hyphens; then those of the translation are, too"""
     escape: Callable[[str], str]
 
 
 def _formatting(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
-    """Returns the look that most characters have, and that of each text.
+    """Returns the formatting of most characters, and that of each text.
 
-    A text without a letter or a digit that looks otherwise has the look of the text before it.
+    A text without a letter or digit whose formatting is not the main one gets that of the text before it.
     """
     own = {index: each.formatting or "" for index, each in enumerate(items) if each.text}
     counts: Counter[str] = Counter()
@@ -324,14 +322,15 @@ def _formatting(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
 
 
 def _merge_fields(items: Sequence[_Item]) -> list[_Item]:
-    """Returns the items of a paragraph in which a field is what goes round its result, if both ends are there.
+    """Returns items in which each field that has both ends is an element around its result.
 
-    From its beginning to its separator it is one item, with all fields in it. There are no items if only one of these
-    is in a link or the like, or too many fields are inside each other: such a paragraph is kept.
+    From its beginning to its separator it becomes one item, including nested fields. Returns no items, so that the
+    paragraph stays as it is, if a container such as a link includes only one of these, or if fields are nested too
+    deeply.
     """
     found: list[_Item] = []
-    begun: list[tuple[int, int]] = []  # where fields begin that have not ended, and in which container
-    containers = [-1]  # that are open
+    begun: list[tuple[int, int]] = []  # the start of each open field, and the container around it
+    containers = [-1]  # those that are open
     for number, each in enumerate(items):
         if each.name in _CONTAINERS and each.opens:
             containers.append(number)
@@ -361,7 +360,7 @@ def _merge_fields(items: Sequence[_Item]) -> list[_Item]:
 
 
 def _write_runs(paragraph: _Paragraph, parts: Sequence[str]) -> str:
-    """Returns a translation, in which words have the look that stands before them, and equal neighbours are one run."""
+    """Returns a translation as runs; words get the run tag before them, and equal neighbours are joined."""
     found = list[tuple[_RunTag | None, str]]()
     formatting = sign = paragraph.run
     for part in parts:
@@ -385,5 +384,5 @@ def _write_run(paragraph: _Paragraph, formatting: _RunTag, words: str) -> str:
 
 
 def _prefix(run: str) -> str:
-    """Returns the prefix of names, with its colon, as the tag of a run has it."""
+    """Returns the namespace prefix in the tag of a run, with its colon."""
     return tag_name(run).removesuffix("r")

@@ -1,7 +1,7 @@
-"""XLIFF 1.2 (.xlf, .sdlxliff, .mqxliff): the segments without a translation are blocks, which become their targets.
+"""Parses XLIFF 1.2 (.xlf, .sdlxliff, .mqxliff): segments without a translation are blocks, which become their targets.
 
-What people have translated, approved or locked stays. The inline elements of a segment come back once each, in an order
-that is allowed; the state of its target says that a machine has written it.
+Segments that people have translated, approved or locked stay. Each inline element of a segment appears once in the
+target, in a valid order. The state of the target says that it is machine translation.
 """
 
 import html
@@ -29,7 +29,7 @@ _PREFIXES = {
 }
 _MT_STATE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
 
-_TEXT_PART = [  # of a text that may have tags of HTML in it; the second: also of one whose lines are kept
+_TEXT_PART = [  # of a text with escaped HTML tags; the second: also with line ends, if white space is preserved
     re.compile(
         rf"{tag_pattern('&lt;', '(?:&gt;|>)', '.')}|(?P<line>{line})|(?P<text>.(?:(?!&lt;|{line}).)*)", re.DOTALL
     )
@@ -37,19 +37,19 @@ _TEXT_PART = [  # of a text that may have tags of HTML in it; the second: also o
 ]
 
 _EventSpan = tuple[int, int]
-"""Of an element: the indices of its tags"""
+"""The indices of the start and end event of an element"""
 
 
 def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
-    """Cut a file into its segments. Raises DataError if it is no XLIFF 1.2."""
+    """Parse the segments of a file. Raises DataError if it is not XLIFF 1.2."""
     text, encode = decode_xml(content)
     build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
     unit: list[XmlEvent] = []
-    translates, spaces = [True], [""]  # of the elements that are open
-    other_languages: list[LanguagePair] = []  # of the file, that are not those of the run
+    translates, spaces = [True], [""]  # of the open elements
+    other_languages: list[LanguagePair] = []  # of <file> elements, if not those of the run
     for event in xml_events(text, _PREFIXES):
         if len(translates) == 1 and event.kind == "start" and event.name != "xliff":
-            raise DataError("no XLIFF 1.2; export it as that")
+            raise DataError("not XLIFF 1.2; export it in this version")
         if event.kind == "start":
             translates.append({"yes": True, "no": False}.get(event.attributes.get("translate", ""), translates[-1]))
             spaces.append(event.attributes.get("xml:space", spaces[-1]))
@@ -74,13 +74,13 @@ def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
             spaces.pop()
     build.end_block()
     if other_languages:
-        said = "the file says that it is to be translated from %.40r to %.40r; the run translates from %r to %r"
-        log.warning(said, *other_languages[0], *languages)
+        what = "the file asks for a translation from %.40r to %.40r, but the run translates from %r to %r"
+        log.warning(what, *other_languages[0], *languages)
     return ParsedFile([build.document], encode, kept)
 
 
 def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, is_translated: bool) -> None:
-    """Add a unit, with targets for its segments that have none."""
+    """Add a unit, with targets for the segments that need a translation."""
     attributes, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
     reason = (
         "not to be translated" if not is_translated
@@ -137,7 +137,7 @@ def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, i
 
 
 def _empty_target(unit: Sequence[XmlEvent], source: int) -> list[XmlEvent]:
-    """Returns the white space before the source, and the tags of a target. source: where the tag of the source is."""
+    """Returns the white space before the source, and the tags of a target. source: the index of its start tag."""
     space = unit[source - 1].raw if unit[source - 1].kind == "text" else ""
     tag, attributes = tag_name(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
     keeps = f' xml:space="{attributes["xml:space"]}"' if "xml:space" in attributes else ""
@@ -149,9 +149,9 @@ def _empty_target(unit: Sequence[XmlEvent], source: int) -> list[XmlEvent]:
 
 
 def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _EventSpan) -> bool:
-    """Add what is inside an element to the text. Returns whether that has a letter."""
+    """Add the content of an element as text and inline elements. Returns whether it has a letter."""
     inlines = list[Inline]()
-    depth = 0  # in what is kept
+    depth = 0  # in an element that is copied
     keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
     for each in unit[span[0] + 1 : span[1]]:
         kind, name, attributes = each.kind, each.name, each.attributes
@@ -168,15 +168,15 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _EventSpan) -> 
             inlines.append(Inline(each.raw, "", name * (kind == "start"), name * (kind == "end")))
     pairs = nested_pairs([(each.opens, each.closes) for each in inlines], ("g", "mrk"))
     elements = (number for number, each in enumerate(inlines) if (each.opens or each.closes)[:1] not in ("", "<"))
-    if not pairs.issuperset(elements):  # they cross: all stay in their order
+    if not pairs.issuperset(elements):  # they overlap, so all of them keep their order
         inlines = [each if each.text or each.kind else each._replace(kind="proportional") for each in inlines]
     return build.add_inlines(inlines, ("g", "mrk"))
 
 
 def _split_html(event: XmlEvent, *, keeps_lines: bool) -> Iterator[Inline]:
-    """Yield the tags of HTML that are written in a text, what is between them, and the ends of lines if it keeps them.
+    """Yield the escaped HTML tags of a text, the text between them and, if it preserves white space, its line ends.
 
-    Those of a CDATA section become entities, since what stands between them does.
+    Tags in a CDATA section become entities, as the text between them does.
     """
     raw = html.escape(event.text, quote=False) if "<![" in event.raw else event.raw
     for part in _TEXT_PART[keeps_lines].finditer(raw):
@@ -187,7 +187,7 @@ def _split_html(event: XmlEvent, *, keeps_lines: bool) -> Iterator[Inline]:
 
 
 def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:
-    """Yield where each element begins and ends, in the order of the ends, and how many elements it is in."""
+    """Yield the indices of the start and end of each element, in the order of the ends, and its depth."""
     open_: list[int] = []
     for index, each in enumerate(unit):
         if each.kind == "start":
@@ -197,12 +197,12 @@ def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:
 
 
 def _child(unit: Sequence[XmlEvent], name: str) -> _EventSpan | None:
-    """Returns where a child of a unit stands, the first of its name."""
+    """Returns the span of the first child of a unit with this name."""
     return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
 
 
 def _segments(unit: Sequence[XmlEvent], span: _EventSpan) -> dict[str, _EventSpan]:
-    """Returns where the segments of an element stand, by their names."""
+    """Returns the spans of the segments in an element by their `mid`."""
     inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
     found = [each for each in inside if unit[each[0]].attributes.get("mtype") == "seg"]
     return {unit[start].attributes.get("mid", ""): (start, end) for start, end in found if unit[start].name == "mrk"}
@@ -211,7 +211,7 @@ def _segments(unit: Sequence[XmlEvent], span: _EventSpan) -> dict[str, _EventSpa
 def _needs_translation(
     unit: Sequence[XmlEvent], source: _EventSpan, target: _EventSpan, attributes: Mapping[str, str]
 ) -> bool:
-    """Whether a target is empty, or a copy of its source that nobody has confirmed. about: what is said of it."""
+    """Whether a target is empty or an unconfirmed copy of its source. attributes: see `is_confirmed`."""
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
     return not has_content or (
@@ -220,7 +220,7 @@ def _needs_translation(
 
 
 def _set_attributes(tag: str, attributes: dict[str, str]) -> str:
-    """Returns a tag with other attributes."""
+    """Returns a tag with some attributes set."""
     for name, value in attributes.items():
         new = f' {name}="{value}"'
         tag, n_found = re.subn(rf"\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", new, tag, count=1)

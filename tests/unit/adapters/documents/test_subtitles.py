@@ -88,7 +88,7 @@ def test_subtitles_entities_of_webvtt_are_read() -> None:
 
 
 def test_subtitles_without_times_are_refused() -> None:
-    with pytest.raises(DataError, match="no subtitles"):
+    with pytest.raises(DataError, match="not subtitles"):
         parse_subtitles(b"A dog.", ("en", "de"))
 
 

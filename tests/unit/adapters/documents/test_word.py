@@ -236,8 +236,8 @@ TYPED = types({"d": "document.main"})
     [
         (b"", "not a complete ZIP archive"),
         (archive({"[Content_Types].xml": TYPED, "d": BODY})[:200], "not a complete ZIP archive"),
-        (archive({"a": "b"}), "no Word document"),
-        (archive({"[Content_Types].xml": TYPED}), "without a Word document"),
+        (archive({"a": "b"}), "not a Word document"),
+        (archive({"[Content_Types].xml": TYPED}), "contains no Word document"),
         (archive({"[Content_Types].xml": TYPED, "d": BODY}), "not well-formed XML: line 1"),
         (archive({"[Content_Types].xml": TYPED, "d": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "a document type"),
         (archive({"[Content_Types].xml": TYPED, "d": '<?xml version="1.0" encoding="x-1"?><a/>'}), "x-1 is not a text"),
