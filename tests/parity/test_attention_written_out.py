@@ -28,7 +28,7 @@ def shared_by_all_heads(
     return output(torch.einsum("nhqk,nkhd->nqhd", weights, value).reshape(*x.shape))
 
 
-def test_attention_projection_shared_by_all_heads_equals_a_block_diagonal_weight() -> None:
+def test_attention_shared_projection_equals_block_diagonal() -> None:
     ours = MultiHeadAttention(512, 8, 64, qkv_bias=False, dropout=0.0)
     matrices = [torch.randn(64, 64) / 8 for _ in range(3)]
     blocks = [torch.kron(torch.eye(8), matrix) for matrix in matrices]  # the matrix eight times along the diagonal
@@ -45,7 +45,7 @@ def test_attention_projection_shared_by_all_heads_equals_a_block_diagonal_weight
 
 
 @pytest.mark.parametrize("depth", [4, 64, 1024])
-def test_attention_scores_have_the_same_spread_at_any_depth(depth: int) -> None:
+def test_attention_scores_have_equal_spread_at_any_depth(depth: int) -> None:
     """Sums of `depth` products of numbers around 1 spread by √depth; that is why they are divided by it."""
     query, key = torch.randn(1, 1, 200, depth), torch.randn(1, 1, 200, depth)
     assert (query @ key.transpose(-2, -1)).std().item() == pytest.approx(math.sqrt(depth), rel=0.1)

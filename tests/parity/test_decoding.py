@@ -26,14 +26,14 @@ def model(request: pytest.FixtureRequest) -> Transformer:
     return make_model(**VARIANTS[request.param])
 
 
-def test_a_sentence_alone_is_the_same_in_a_padded_batch(model: Transformer) -> None:
+def test_sentence_alone_equals_sentence_in_padded_batch(model: Transformer) -> None:
     together = model(padded(SOURCES), padded(TARGETS))
     for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
         alone = model(torch.tensor([source]), torch.tensor([target]))[0]
         assert_close(together[row, : len(target)], alone)
 
 
-def test_a_later_target_token_leaves_earlier_logits_bit_identical(model: Transformer) -> None:
+def test_later_target_token_keeps_earlier_logits_bitwise(model: Transformer) -> None:
     source, target = padded(SOURCES[:2]), torch.tensor([[SOS, 8, 4, 6, 5], [SOS, 10, 11, 5, 6]])
     before = model(source, target)
     for position in range(1, target.shape[1]):
@@ -44,14 +44,14 @@ def test_a_later_target_token_leaves_earlier_logits_bit_identical(model: Transfo
         assert (after[:, position:] != before[:, position:]).any(dim=2).all()  # and each one from there on hears of it
 
 
-def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) -> None:
+def test_cached_decoding_equals_one_forward_pass(model: Transformer) -> None:
     source, target = padded(SOURCES), torch.tensor([[SOS, 8, 4, 6, 5, 9]] * len(SOURCES))
     cache = model.init_cache(source)
     steps = [model.next_logits(target[:, position], cache) for position in range(target.shape[1])]
     assert_close(torch.stack(steps, dim=1), model(source, target))
 
 
-def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: Transformer) -> None:
+def test_cached_beams_of_two_sentences_equal_full_decoding(model: Transformer) -> None:
     """The example of cache.py: three of each sentence or fewer, then others go on, then only the second sentence."""
     source = padded(SOURCES[:2])
     cache = model.init_cache(source)

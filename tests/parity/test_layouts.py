@@ -55,9 +55,7 @@ def assert_equal(fast: TokenLosses, plain: TokenLosses, model: nn.Module) -> Non
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
-def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
-    variant: dict[str, object], label_smoothing: float
-) -> None:
+def test_packed_batch_has_losses_and_gradients_of_padded(variant: dict[str, object], label_smoothing: float) -> None:
     model = transformer(**variant).train()
     source, target = batch()
     packed = token_losses(model, source, target, label_smoothing=label_smoothing)
@@ -68,7 +66,7 @@ def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
     torch.testing.assert_close(measured.objective, packed.objective.detach())
 
 
-def test_token_losses_under_bfloat16_agree_to_its_precision() -> None:
+def test_token_losses_in_bfloat16_are_close() -> None:
     model = transformer().train()
     source, target = batch()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -80,7 +78,7 @@ def test_token_losses_under_bfloat16_agree_to_its_precision() -> None:
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_weights_of_long_sentences_computed_again_give_the_same_gradient_bits(
+def test_recomputed_attention_has_bitwise_equal_gradients(
     monkeypatch: pytest.MonkeyPatch, precision: torch.dtype
 ) -> None:
     model, (source, target), found = transformer(dropout=0.3).train(), batch(), []
@@ -93,7 +91,7 @@ def test_weights_of_long_sentences_computed_again_give_the_same_gradient_bits(
     assert all(one.equal(other) for one, other in zip(*found, strict=True))
 
 
-def test_packed_in_bfloat16_is_filled_to_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_in_bfloat16_pads_to_multiples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of layout.py."""
     for name, value in {"GROUP_SIZE": 2, "PAD_MULTIPLE": 4, "PAD_LENGTH_MULTIPLE": 4}.items():
         monkeypatch.setattr(layout, name, value)

@@ -86,7 +86,7 @@ def before() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("function", "old", "new"), EDITS, ids=lambda each: getattr(each, "__qualname__", None))
-def test_edit_of_the_models_code_is_felt_in_every_use(
+def test_edit_of_model_code_changes_every_use(
     monkeypatch: pytest.MonkeyPatch, before: dict[str, Any], function: FunctionType, old: str, new: str
 ) -> None:
     source = dedent(inspect.getsource(function))
@@ -103,9 +103,7 @@ def test_edit_of_the_models_code_is_felt_in_every_use(
     assert felt == uses
 
 
-def test_edit_of_the_objective_changes_what_is_trained_alone(
-    monkeypatch: pytest.MonkeyPatch, before: dict[str, Any]
-) -> None:
+def test_edit_of_objective_changes_only_training(monkeypatch: pytest.MonkeyPatch, before: dict[str, Any]) -> None:
     edited = dedent(inspect.getsource(cross_entropy)).replace("objective = nll.sum()", "objective = nll.square().sum()")
     found: dict[str, Any] = {}
     exec(edited, cross_entropy.__globals__, found)

@@ -33,7 +33,7 @@ def split() -> EncodedSplit:
     return EncodedSplit(*sides)
 
 
-def test_a_step_has_the_plain_loss_and_gradient_of_a_whole_padded_batch(split: EncodedSplit) -> None:
+def test_training_step_equals_plain_padded_batch(split: EncodedSplit) -> None:
     torch.manual_seed(0)
     ours = Transformer(DEFAULT, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, pad_id=PAD)
     plain = PlainTransformer(ours)
@@ -57,7 +57,7 @@ def _gradient(weight: Tensor) -> Tensor:
     return weight.grad
 
 
-def test_translations_are_those_of_plain_greedy_search(project: Path, corpus: Path) -> None:
+def test_translate_equals_plain_greedy_search(project: Path, corpus: Path) -> None:
     translator = Translator.load(project / "runs/tiny", device="cpu")
     run = translator.run
     plain = PlainTransformer(translator.model)

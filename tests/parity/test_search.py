@@ -39,7 +39,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_scoring_the_ids_gives_the_log_probability_of_decoding(way: TranslationSettings) -> None:
+def test_sentence_losses_equal_log_prob_of_decoding(way: TranslationSettings) -> None:
     model = make_model()
     found = decode([model], wanted(SENTENCES), way)
     ended = [
@@ -64,7 +64,7 @@ def assert_same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> 
 
 @pytest.mark.parametrize("most", [1, 7])
 @pytest.mark.parametrize("way", WAYS)
-def test_search_alone_and_in_smaller_batches_finds_the_same(
+def test_search_is_independent_of_batch_size(
     way: TranslationSettings, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = decode([make_model()], wanted(SENTENCES), way)
@@ -76,7 +76,7 @@ def test_search_alone_and_in_smaller_batches_finds_the_same(
         assert_same(found, together[row])
 
 
-def test_ensemble_predicts_the_mean_of_the_probabilities() -> None:
+def test_ensemble_predicts_mean_of_probabilities() -> None:
     models = [make_model(seed) for seed in (8, 9)]
     found = decode(models, wanted(SENTENCES), settings(2, beam_size=2))
     assert [[each.tokens for each in row] for row in found] not in (
@@ -91,7 +91,7 @@ def test_ensemble_predicts_the_mean_of_the_probabilities() -> None:
         assert hypothesis.log_prob == pytest.approx(expected, abs=1e-4)
 
 
-def test_ensemble_of_different_shapes_stops_at_the_shortest_limit() -> None:
+def test_ensemble_max_length_is_the_smallest() -> None:
     models = [make_model(), make_model(num_heads=4, max_length=9, d_model=24)]
     assert TransformerEngine(models).max_length == 9
 
@@ -107,7 +107,7 @@ def test_beam_alignment_is_the_token_attended_to_most() -> None:
         assert hypothesis.alignment == of_words.argmax(dim=1).tolist()
 
 
-def test_sample_is_keyed_by_line_and_number() -> None:
+def test_sample_depends_on_seed_key_and_number() -> None:
     way = settings(4, sample=True, temperature=2.0)
     found = decode([make_model()], [SearchRequest([4, 5, 6], LIMIT, key) for key in (3, 7)], way)
     assert found[0] != found[1]

@@ -57,14 +57,14 @@ def copy_weights(ours: nn.Module, theirs: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("may_attend", [None, MAY_ATTEND_SOURCE[:, None, None, :]], ids=["everything", "padding"])
-def test_attention_is_torchs(may_attend: Tensor | None) -> None:
+def test_attention_equals_torch(may_attend: Tensor | None) -> None:
     query, key, value = (torch.randn(2, 3, length, 8) for length in (4, 5, 5))
     theirs = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend)
     assert_close(attention(query, key, value, nn.Dropout(0.0), may_attend=may_attend), theirs)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_multi_head_attention_is_torchs(bias: bool) -> None:
+def test_multi_head_attention_equals_torch(bias: bool) -> None:
     ours = MultiHeadAttention(16, 4, 4, qkv_bias=bias, dropout=0.0)
     theirs = nn.MultiheadAttention(16, 4, batch_first=True, bias=bias)
     with_random_weights(ours)
@@ -81,7 +81,7 @@ def test_multi_head_attention_is_torchs(bias: bool) -> None:
     assert_close(self_attention, theirs(x, x, x, key_padding_mask=~MAY_ATTEND_TARGET)[0])
 
 
-def test_feed_forward_is_equation_2() -> None:
+def test_feed_forward_equals_equation_2() -> None:
     feed_forward = FeedForward(SHAPE)
     with_random_weights(feed_forward)
     x = torch.randn(2, 3, 16)
@@ -90,7 +90,7 @@ def test_feed_forward_is_equation_2() -> None:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_residual_is_a_sum_and_a_norm(norm: str) -> None:
+def test_residual_equals_layer_norm_of_sum(norm: str) -> None:
     residual = Residual(SHAPE.model_copy(update={"norm": norm}))
     with_random_weights(residual)
     x = torch.randn(2, 3, 16)
@@ -135,7 +135,7 @@ def torch_transformer(ours: Transformer) -> nn.Transformer:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_whole_model_is_torchs(variant: dict[str, object]) -> None:
+def test_transformer_equals_torch(variant: dict[str, object]) -> None:
     ours = Transformer(SHAPE.model_copy(update=variant), source_vocabulary=11, target_vocabulary=13, pad_id=PAD)
     with_random_weights(ours)
     theirs = torch_transformer(ours)
@@ -157,7 +157,7 @@ def test_the_whole_model_is_torchs(variant: dict[str, object]) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the fused kernels are used on CUDA alone")
-def test_the_fused_kernels_give_the_same_model_on_cuda() -> None:
+def test_fused_kernels_on_cuda_equal_cpu() -> None:
     model = Transformer(SHAPE, source_vocabulary=11, target_vocabulary=13, pad_id=PAD)
     source = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, PAD, PAD]])
     target = torch.tensor([[2, 8, PAD, PAD], [2, 12, 4, 6]])

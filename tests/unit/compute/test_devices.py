@@ -39,7 +39,7 @@ MEMINFO = f"MemTotal: {8 * GB // 1024} kB\nMemAvailable:   {4 * GB // 1024} kB\n
         ("meta", 0, "device meta: no such device; choose auto, cpu, cuda"),
     ],
 )
-def test_choose_device_that_is_not_there_is_one_line(name: str, n_gpus: int, message: str) -> None:
+def test_choose_device_missing_raises_device_error(name: str, n_gpus: int, message: str) -> None:
     with pretended_gpus(n_gpus), pytest.raises(DeviceError) as error:
         choose_device(name)
     assert str(error.value).startswith(message)
@@ -60,16 +60,14 @@ def test_choose_device_that_is_not_there_is_one_line(name: str, n_gpus: int, mes
         (World(1, 2, local_rank=1, local_size=2), "cpu", 2, "cpu"),
     ],
 )
-def test_choose_device_is_the_one_named_and_of_each_process_one_of_its_own(
-    world: World, name: str, n_gpus: int, chosen: str
-) -> None:
+def test_choose_device_gives_each_process_its_own(world: World, name: str, n_gpus: int, chosen: str) -> None:
     with pretended_gpus(n_gpus):
         assert choose_device(name, world) == torch.device(chosen)
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda:1"])
 @pytest.mark.parametrize("rank", range(3))
-def test_choose_device_of_too_few_is_one_error_in_all_processes(rank: int, name: str) -> None:
+def test_choose_device_too_few_raises_in_all_processes(rank: int, name: str) -> None:
     told = f"^device {name}: 3 processes here, and torch sees 2 CUDA devices; choose cuda and start one process for"
     with pretended_gpus(2), pytest.raises(DeviceError, match=told):
         choose_device(name, World(rank, 3, rank, 3))
@@ -85,7 +83,7 @@ def test_choose_device_of_too_few_is_one_error_in_all_processes(rank: int, name:
         ("bfloat16", [], "bfloat16"),
     ],
 )
-def test_choose_precision_auto_on_cpu_is_bfloat16_where_it_is_faster(
+def test_choose_precision_auto_on_cpu_is_bfloat16_if_fast(
     monkeypatch: pytest.MonkeyPatch, setting: str, supported: list[str], precision: str
 ) -> None:
     for probe in PROBES:
@@ -93,7 +91,7 @@ def test_choose_precision_auto_on_cpu_is_bfloat16_where_it_is_faster(
     assert choose_precision(setting, CPU) == precision
 
 
-def test_choose_precision_without_torchs_probes_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choose_precision_without_torch_probes_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     for probe in PROBES:
         monkeypatch.delattr(torch.cpu, probe, raising=False)
     assert choose_precision("auto", CPU) == "float32"
@@ -103,12 +101,12 @@ def test_choose_precision_without_torchs_probes_is_float32(monkeypatch: pytest.M
     ("capability", "precision"),
     [((7, 5), "float32"), ((8, 0), "bfloat16"), ((8, 6), "bfloat16"), ((9, 0), "bfloat16")],
 )
-def test_choose_precision_on_cuda_is_bfloat16_from_8_0(capability: tuple[int, int], precision: str) -> None:
+def test_choose_precision_on_cuda_8_0_is_bfloat16(capability: tuple[int, int], precision: str) -> None:
     with pretended_gpus(1, capability=capability):
         assert choose_precision("auto", torch.device("cuda:0")) == precision
 
 
-def test_autocast_float32_changes_nothing_and_bfloat16_rounds() -> None:
+def test_autocast_rounds_only_in_bfloat16() -> None:
     matrix = torch.linspace(0.0, 1.0, 16).view(4, 4)
     with autocast(CPU, "float32"):
         assert (matrix @ matrix).equal(torch.mm(matrix, matrix))
@@ -117,7 +115,7 @@ def test_autocast_float32_changes_nothing_and_bfloat16_rounds() -> None:
         assert (matrix @ matrix).dtype == torch.bfloat16
 
 
-def test_describe_names_threads_or_the_gpu() -> None:
+def test_describe_device_names_threads_or_gpu() -> None:
     assert describe_device(CPU) == "cpu, 1 thread"
     with pretended_gpus(2, "NVIDIA H200"):
         assert describe_device(torch.device("cuda:1")) == "cuda:1 (NVIDIA H200)"
@@ -169,7 +167,7 @@ def test_free_memory_of_machines_and_containers(tmp_path: Path, files: dict[str,
     assert found == (None if free is None else pytest.approx(free, abs=3000))  # meminfo counts in kB
 
 
-def test_free_memory_of_a_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_of_gpu_is_mem_get_info(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 * GB, 8 * GB))
     assert free_memory(torch.device("cuda:0")) == 3 * GB
 
@@ -185,19 +183,19 @@ def test_free_memory_of_a_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
     ids=lambda error: str(error)[:20] or "MemoryError",
 )
-def test_catch_oom_tells_a_shortage_in_its_own_words(error: Exception) -> None:
+def test_catch_oom_raises_with_its_message(error: Exception) -> None:
     with pytest.raises(MemoryShortage) as told, catch_oom(lambda: "the cake does not fit; eat less"):
         raise error
     assert str(told.value) == "the cake does not fit; eat less"
     assert issubclass(MemoryShortage, ConfigError)
 
 
-def test_catch_oom_tells_a_real_shortage() -> None:
+def test_catch_oom_catches_a_real_shortage() -> None:
     with pytest.raises(MemoryShortage, match="too much"), catch_oom(lambda: "too much"):
         torch.empty(1 << 60, dtype=torch.uint8)
 
 
-def test_catch_oom_passes_another_error_on() -> None:
+def test_catch_oom_passes_other_errors_on() -> None:
     with pytest.raises(RuntimeError, match="shapes"), catch_oom(lambda: "never"):
         raise RuntimeError("shapes do not fit")
 
@@ -206,5 +204,5 @@ def test_catch_oom_passes_another_error_on() -> None:
     ("n_bytes", "words"),
     [(0, "0 kB"), (34_200, "34 kB"), (3 * 10**6, "3 MB"), (1.5e9, "1.5 GB"), (1.2e13, "12,000.0 GB")],
 )
-def test_format_bytes_says_bytes_in_the_largest_unit(n_bytes: int, words: str) -> None:
+def test_format_bytes_uses_the_largest_unit(n_bytes: int, words: str) -> None:
     assert format_bytes(n_bytes) == words

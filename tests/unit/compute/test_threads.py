@@ -18,7 +18,7 @@ def _own_number() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-def test_worker_pool_gives_workers_the_number_of_threads_asked_for() -> None:
+def test_worker_pool_threads_each_sets_threads_of_workers() -> None:
     for workers, threads in ((1, 1), (2, 1), (2, 3)):
         with WorkerPool(workers, threads_each=threads) as pool:
             assert _numbers_of_workers(pool) == {threads}
@@ -27,7 +27,7 @@ def test_worker_pool_gives_workers_the_number_of_threads_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("workers", "share"), [(2, 2), (3, 1), (4, 1), (6, 1)])
-def test_worker_pool_shares_threads_and_nobody_else_notices(workers: int, share: int) -> None:
+def test_worker_pool_shares_threads_and_leaves_others_unchanged(workers: int, share: int) -> None:
     with WorkerPool(workers) as pool:
         assert _numbers_of_workers(pool) == {share}
         assert _numbers_elsewhere() == (4, 4)
@@ -38,7 +38,7 @@ def test_worker_pool_shares_threads_and_nobody_else_notices(workers: int, share:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_worker_pool_results_come_in_order_and_items_as_needed(workers: int) -> None:
+def test_worker_pool_yields_in_order_and_takes_items_as_needed(workers: int) -> None:
     taken = []
 
     def items() -> Iterator[int]:
@@ -54,13 +54,13 @@ def test_worker_pool_results_come_in_order_and_items_as_needed(workers: int) -> 
         assert list(results) == [item * item for item in range(10, 100)]
 
 
-def test_worker_pool_of_one_worker_is_the_calling_thread() -> None:
+def test_worker_pool_of_1_runs_in_calling_thread() -> None:
     with WorkerPool(1) as pool:
         assert list(pool.run(_where, [0])) == [(threading.get_ident(), 4)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_worker_pool_error_comes_in_its_items_place(workers: int) -> None:
+def test_worker_pool_raises_an_items_error_at_its_turn(workers: int) -> None:
     done = []
 
     def work(item: int) -> int:
@@ -78,7 +78,7 @@ def test_worker_pool_error_comes_in_its_items_place(workers: int) -> None:
         assert list(pool.run(work, [7, 8])) == [7, 8]
 
 
-def test_worker_pool_left_early_is_no_longer_running() -> None:
+def test_worker_pool_left_early_stops_workers() -> None:
     running = 0
     count = threading.Lock()
     both_run = threading.Barrier(2)

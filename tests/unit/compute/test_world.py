@@ -36,12 +36,12 @@ def environment(*values: str | None, restarts: str | None = None) -> Iterator[No
         (("1", "2", None, None), SINGLE_PROCESS),
     ],
 )
-def test_from_environment_is_what_torchrun_says(values: tuple[str | None, ...], world: World) -> None:
+def test_from_environment_reads_torchrun_variables(values: tuple[str | None, ...], world: World) -> None:
     with environment(*values):
         assert World.from_environment() == world
 
 
-def test_world_alone_connects_copies_and_changes_nothing() -> None:
+def test_single_process_collectives_change_nothing() -> None:
     gradient = torch.ones(2)
     with SINGLE_PROCESS.process_group(CPU), SINGLE_PROCESS.fail_together():
         assert not torch.distributed.is_initialized()
@@ -66,7 +66,7 @@ NO_DATA, NO_SEED = DataError("data/: no dataset"), ConfigError("a seed differs")
         ([None, NO_DATA, NO_SEED], ["rank 1 has failed: data/: no dataset", NO_DATA, NO_SEED]),
     ],
 )
-def test_fail_together_fails_everywhere_with_the_reason(
+def test_fail_together_raises_everywhere_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, raised: list[Exception | None], ends: list[Any]
 ) -> None:
     """ends: for each rank the very error that it raises, the words of a TfmError, … for its own, or None."""
@@ -97,7 +97,7 @@ def test_fail_together_fails_everywhere_with_the_reason(
         torch.distributed.DistBackendError("NCCL error: remote process exited or there was a network error"),
     ],
 )
-def test_all_reduce_over_a_broken_connection_is_one_line(error: RuntimeError) -> None:
+def test_all_reduce_broken_connection_raises_distributed_error(error: RuntimeError) -> None:
     with mock.patch("torch.distributed.all_reduce", side_effect=error), pytest.raises(DistributedError) as raised:
         World(1, 2).all_reduce([torch.ones(1)])
     assert str(raised.value) == "another process of this job has ended or died"
@@ -131,9 +131,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_process_group_only_the_first_process_logs(
-    calls: list[str], caplog: pytest.LogCaptureFixture, rank: int
-) -> None:
+def test_process_group_only_main_process_logs(calls: list[str], caplog: pytest.LogCaptureFixture, rank: int) -> None:
     log = logging.getLogger("transformer_cli.training.trainer")
     with caplog.at_level(logging.INFO, "transformer_cli"):
         with World(rank, 2).process_group(CPU):
@@ -144,13 +142,13 @@ def test_process_group_only_the_first_process_logs(
 
 
 @pytest.mark.parametrize("error", [DistributedError("…"), NO_SEED, ValueError("ours")])
-def test_process_group_after_an_error_waits_for_nobody(calls: list[str], error: Exception) -> None:
+def test_process_group_after_error_does_not_wait(calls: list[str], error: Exception) -> None:
     with pytest.raises(type(error)), World(0, 2).process_group(CPU):
         raise error
     assert calls == ["gloo"]
 
 
-def test_process_group_after_a_stop_leaves_in_order(calls: list[str]) -> None:
+def test_process_group_after_interrupt_is_destroyed(calls: list[str]) -> None:
     with pytest.raises(Interrupted), World(0, 2).process_group(CPU):
         raise Interrupted("stopped", 15)
     assert calls == ["gloo", "destroyed"]

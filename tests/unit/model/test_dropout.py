@@ -20,7 +20,7 @@ def assert_share(kept: Tensor, share: float) -> None:
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.0, False), (0.5, False)])
-def test_dropout_at_p_0_or_in_evaluation_drops_and_draws_nothing(p: float, training: bool) -> None:
+def test_dropout_at_p_0_or_in_eval_mode_draws_nothing(p: float, training: bool) -> None:
     x = torch.randn(3, 5)
     before = torch.get_rng_state()
     assert Dropout(p).train(training)(x).equal(x)
@@ -39,14 +39,14 @@ def test_dropout_zeroes_a_share_p_and_scales_the_rest(p: float) -> None:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
-def test_keep_mask_drops_alike_in_all_four_lanes_of_a_word(p: float) -> None:
+def test_keep_mask_drops_equally_in_all_four_parts_of_a_word(p: float) -> None:
     """A generator that leaves a word's top bits unset would never drop in its last lane."""
     lanes = keep_mask(torch.empty(80_000), p).view(-1, 4) != 0.0
     for lane in lanes.unbind(dim=1):
         assert_share(lane, 1 - round(p * LEVELS) / LEVELS)
 
 
-def test_keep_mask_lanes_of_a_word_are_independent() -> None:
+def test_keep_mask_parts_of_a_word_are_independent() -> None:
     lanes = keep_mask(torch.empty(80_000), 0.5).view(-1, 4)
     correlations = torch.corrcoef(lanes.T) - torch.eye(4)
     assert correlations.abs().max() < 5 / math.sqrt(len(lanes))

@@ -22,7 +22,7 @@ def xavier_bound(matrix: Tensor) -> float:
     return math.sqrt(6 / sum(matrix.shape))
 
 
-def test_matrices_fill_their_xavier_bound_and_q_k_v_each_its_own() -> None:
+def test_initialize_fills_xavier_bound_of_q_k_v_separately() -> None:
     torch.manual_seed(0)
     model = make_model({"head_dim": 5}, vocabulary=40)
     matrices = {name: parameter for name, parameter in model.named_parameters() if parameter.ndim == 2}
@@ -33,7 +33,7 @@ def test_matrices_fill_their_xavier_bound_and_q_k_v_each_its_own() -> None:
 
 
 @pytest.mark.parametrize("ties", ["none", "target+output", "all"])
-def test_embedding_init_normal_has_the_papers_spread_and_zero_padding(ties: str) -> None:
+def test_init_embedding_normal_std_and_zero_padding(ties: str) -> None:
     torch.manual_seed(0)
     model = make_model({"embedding_init": "normal", "tie_embeddings": ties, "d_model": 64}, vocabulary=500)
     for embedding in (model.source_embedding, model.target_embedding):
@@ -44,7 +44,7 @@ def test_embedding_init_normal_has_the_papers_spread_and_zero_padding(ties: str)
     assert (model.output.weight.abs().max() < xavier_bound(model.output.weight)) == (ties == "none")
 
 
-def test_embedding_init_normal_leaves_all_other_draws() -> None:
+def test_init_embedding_normal_changes_no_other_weights() -> None:
     models = []
     for drawn in ("xavier", "normal"):
         torch.manual_seed(0)
@@ -54,7 +54,7 @@ def test_embedding_init_normal_leaves_all_other_draws() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
-def test_uninitialized_model_draws_nothing_and_once_loaded_is_the_saved_one(variant: dict[str, object]) -> None:
+def test_uninitialized_weights_draw_nothing_and_load_equal(variant: dict[str, object]) -> None:
     saved = make_model(variant).eval()
     for parameter in saved.parameters():  # norms and biases too
         nn.init.normal_(parameter, std=0.3)

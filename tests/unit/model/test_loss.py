@@ -11,7 +11,7 @@ SOURCE = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, PAD, PAD], [2, 4, 4, 3, PAD]])
 TARGET = torch.tensor([[2, 8, 3, PAD, PAD, PAD], [2, 4, 6, 9, 7, 3], [2, 10, 5, 3, PAD, PAD]])
 
 
-def test_label_smoothing_spreads_its_share_over_the_vocabulary() -> None:
+def test_label_smoothing_is_uniform_over_the_vocabulary() -> None:
     """(1-ε)·(-log p of the label) + ε·(the mean of -log p over the vocabulary), for every real token."""
     torch.manual_seed(0)
     model = Transformer(SMALL, source_vocabulary=11, target_vocabulary=12, pad_id=PAD)

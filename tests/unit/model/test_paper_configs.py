@@ -23,7 +23,7 @@ def load(name: str) -> Config:
     ("name", "layers", "d_model", "d_ff", "heads", "dropout", "label_smoothing"),
     [("paper-base", 6, 512, 2048, 8, 0.1, 0.1), ("paper-big", 6, 1024, 4096, 16, 0.3, 0.1)],
 )
-def test_paper_configs_have_the_shapes_of_table_3_and_the_parts_of_section_3(
+def test_paper_configs_have_shapes_of_table_3_and_section_3(
     name: str, layers: int, d_model: int, d_ff: int, heads: int, dropout: float, label_smoothing: float
 ) -> None:
     config = load(name)
@@ -39,7 +39,7 @@ def test_paper_configs_have_the_shapes_of_table_3_and_the_parts_of_section_3(
 
 
 @pytest.mark.parametrize(("name", "fewest", "most"), [("paper-base", 63e6, 65e6), ("paper-big", 210e6, 215e6)])
-def test_paper_configs_have_the_papers_number_of_parameters(name: str, fewest: float, most: float) -> None:
+def test_paper_configs_parameter_counts_equal_table_3(name: str, fewest: float, most: float) -> None:
     """Table 3 says 65 and 213 million."""
     with torch.device("meta"):
         model = Transformer(load(name).model, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, pad_id=1)

@@ -53,7 +53,7 @@ def test_forward_fires_the_hook_of_any_module(variant: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
-def test_forward_order_of_source_words_counts_in_every_variant(variant: dict[str, Any]) -> None:
+def test_forward_depends_on_source_order_in_every_variant(variant: dict[str, Any]) -> None:
     """Forms are compared with each other elsewhere: none of these tests would miss positions that all of them lack."""
     model = make_model(**variant).eval()
     swapped = SOURCE[:, [0, 2, 1, 3, 4]]
@@ -61,7 +61,7 @@ def test_forward_order_of_source_words_counts_in_every_variant(variant: dict[str
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_untrained_loss_is_that_of_a_guess(ties: str) -> None:
+def test_untrained_loss_is_log_of_vocabulary_size(ties: str) -> None:
     vocabulary = 4000
     model = make_model(ModelConfig(num_encoder_layers=1, num_decoder_layers=1), vocabulary, tie_embeddings=ties)
     source, target = torch.randint(4, vocabulary, (2, 8, 12)).unbind()
@@ -70,7 +70,7 @@ def test_untrained_loss_is_that_of_a_guess(ties: str) -> None:
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_tied_embeddings_are_one_tensor(ties: str) -> None:
+def test_tied_embeddings_share_one_tensor(ties: str) -> None:
     model = make_model(tie_embeddings=ties)
     matrices = [model.output.weight, model.target_embedding.tokens.weight, model.source_embedding.tokens.weight]
     n_tied = {"none": 1, "target+output": 2, "all": 3}[ties]
@@ -79,7 +79,7 @@ def test_tied_embeddings_are_one_tensor(ties: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
-def test_every_weight_gets_a_gradient_and_moves(variant: dict[str, Any]) -> None:
+def test_every_weight_gets_a_gradient_and_is_updated(variant: dict[str, Any]) -> None:
     model = make_model(**variant)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     token_losses(model, SOURCE, TARGET).objective.backward()
@@ -91,7 +91,7 @@ def test_every_weight_gets_a_gradient_and_moves(variant: dict[str, Any]) -> None
         assert not parameter.equal(before[name]), name
 
 
-def test_without_a_start_token_the_source_begins_with_its_first_word() -> None:
+def test_no_start_token_source_mask_excludes_sos() -> None:
     """What stands in the place of <sos> changes nothing, and nothing attends to it."""
     model, record = make_model(start_token=False).eval(), AttentionRecord()
     other = SOURCE.clone()
@@ -104,7 +104,7 @@ def test_without_a_start_token_the_source_begins_with_its_first_word() -> None:
     torch.testing.assert_close(words, model.source_embedding.tokens(SOURCE[0, 1:]) * 4.0)
 
 
-def test_without_a_start_token_all_probability_is_that_of_words_and_the_end() -> None:
+def test_no_start_token_gives_pad_and_sos_no_probability() -> None:
     model = make_model(start_token=False)
     probabilities = model(SOURCE, TARGET).softmax(dim=-1)
     assert not probabilities[..., [PAD, PAD + 1]].any()
@@ -121,7 +121,7 @@ def test_scale_embeddings_scales_tokens_and_never_positions(scaled: bool, scale:
 
 
 @pytest.mark.parametrize(("own", "rate"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
-def test_dropout_acts_where_the_paper_has_it(own: float | None, rate: float) -> None:
+def test_dropout_is_applied_where_section_5_4_says(own: float | None, rate: float) -> None:
     config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": own, "activation_dropout": own})
     model = Transformer(config, source_vocabulary=12, target_vocabulary=12, pad_id=PAD)
     dropped: Counter[tuple[float, tuple[int, ...]]] = Counter()
@@ -147,7 +147,7 @@ def recorded() -> tuple[AttentionRecord, Tensor]:
     return record, model(SOURCE, TARGET, record)
 
 
-def test_attention_record_changes_nothing() -> None:
+def test_attention_record_does_not_change_logits() -> None:
     assert recorded()[1].equal(make_model().eval()(SOURCE, TARGET))
 
 
@@ -155,7 +155,7 @@ def test_attention_record_changes_nothing() -> None:
     ("kind", "queries", "keys", "future"),
     [("encoder_self", SOURCE, SOURCE, 5), ("decoder_self", TARGET, TARGET, 0), ("cross", TARGET, SOURCE, 5)],
 )
-def test_attention_record_sums_to_1_over_real_positions_so_far(
+def test_attention_record_sums_to_1_over_allowed_positions(
     kind: str, queries: Tensor, keys: Tensor, future: int
 ) -> None:
     layers = getattr(recorded()[0], kind)
@@ -169,7 +169,7 @@ def test_attention_record_sums_to_1_over_real_positions_so_far(
         assert ((weights > 0.0) == may_attend[:, None]).all()
 
 
-def test_attention_record_holds_weights_before_dropout() -> None:
+def test_attention_record_has_weights_before_dropout() -> None:
     model, record = make_model(dropout=0.5).train(), AttentionRecord()
     model(SOURCE, TARGET, record)
     for scores, weights in record.encoder_self:
@@ -177,7 +177,7 @@ def test_attention_record_holds_weights_before_dropout() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 1, 7, 99, 511])
-def test_sinusoidal_positions_are_the_papers(position: int) -> None:
+def test_sinusoidal_positions_equal_the_formula(position: int) -> None:
     d_model = 12
     found = SinusoidalPositions(frequencies(d_model))(torch.tensor(position))
     for i in range(d_model // 2):
@@ -186,7 +186,7 @@ def test_sinusoidal_positions_are_the_papers(position: int) -> None:
         assert found[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-4)
 
 
-def test_marians_frequencies_end_at_one_ten_thousandth() -> None:
+def test_marian_frequencies_end_at_1e_4() -> None:
     """As in marian-dev's tensor_operators.cpp: each is the last one × exp(-ln 10000 / (d/2 - 1))."""
     found = marian_frequencies(12).tolist()
     assert found == pytest.approx([math.exp(-math.log(10000) / 5 * i) for i in range(6)], rel=1e-6)
@@ -201,7 +201,7 @@ def learned(max_length: int) -> LearnedPositions:
 
 
 @pytest.mark.parametrize("positions", [SinusoidalPositions(frequencies(8)), learned(20)], ids=["sinusoidal", "learned"])
-def test_positions_have_a_vector_each(positions: SinusoidalPositions | LearnedPositions) -> None:
+def test_positions_have_distinct_vectors(positions: SinusoidalPositions | LearnedPositions) -> None:
     table = positions(torch.arange(20))
     assert table.shape == (20, 8)
     assert positions(torch.tensor([[5, 7], [6, 5]])).equal(table[[5, 7, 6, 5]].view(2, 2, 8))

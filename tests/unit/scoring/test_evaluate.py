@@ -36,7 +36,7 @@ SOURCE = "Der alte Bado schläft zu Hause."
 REFERENCE = "The old Bado sleeps at home."
 
 
-def test_evaluate_text_keeps_words_of_the_reference_that_the_vocabulary_lacks(translator: Translator) -> None:
+def test_evaluate_text_scores_raw_references(translator: Translator) -> None:
     assert UNK in translator.run.codecs.target.encode(REFERENCE).ids
     judged = evaluate_text(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
     assert "<unk>" in judged.translations[0].tokens
@@ -44,7 +44,7 @@ def test_evaluate_text_keeps_words_of_the_reference_that_the_vocabulary_lacks(tr
     assert judged.result.bleu_tokens < judged.result.bleu  # rebuilt from ids, the reference would hold <unk> too
 
 
-def test_evaluate_text_cased_run_may_be_scored_without_case(translator: Translator) -> None:
+def test_evaluate_text_lowercase_scores_cased_run(translator: Translator) -> None:
     config, codecs = translator.run.config, translator.run.codecs
     assert isinstance(codecs.target, WordCodec)
     run = replace(
@@ -63,7 +63,7 @@ def test_evaluate_text_cased_run_may_be_scored_without_case(translator: Translat
     assert [each.chrf_signature.count("case:lc") for each in (*found, own)] == [0, 1, 0]
 
 
-def test_evaluate_text_sentence_too_long_is_left_out_of_the_loss_and_cut(
+def test_evaluate_text_long_sentence_truncated_without_loss(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
     alone = evaluate_text(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
@@ -76,7 +76,7 @@ def test_evaluate_text_sentence_too_long_is_left_out_of_the_loss_and_cut(
         evaluate_text(translator, ParallelText("mine", ["Hund " * 15], [["dog"]]))
 
 
-def test_evaluate_text_leaves_pairs_of_blank_lines_out(translator: Translator) -> None:
+def test_evaluate_text_skips_pairs_of_blank_lines(translator: Translator) -> None:
     alone = evaluate_text(translator, ParallelText("mine", [SOURCE], [[REFERENCE]])).result
     with_blanks = evaluate_text(translator, ParallelText("mine", ["", SOURCE, " "], [["", REFERENCE, "\t"]])).result
     assert replace(with_blanks, seconds=alone.seconds) == alone
@@ -103,7 +103,7 @@ def test_evaluate_tokenises_each_text_once(
     assert seen == Counter(lines)
 
 
-def test_select_texts_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path) -> None:
+def test_select_texts_dataset_without_test_set_raises(corpus: Path, tmp_path: Path) -> None:
     config = load_config(corpus / "tiny.yaml")
     files = {name: pair for name, pair in (config.data.files or {}).items() if name != "test"}
     data = config.data.model_copy(update={"files": files, "fingerprint": None})
@@ -113,7 +113,7 @@ def test_select_texts_a_dataset_without_test_sets_asks_for_a_split(corpus: Path,
     assert [text.name for text in select_texts(data, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
 
 
-def test_select_texts_files_that_cannot_be_judged_is_one_line(tiny: Run, tmp_path: Path) -> None:
+def test_select_texts_wrong_files_raise_data_error(tiny: Run, tmp_path: Path) -> None:
     for sources, references, message in (
         ("", "", "empty; name a file with one sentence per line"),
         ("a\nb\n", "a\n", "has 2 lines, .* has 1; line n must"),
@@ -124,7 +124,7 @@ def test_select_texts_files_that_cannot_be_judged_is_one_line(tiny: Run, tmp_pat
             select_texts(tiny.config.data, files=(tmp_path / "a.de", tmp_path / "a.en"))
 
 
-def test_select_texts_says_how_many_lines_of_a_file_stood_in_training(
+def test_select_texts_warns_of_lines_from_training_text(
     project: Path, tiny: Run, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for side in ("de", "en"):
@@ -135,7 +135,7 @@ def test_select_texts_says_how_many_lines_of_a_file_stood_in_training(
     assert "own.de: 2 of 3 lines are in the training text" in caplog.text
 
 
-def test_score_files_lines_add_up_to_the_loss_of_the_split(
+def test_score_files_sum_equals_loss_of_split(
     translator: Translator,
     project: Path,
     corpus: Path,
@@ -156,7 +156,7 @@ def test_score_files_lines_add_up_to_the_loss_of_the_split(
     assert total == f"{corpus / 'test.en'}: 30 lines, {tokens} tokens, perplexity {judged.result.ppl:.3f}"
 
 
-def test_score_pairs_of_blank_lines_count_where_the_other_side_has_words(
+def test_score_pairs_blank_line_counts_if_other_side_has_words(
     translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     both, no_target, no_source = score_pairs(translator, [(" ", ""), ("Der Hund", "  "), ("", "The dog")])
@@ -170,7 +170,7 @@ def test_score_pairs_of_blank_lines_count_where_the_other_side_has_words(
     assert caplog.messages == []  # no perplexity
 
 
-def test_score_files_line_too_long_is_named_with_its_file(
+def test_score_files_long_line_error_names_file(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHUNK_LINES", 2)

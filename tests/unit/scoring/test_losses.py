@@ -55,7 +55,7 @@ def test_corpus_losses_equal_a_plain_loop(
     assert (losses.loss_batch_mean == losses.loss) == (len(batches) == 1)
 
 
-def test_sentence_losses_of_an_ensemble_are_of_its_mean_probability(
+def test_sentence_losses_of_ensemble_use_mean_probability(
     translator: Translator, tiny: Run, split: EncodedSplit
 ) -> None:
     models, rows = [translator.model, tiny.new_model().eval()], np.array([150, 3, 77])
@@ -72,5 +72,5 @@ def test_sentence_losses_of_an_ensemble_are_of_its_mean_probability(
 
 
 @pytest.mark.parametrize(("loss", "text"), [(1.91, "6.753"), (13.8, "984609.111"), (14, "1.2e+06"), (9e9, "1.01e+304")])
-def test_perplexity_text_never_has_many_digits(loss: float, text: str) -> None:
+def test_perplexity_text_is_short(loss: float, text: str) -> None:
     assert perplexity_text(perplexity(loss)) == text

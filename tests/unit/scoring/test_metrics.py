@@ -15,7 +15,7 @@ from transformer_cli.scoring.metrics import bleu_of_tokens, score_text, warn_abo
 REFERENCE = "The old Bado sleeps at home."
 
 
-def test_score_text_unknown_word_is_no_hit_for_an_unknown_word() -> None:
+def test_score_text_unknown_words_do_not_match() -> None:
     kept = "the old <unk> sleeps at home."
     bleu, chrf = score_text([kept], [REFERENCE], language="en", lowercase=True).values()
     assert bleu.score == sacrebleu.corpus_bleu([kept], [[REFERENCE]], lowercase=True).score < 60
@@ -24,7 +24,7 @@ def test_score_text_unknown_word_is_no_hit_for_an_unknown_word() -> None:
     assert [each.score for each in found.values()] == pytest.approx([100, 100])
 
 
-def test_bleu_of_tokens_takes_tokens_as_they_are() -> None:
+def test_bleu_of_tokens_does_not_tokenise() -> None:
     tokens, reference = ["the", "old", "<unk>", "sleeps", "."], ["the", "old", "bado", "sleeps", "."]
     expected = sacrebleu.corpus_bleu([" ".join(tokens)], [[" ".join(reference)]], tokenize="none", force=True)
     assert bleu_of_tokens([tokens], [reference]) == pytest.approx(expected.score)
@@ -35,7 +35,7 @@ def test_bleu_of_tokens_takes_tokens_as_they_are() -> None:
     ("tokeniser", "languages"),
     [("tok:zh", "zh zho yue"), ("tok:char", "ja jpn ko th lo km my bo dz"), ("tok:13a", "en de ar he")],
 )
-def test_score_text_of_languages_without_spaces_has_their_tokeniser(tokeniser: str, languages: str) -> None:
+def test_score_text_without_spaces_uses_language_tokeniser(tokeniser: str, languages: str) -> None:
     for language in languages.split():
         bleu, _ = score_text(["the"], [REFERENCE], language=language, lowercase=True).values()
         assert tokeniser in bleu.signature.split("|")
@@ -45,7 +45,7 @@ def test_score_text_of_languages_without_spaces_has_their_tokeniser(tokeniser: s
     ("language", "text", "reference", "score"),
     [("zh-TW", "我喜歡狗", "我喜歡貓", 25.0), ("ja", "犬が好", "猫が好", 100 / 3), ("de", "Ein H.", "Ein K.", 50.0)],
 )
-def test_score_text_ter_of_languages_without_spaces_counts_characters(
+def test_score_text_ter_without_spaces_counts_characters(
     language: str, text: str, reference: str, score: float
 ) -> None:
     found = score_text([text], [reference], language=language, lowercase=False, extra_metrics=["ter"])["ter"]
@@ -53,7 +53,7 @@ def test_score_text_ter_of_languages_without_spaces_counts_characters(
     assert ("asian:yes" in found.signature) == (language != "de")
 
 
-def test_warn_of_form_of_lines_without_four_tokens_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_warn_about_text_short_lines_warn_once(caplog: pytest.LogCaptureFixture) -> None:
     warn_about_text(["A dog.", "No."], ["A dog.", "No."], "valid")
     warn_about_text(["A dog.", "No dog here."], ["A dog.", "No."], "valid")
     warn_about_text(["我喜歡狗"], ["我喜歡狗"], "valid", "zh")
@@ -75,14 +75,14 @@ def test_score_text_intervals_are_sacrebleus() -> None:
         assert {"bs:1000", "seed:12345"} <= set(ours.signature.split("|"))
 
 
-def test_score_text_without_one_right_character_has_an_interval() -> None:
+def test_score_text_of_0_has_an_interval() -> None:
     _, chrf = score_text(["dog", "x"], ["dog", "man"], language="en", lowercase=True).values()
     assert chrf.interval is not None
     assert 0 < chrf.interval.mean < 100
     assert chrf.interval.half_width == 50  # some resamples have only the first sentence, some only the second
 
 
-def test_score_text_of_a_very_large_text_has_no_interval(
+def test_score_text_large_text_has_no_interval(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(metrics, "MAX_INTERVAL_SENTENCES", 0)
@@ -92,7 +92,7 @@ def test_score_text_of_a_very_large_text_has_no_interval(
     assert caplog.messages == ["1 sentences: no bootstrap interval for more than 0"]
 
 
-def test_warn_of_form_of_decomposed_references_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_warn_about_text_unicode_forms_warn_once(caplog: pytest.LogCaptureFixture) -> None:
     texts = ["Ein Hund läuft.", "Ein Hund.", "Größe"]
     references = [unicodedata.normalize("NFD", line) for line in texts]
     for pair in ((texts, references), (references, texts)):
@@ -106,7 +106,7 @@ def test_warn_of_form_of_decomposed_references_is_one_line(caplog: pytest.LogCap
     assert caplog.messages == []
 
 
-def test_score_text_of_tokens_warns_once_in_our_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_warn_about_text_tokenised_text_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     texts = ["the old bado sleeps at home ."] * 100
     score_text(texts, [REFERENCE] * 100, language="en", lowercase=True)
     assert caplog.messages == []  # sacreBLEU says nothing by itself
@@ -115,7 +115,7 @@ def test_score_text_of_tokens_warns_once_in_our_words(caplog: pytest.LogCaptureF
     assert message.startswith("valid: 100 lines end in a space and a full stop")
 
 
-def test_several_references_score_as_by_sacrebleus_command_line(tmp_path: Path) -> None:
+def test_score_text_several_references_equal_sacrebleu(tmp_path: Path) -> None:
     texts = ["A dog runs home .", "Two men sit there.", "A cat."]
     one = ["The dog runs home.", "there two Men sat.", "The cat."]
     other = ["The dog runs to its home.", "two men are sitting there.", "A small cat."]

@@ -20,7 +20,7 @@ def rules(*limits: int, length_penalty: float = 1.0) -> SearchRules:
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
-def test_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: float) -> None:
+def test_beam_as_wide_as_all_prefixes_equals_brute_force(length_penalty: float) -> None:
     limits = [1 + sentence % 4 for sentence in SENTENCES]
     found = beam_search(
         TableDecoder(SENTENCES), rules(*limits, length_penalty=length_penalty), beam_size=EVERYTHING, n_best=EVERYTHING
@@ -38,7 +38,7 @@ def test_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: floa
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 @pytest.mark.parametrize("beam_size", [3, 40])
-def test_beam_first_of_n_best_is_the_one_found_alone(beam_size: int, length_penalty: float) -> None:
+def test_beam_n_best_first_equals_n_best_1(beam_size: int, length_penalty: float) -> None:
     """A search for one best hypothesis may end earlier, and finds the same."""
     steps = []
     found = []
@@ -54,7 +54,7 @@ def test_beam_first_of_n_best_is_the_one_found_alone(beam_size: int, length_pena
         assert steps[0] < steps[2]
 
 
-def test_beam_of_one_is_greedy_search() -> None:
+def test_beam_size_1_equals_greedy_search() -> None:
     limits = rules(*[1 + sentence % 6 for sentence in SENTENCES], length_penalty=0.7)
     alone = greedy(TableDecoder(SENTENCES), limits)
     beams = beam_search(TableDecoder(SENTENCES), limits, beam_size=1, n_best=1)
@@ -63,7 +63,7 @@ def test_beam_of_one_is_greedy_search() -> None:
         assert (found.log_prob, found.score) == (expected.log_prob, expected.score)
 
 
-def test_beam_has_only_rows_of_live_hypotheses() -> None:
+def test_beam_decodes_only_rows_of_active_hypotheses() -> None:
     decoder = TableDecoder(SENTENCES)
     beam_search(decoder, rules(*[9] * 12), beam_size=6, n_best=6)
     assert decoder.n_rows[0] == [1] * 12
@@ -81,7 +81,7 @@ class Undecided(TableDecoder):
         return Step(torch.zeros_like(found.logits), found.alignment)
 
 
-def test_beam_of_equal_scores_keeps_the_first() -> None:
+def test_beam_equal_scores_keep_the_first() -> None:
     (found,) = beam_search(Undecided([0]), rules(2, length_penalty=0.0), beam_size=3, n_best=3)
     assert [each.tokens for each in found] == [[], [A], [A, A]]  # <eos>, A, B; then <eos> after A, A and B after A
 
@@ -110,7 +110,7 @@ def hypotheses_by_hand(sentence: int, beam_size: int, limit: int) -> list[Hypoth
 
 
 @pytest.mark.parametrize("beam_size", [2, 7])
-def test_beam_live_and_finished_hypotheses_share_places(beam_size: int) -> None:
+def test_beam_ranks_active_and_finished_together(beam_size: int) -> None:
     found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12), beam_size=beam_size, n_best=beam_size)
     for sentence, hypotheses in zip(SENTENCES, found, strict=True):
         expected = hypotheses_by_hand(sentence, beam_size, 6)

@@ -45,13 +45,13 @@ def ngrams(tokens: Sequence[int], size: int) -> list[tuple[int, ...]]:
 
 @searches
 @given(size=some.integers(1, 4))
-def test_no_repeat_ngram_writes_no_ngram_twice(search: Search, size: int) -> None:
+def test_no_repeat_ngram_size_prevents_repeated_ngrams(search: Search, size: int) -> None:
     for found in found_by(search, rules(9, size)):
         assert len(set(ngrams(found.tokens, size))) == len(ngrams(found.tokens, size))
         assert found.log_prob > float("-inf")
 
 
-def test_no_repeat_ngram_switched_off_lets_ngrams_occur_twice() -> None:
+def test_no_repeat_ngram_size_0_allows_repeated_ngrams() -> None:
     for search in SEARCHES:
         all_pairs = [ngrams(found.tokens, 2) for found in found_by(search, rules(9))]
         assert any(len(set(pairs)) < len(pairs) for pairs in all_pairs)
@@ -60,16 +60,14 @@ def test_no_repeat_ngram_switched_off_lets_ngrams_occur_twice() -> None:
 @searches
 @settings(max_examples=30)
 @given(prefix=a_prefix, ngram=some.integers(1, 3))
-def test_prefix_begins_each_translation_whatever_else_is_forbidden(
-    search: Search, prefix: list[int], ngram: int
-) -> None:
+def test_prefix_overrides_no_repeat_ngram_size(search: Search, prefix: list[int], ngram: int) -> None:
     for found in search(rules(5, ngram, prefix)):
         assert found
         assert all(each.tokens[: len(prefix)] == prefix for each in found)
 
 
 @searches
-def test_prefix_counts_in_the_log_probability(search: Search) -> None:
+def test_prefix_is_part_of_log_prob(search: Search) -> None:
     prefix = [C, C, A]
     for sentence, (found,) in enumerate(search(rules(3, prefix=prefix))):
         steps = [torch.tensor(table(sentence, tuple(prefix[:at]))).log_softmax(dim=0)[prefix[at]] for at in range(3)]

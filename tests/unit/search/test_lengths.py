@@ -14,7 +14,7 @@ LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
 
 
 @given(lengths=LENGTHS, most=st.integers(1, 200))
-def test_groups_by_length_are_disjoint_and_full(lengths: NDArray[np.int64], most: int) -> None:
+def test_group_by_length_groups_are_disjoint_and_full(lengths: NDArray[np.int64], most: int) -> None:
     groups = group_by_length(lengths, most)
     order = [index for group in groups for index in group.tolist()]
     assert sorted(order) == list(range(len(lengths)))

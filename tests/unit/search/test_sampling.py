@@ -30,7 +30,7 @@ def by_sorting(logits: Tensor, uniform: Tensor, temperature: float, top_k: int, 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 30.0])
 @pytest.mark.parametrize(("top_k", "top_p"), [(1, 1.0), (50, 1.0), (0, 0.5), (0, 0.95), (50, 0.9), (9999, 0.99)])
-def test_sample_draws_as_from_a_sorted_vocabulary(temperature: float, top_k: int, top_p: float) -> None:
+def test_sample_equals_drawing_from_a_sorted_vocabulary(temperature: float, top_k: int, top_p: float) -> None:
     chance = torch.Generator().manual_seed(0)
     logits, uniform = 4 * torch.randn(40, 3000, generator=chance), torch.rand(40, 1, generator=chance)
     logits[:20] = logits[:20].round()  # many of them equal
@@ -54,7 +54,7 @@ class AlwaysTheSame:
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 1e-30}, {"top_k": 1}, {"top_p": 1e-9}])
-def test_sample_with_nothing_left_to_chance_is_greedy_search(settings: dict[str, float]) -> None:
+def test_sample_deterministic_settings_equal_greedy(settings: dict[str, float]) -> None:
     sentences = list(range(8))
     uniform = uniform_numbers([(5, each) for each in sentences], 6)
     chosen: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, **settings}
@@ -62,7 +62,7 @@ def test_sample_with_nothing_left_to_chance_is_greedy_search(settings: dict[str,
     assert found == greedy(TableDecoder(sentences), rules([6] * 8))
 
 
-def test_uniform_numbers_of_more_begin_with_the_same() -> None:
+def test_uniform_numbers_do_not_depend_on_length() -> None:
     assert uniform_numbers([(1, 2, 3)], 9)[:, :4].equal(uniform_numbers([(1, 2, 3)], 4))
     numbers = uniform_numbers([(0, each) for each in range(100)], 50)
     assert numbers.min() >= 0.0
@@ -70,7 +70,7 @@ def test_uniform_numbers_of_more_begin_with_the_same() -> None:
     assert numbers.mean() == pytest.approx(0.5, abs=0.02)
 
 
-def test_sample_number_of_nearly_1_draws_no_token_that_is_never_chosen() -> None:
+def test_sample_uniform_near_1_draws_no_unwritable_token() -> None:
     uniform = torch.full((1, 1), 1.0 - 2**-24)
     (found,) = sample(TableDecoder([3]), rules([1]), uniform, temperature=1e6)
     assert found.tokens in ([A], [B], [C])

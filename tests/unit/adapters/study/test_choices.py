@@ -27,7 +27,7 @@ def choices(translator: Translator, forced: Sequence[int] = ()) -> Choices:
     return Choices(translation, *decoder_choices(translator, translation))
 
 
-def test_decoder_choices_of_greedy_search_are_the_likeliest(translator: Translator) -> None:
+def test_decoder_choices_of_greedy_search_rank_first(translator: Translator) -> None:
     found = choices(translator)
     (plain,) = translator.translate_detailed([SENTENCE])
     assert found.translation.text == plain.text
@@ -38,7 +38,7 @@ def test_decoder_choices_of_greedy_search_are_the_likeliest(translator: Translat
     assert found.attention.shape == (len(found.steps), len(plain.source_tokens) + 2)
 
 
-def test_translate_from_another_choice_keeps_it_and_goes_on(translator: Translator) -> None:
+def test_translate_from_other_choice_continues_it(translator: Translator) -> None:
     first = choices(translator)
     other = first.steps[2].candidates[1]
     forced = (*first.translation.ids[:2], other.id)
@@ -51,7 +51,7 @@ def test_translate_from_another_choice_keeps_it_and_goes_on(translator: Translat
 
 
 @pytest.mark.parametrize("is_beam", [False, True])
-def test_translate_from_the_end_ends_there(translator: Translator, is_beam: bool) -> None:
+def test_translate_from_eos_ends(translator: Translator, is_beam: bool) -> None:
     ids = choices(translator).translation.ids[:2]
     searching = translator.with_options(beam_size=3) if is_beam else translator
     found = choices(searching, [*ids, EOS])
@@ -59,7 +59,7 @@ def test_translate_from_the_end_ends_there(translator: Translator, is_beam: bool
     assert found.translation.ids == ids
 
 
-def test_translate_from_up_to_the_limit_has_no_end(translator: Translator) -> None:
+def test_translate_from_max_tokens_has_no_eos(translator: Translator) -> None:
     (id_, *_) = choices(translator).translation.ids
     limited = translator.with_options(max_tokens=3)
     for forced in ([id_] * 3, [id_] * 3 + [EOS]):
@@ -88,7 +88,7 @@ def test_translate_from_subwords(by_subwords: Translator) -> None:
         (SENTENCE, [4] * 15, "15 tokens are forced, but the translation may have 14; force fewer"),
     ],
 )
-def test_translate_from_what_cannot_be_written_is_refused(
+def test_translate_from_impossible_ids_raises(
     translator: Translator, sentence: str, forced: list[int], error: str
 ) -> None:
     with pytest.raises(DataError) as raised:
@@ -103,7 +103,7 @@ def forward(translator: Translator, source: list[int], written: list[int]) -> to
     return logits[0].softmax(dim=1)
 
 
-def test_decoder_choices_candidates_are_the_likeliest_of_each_step(translator: Translator) -> None:
+def test_decoder_choices_candidates_are_most_probable(translator: Translator) -> None:
     translation = translate_from(translator, SENTENCE)
     steps, attention = decoder_choices(translator, translation, n=3)
     written = [step.written.id for step in steps]
@@ -118,14 +118,14 @@ def test_decoder_choices_candidates_are_the_likeliest_of_each_step(translator: T
     assert_close(attention.sum(dim=1), torch.ones(len(steps)))
 
 
-def test_decoder_choices_with_terms_have_a_step_for_each_token(translator: Translator) -> None:
+def test_decoder_choices_with_terms_have_one_step_per_token(translator: Translator) -> None:
     with_term = translator.with_options(glossary={"kleine": "small"}, max_tokens=7)
     translation = translate_from(with_term, SENTENCE)
     assert len(translation.ids) == len(decoder_choices(with_term, translation)[0]) == 8
     assert translate_from(with_term, SENTENCE, translation.ids) == translation
 
 
-def test_decoder_choices_of_a_small_vocabulary_has_fewer_and_no_padding(translator: Translator) -> None:
+def test_decoder_choices_small_vocabulary_has_fewer(translator: Translator) -> None:
     (step, *_), _ = decoder_choices(translator, translate_from(translator, SENTENCE), n=1_000_000)
     size = len(translator.run.codecs.target)
     assert sorted(each.id for each in step.candidates) == [id_ for id_ in range(size) if id_ not in (PAD, SOS)]

@@ -56,7 +56,7 @@ def words_of(comparison: Comparison[PairedScore]) -> str:
     return str(comparison.systems[1].verdict)
 
 
-def test_compare_run_beside_a_file_has_the_scores_of_each(
+def test_compare_run_with_file_scores_both(
     options: CompareOptions, tmp_path: Path, references: list[str], tiny: Run
 ) -> None:
     worse = file_of(tmp_path / "worse", ["nothing at all" if row % 2 else line for row, line in enumerate(references)])
@@ -77,9 +77,7 @@ def test_compare_run_beside_a_file_has_the_scores_of_each(
     assert "case:lc" in comparison.signatures["BLEU"][0]
 
 
-def test_compare_examples_are_the_sentences_that_changed_most(
-    options: CompareOptions, tmp_path: Path, references: list[str]
-) -> None:
+def test_compare_examples_differ_most_in_chrf(options: CompareOptions, tmp_path: Path, references: list[str]) -> None:
     sources = file_of(tmp_path / "sources", [f"Satz {number}" for number in range(1, 31)])
     reference = file_of(tmp_path / "reference", references)
     wrong = [*references]
@@ -113,7 +111,7 @@ def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references:
     )
 
 
-def test_compare_with_a_lower_cased_run_scores_all_without_case(
+def test_compare_lowercased_run_scores_all_without_case(
     options: CompareOptions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cased = altered(tiny, tmp_path / "cased", lowercase=False)
@@ -130,7 +128,7 @@ def test_compare_with_a_lower_cased_run_scores_all_without_case(
     assert caplog.messages == []
 
 
-def test_compare_run_whose_own_split_is_another_text_is_named(
+def test_compare_run_with_other_split_warns(
     options: CompareOptions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = find_dataset(tiny.config.data, options.data_dir)
@@ -150,7 +148,7 @@ def test_compare_run_whose_own_split_is_another_text_is_named(
     assert caplog.messages == [f"{name}: {said}"]
 
 
-def test_compare_sentences_too_long_are_cut_and_counted(
+def test_compare_long_sentences_are_truncated_and_counted(
     options: CompareOptions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = file_of(tmp_path / "a", ["Hund " * 15, "Hund"])
@@ -160,7 +158,7 @@ def test_compare_sentences_too_long_are_cut_and_counted(
     assert caplog.messages == [f"{options.runs_dir / 'tiny'}: a: 1 sentence too long: truncated"]
 
 
-def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[str]) -> None:
+def test_compare_reads_translations_from_a_pipe(tmp_path: Path, references: list[str]) -> None:
     reading, writing = os.pipe()
     os.write(writing, "".join(f"{line}\n" for line in references).encode())
     os.close(writing)
@@ -170,7 +168,7 @@ def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[s
     assert comparison.systems[1].bleu.score == pytest.approx(100)
 
 
-def test_compare_groups_by_the_spread_of_their_runs(tmp_path: Path, references: list[str]) -> None:
+def test_compare_groups_uses_spread_of_runs(tmp_path: Path, references: list[str]) -> None:
     names, scores = [], []
     for number, step in enumerate((2, 3, 10, 15)):
         lines = ["nothing" if row % step == 0 else line for row, line in enumerate(references)]
@@ -189,7 +187,7 @@ def test_compare_groups_by_the_spread_of_their_runs(tmp_path: Path, references: 
     assert "bs:" not in found.signatures["BLEU"][0]
 
 
-def test_compare_three_sentences_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_compare_three_sentences_show_no_difference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     blank = [""] * 20  # which are no sentences
     reference = file_of(
         tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home", *blank]
@@ -203,7 +201,7 @@ def test_compare_three_sentences_cannot_tell(tmp_path: Path, caplog: pytest.LogC
     assert said.count("(p = 0.250)") == 2
 
 
-def test_compare_names_and_texts_that_do_not_fit_are_one_line(
+def test_compare_wrong_arguments_raise(
     options: CompareOptions, tiny: Run, tmp_path: Path, references: list[str]
 ) -> None:
     reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
@@ -241,9 +239,7 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
             compare_groups(recipes)
 
 
-def test_compare_groups_refuses_the_same_weights_under_two_names(
-    options: CompareOptions, tiny: Run, tmp_path: Path
-) -> None:
+def test_compare_groups_same_weights_twice_raises(options: CompareOptions, tiny: Run, tmp_path: Path) -> None:
     copy = str(shutil.copytree(tiny.folder, tmp_path / "copy"))
     for recipes in ([["tiny", copy]], [["tiny", "a"], [copy, "b"]]):
         for name in "ab":
@@ -253,7 +249,7 @@ def test_compare_groups_refuses_the_same_weights_under_two_names(
             compare_groups(named, options)
 
 
-def test_compare_groups_says_equal_seeds_and_differing_settings(
+def test_compare_groups_warns_of_equal_seeds_and_settings(
     options: CompareOptions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = ["tiny"]
@@ -276,9 +272,7 @@ def test_compare_groups_says_equal_seeds_and_differing_settings(
 
 
 @pytest.mark.parametrize("name", ["comet", "terr", "chrf+"])
-def test_compare_and_evaluate_refuse_an_unknown_metric_before_work(
-    options: CompareOptions, tiny: Run, name: str
-) -> None:
+def test_compare_and_evaluate_check_metrics_first(options: CompareOptions, tiny: Run, name: str) -> None:
     unknown = replace(options, metrics=[name])
     for call in (
         lambda: compare(["tiny", "tiny"], unknown),

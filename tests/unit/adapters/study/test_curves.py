@@ -48,7 +48,7 @@ def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
         assert [value for _, value in points] == pytest.approx(expected[tag], rel=1e-6)
 
 
-def test_write_events_adds_for_a_tensorboard_that_is_reading_and_takes_back(tiny: Run, tmp_path: Path) -> None:
+def test_write_events_updates_a_running_tensorboard(tiny: Run, tmp_path: Path) -> None:
     run = replace(tiny, folder=tmp_path)
     lines = tiny.history()
     history = [Validation(**line) for line in lines]
@@ -62,9 +62,7 @@ def test_write_events_adds_for_a_tensorboard_that_is_reading_and_takes_back(tiny
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_tensorboard_of_a_resumed_run_takes_back_what_its_history_lost(
-    train_tiny: TrainTiny, tmp_path: Path, epochs: int
-) -> None:
+def test_tensorboard_of_resumed_run_equals_its_history(train_tiny: TrainTiny, tmp_path: Path, epochs: int) -> None:
     run = train_tiny(tmp_path, *ON, "training.epochs=1")
     ahead = [*run.history(), {**run.history()[-1], "epoch": 2, "step": 3, "valid_loss": 0.0}]  # validated, then killed
     run.write_history(ahead)
@@ -75,7 +73,7 @@ def test_tensorboard_of_a_resumed_run_takes_back_what_its_history_lost(
     assert [step for step, _ in curves(read)["loss/valid"]] == [2, 4][:epochs]
 
 
-def test_tensorboard_folder_that_cannot_be_written_is_a_warning(
+def test_tensorboard_unwritable_folder_warns(
     train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = train_tiny(tmp_path, ON[1], "training.epochs=1")
@@ -86,7 +84,7 @@ def test_tensorboard_folder_that_cannot_be_written_is_a_warning(
     assert all(line.startswith("TensorBoard's event file could not be written: ") for line in warnings(caplog))
 
 
-def test_tensorboard_not_installed_is_one_line_before_training(
+def test_tensorboard_not_installed_raises_before_training(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboard"]:
@@ -97,9 +95,7 @@ def test_tensorboard_not_installed_is_one_line_before_training(
     train_tiny(tmp_path, "training.epochs=1")  # nobody asks for it
 
 
-def test_curves_of_a_run_killed_before_they_were_drawn_are_drawn_when_asked_again(
-    train_tiny: TrainTiny, tmp_path: Path
-) -> None:
+def test_curves_of_killed_run_are_drawn_on_resume(train_tiny: TrainTiny, tmp_path: Path) -> None:
     picture = train_tiny(tmp_path, *ON, "training.epochs=1").folder / "curves.png"
     picture.unlink()
     train_tiny(tmp_path, *ON, "training.epochs=1")

@@ -34,7 +34,7 @@ def ids(numbers: list[int]) -> Tensor:
     return torch.tensor([numbers])
 
 
-def test_inspect_sentence_tokens_are_those_of_the_translation(translator: Translator, inspection: Inspection) -> None:
+def test_inspect_sentence_tokens_equal_translations(translator: Translator, inspection: Inspection) -> None:
     (translation,) = translator.translate_detailed([SENTENCE])
     encoded = translator.run.codecs.source.encode(SENTENCE)
     words = encoded.tokens
@@ -47,14 +47,14 @@ def test_inspect_sentence_tokens_are_those_of_the_translation(translator: Transl
     assert translator.run.codecs.target.tokens(inspection.target_ids) == inspection.target_tokens
 
 
-def test_inspect_several_lines_is_refused(translator: Translator) -> None:
+def test_inspect_several_lines_raises(translator: Translator) -> None:
     (several,) = translator.translate_detailed([f"{SENTENCE}\n{SENTENCE}"])
     for look in (inspect_translation, decoder_choices):
         with pytest.raises(DataError, match="the text has several lines or sentences"):
             look(translator, several)
 
 
-def test_inspect_sentence_numbers_are_the_models(translator: Translator, inspection: Inspection) -> None:
+def test_inspect_sentence_values_equal_the_models(translator: Translator, inspection: Inspection) -> None:
     record = AttentionRecord()
     source = ids(inspection.source_ids)
     with torch.inference_mode():
@@ -76,7 +76,7 @@ def test_inspect_sentence_numbers_are_the_models(translator: Translator, inspect
         assert_close(inspection.without_positions, rows * math.sqrt(32))
 
 
-def test_inspect_sentence_stages_are_the_boxes_of_figure_1(translator: Translator, inspection: Inspection) -> None:
+def test_inspect_sentence_stages_are_boxes_of_figure_1(translator: Translator, inspection: Inspection) -> None:
     stages, n_source, n_target = inspection.stages, len(inspection.source_ids), len(inspection.target_ids)
     layer = translator.model.encoder.layers[0]
     sublayers = ("self_attention", "residuals.0", "feed_forward", "residuals.1")
@@ -91,7 +91,7 @@ def test_inspect_sentence_stages_are_the_boxes_of_figure_1(translator: Translato
     assert f"encoder.layers.0.feed_forward  {n_source} × 32" in re.sub(" {2,}", "  ", repr(inspection))
 
 
-def test_repetitions_are_the_same_vector_only_without_positions(inspection: Inspection) -> None:
+def test_repetitions_cosine_is_1_only_without_positions(inspection: Inspection) -> None:
     repetitions = inspection.repetitions()
     assert {each.token: each.positions for each in repetitions} == {"der": (1, 5), "alte": (2, 6), "und": (4, 8)}
     for each in repetitions:
@@ -144,7 +144,7 @@ def by_hand(words: list[str], divisor: float) -> tuple[list[list[float]], list[l
 
 
 @pytest.mark.parametrize(("is_scaled", "divisor"), [(True, math.sqrt(2)), (False, 1.0)])
-def test_attend_over_words_equals_attention_written_out(vectors: str, is_scaled: bool, divisor: float) -> None:
+def test_attend_over_words_equals_the_formula(vectors: str, is_scaled: bool, divisor: float) -> None:
     found = attend_over_words("the cat sat the", vectors, is_scaled=is_scaled)
     scores, weights, context = by_hand(["the", "cat", "sat", "the"], divisor)
     assert (found.words, found.positions, found.is_scaled) == (["the", "cat", "sat", "the"], [0, 1, 2, 3], is_scaled)
@@ -156,9 +156,7 @@ def test_attend_over_words_equals_attention_written_out(vectors: str, is_scaled:
     assert all(getattr(asked, name).equal(getattr(found, name)[[0, 3]]) for name in ("scores", "weights", "context"))
 
 
-def test_attend_over_words_takes_a_words_spelling_or_else_another(
-    vectors: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_attend_over_words_prefers_exact_spelling(vectors: str, caplog: pytest.LogCaptureFixture) -> None:
     found = attend_over_words("The\tCat cat, mat dog cat dog", vectors)
     assert found.words == ["The", "Cat", "mat", "cat"]
     assert found.vectors.tolist() == [VECTORS[word] for word in ("the", "Cat", "MAT", "cat")]
@@ -166,7 +164,7 @@ def test_attend_over_words_takes_a_words_spelling_or_else_another(
     assert caplog.messages == [f"{vectors}: no vector for cat,, dog; left out"]
 
 
-def test_attend_over_words_that_have_no_vector_is_an_error(vectors: str) -> None:
+def test_attend_over_words_without_vectors_raises(vectors: str) -> None:
     with pytest.raises(DataError, match="the sentence has no letter"):
         attend_over_words(" \n", vectors)
     with pytest.raises(DataError, match=r"some\.vec: no vector for any word of the sentence"):

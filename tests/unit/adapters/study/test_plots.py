@@ -56,7 +56,7 @@ def test_draw_curves_shows_loss_perplexity_rate_and_the_best() -> None:
     assert drawn.bbox.height > 300
 
 
-def test_draw_curves_of_several_validations_in_an_epoch_goes_by_step() -> None:
+def test_draw_curves_several_validations_per_epoch_by_step() -> None:
     one, other = history(3.0, 1.0, 2.0), history(2.0)
     for step, entry in zip((500, 1000, 1500), one, strict=True):
         entry.update(epoch=1, step=step)
@@ -66,7 +66,7 @@ def test_draw_curves_of_several_validations_in_an_epoch_goes_by_step() -> None:
     assert drawn.legends[0].get_texts()[0].get_text() == "mine: 1 at step 1,000"
 
 
-def test_draw_curves_of_several_runs_gives_each_its_look() -> None:
+def test_draw_curves_several_runs_look_different() -> None:
     names = ("runs/a\x1b[31m", "runs/\udcff", "runs/$x", "runs/\u200f", *map(str, range(5)))
     drawn = laid_out(draw_curves({name: history(3.0 - index / 9, 2.0) for index, name in enumerate(names)}))
     looks = [(line.get_color(), line.get_marker()) for line in drawn.axes[1].lines[::2]]  # without rings
@@ -105,7 +105,7 @@ def inspection() -> Inspection:
     )
 
 
-def test_draw_inspection_heads_are_heat_maps_of_one_colour_scale(inspection: Inspection) -> None:
+def test_draw_inspection_heads_share_one_colour_scale(inspection: Inspection) -> None:
     drawn = laid_out(draw_inspection(inspection, inspection.maps(["encoder", "cross"], layer=1)))
     maps = [axes for axes in drawn.axes if axes.images]
     assert [axes.get_title() for axes in maps] == [f"head {head}" for head in range(1, 7)] * 2
@@ -129,7 +129,7 @@ def test_draw_inspection_heads_are_heat_maps_of_one_colour_scale(inspection: Ins
     ("name", "start", "times"),
     [("x.svg", b"<?xml", 2), ("x.pdf", b"%PDF", 2), ("x.PNG", b"\x89PNG", 1), ("/dev/stdout", b"\x89PNG", 1)],
 )
-def test_save_name_says_the_kind_of_picture(
+def test_save_format_follows_extension(
     inspection: Inspection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: bytes, times: int
 ) -> None:
     written: list[bytes] = []
@@ -140,7 +140,7 @@ def test_save_name_says_the_kind_of_picture(
     assert written[0] == written[-1]  # the same picture is the same bytes
 
 
-def test_draw_inspection_vectors_are_arrows_and_repeated_words_share_a_colour(inspection: Inspection) -> None:
+def test_draw_inspection_repeated_words_share_colour(inspection: Inspection) -> None:
     maps = inspection.maps(["cross"], heads=[1])
     drawn = laid_out(draw_inspection(inspection, maps))
     vectors = drawn.axes[-1]
@@ -167,7 +167,7 @@ def word_attention(words: list[str], positions: list[int], dimension: int = 6) -
     return WordAttention(words, [], positions, True, vectors, scores, weights, weights @ vectors)
 
 
-def test_draw_words_is_a_heat_map_and_all_words_in_the_plane() -> None:
+def test_draw_words_has_heat_map_and_all_words() -> None:
     positions = [0, 3]
     words = word_attention(WORDS, positions)
     drawn = laid_out(draw_words(words))
@@ -198,7 +198,7 @@ ODD = [
 ]
 
 
-def test_draw_words_of_all_kinds_of_tokens(caplog: pytest.LogCaptureFixture) -> None:
+def test_draw_words_unusual_tokens_fit(caplog: pytest.LogCaptureFixture) -> None:
     tokens, labels = (list(each) for each in zip(*ODD, strict=True))
     drawn = laid_out(draw_words(word_attention(tokens, [0, 5])))
     heat_map, _, vectors = drawn.axes

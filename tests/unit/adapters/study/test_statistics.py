@@ -82,9 +82,7 @@ def test_paired_tests_randomisation_equals_sacrebleu(tested: list[ByMetric[Paire
         assert theirs[1][1] > 0.05 > theirs[2][1]
 
 
-def test_paired_tests_of_a_system_beside_itself_have_no_p(
-    texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paired_tests_equal_systems_have_no_p(texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "SHUFFLES", SHUFFLES)
     capitals = [line.upper() for line in texts["a"]]
     few = [lines[:5] for lines in (texts["a"], texts["a"], capitals, texts["reference"])]
@@ -97,7 +95,7 @@ def test_paired_tests_of_a_system_beside_itself_have_no_p(
     assert welch([3.0, 3.0], [1.0, 1.0]) == GroupDifference(2.0, None, None)
 
 
-def test_paired_tests_signatures_say_what_was_drawn(
+def test_paired_tests_signatures_name_samples_and_seed(
     texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(statistics, "MAX_INTERVAL_SENTENCES", 59)
@@ -157,7 +155,7 @@ def said(bleu: tuple[float, float | None], chrf: tuple[float, float | None]) -> 
         ((0.0, None), (0.0, None), "B and A have equal scores: runs show no difference at all"),
     ],
 )
-def test_verdicts_say_who_is_better_or_that_nobody_can_tell(
+def test_verdicts_name_the_better_or_no_difference(
     bleu: tuple[float, float | None], chrf: tuple[float, float | None], expected: str
 ) -> None:
     assert said(bleu, chrf) == expected
@@ -178,7 +176,7 @@ def test_significance_level_is_shared_among_metrics_and_systems(p_values: list[f
     assert significant(p_values) == sure
 
 
-def test_verdicts_are_more_careful_with_a_further_system() -> None:
+def test_verdicts_need_smaller_p_with_more_systems() -> None:
     close, far = Difference(1.0, 0.02, 0.02), Difference(0.1, 0.5, 0.5)
     (alone,) = verdicts(["A", "B"], [close], [close], evidence=["runs"])
     first, second = verdicts(["A", "B", "C"], [close, far], [close, far], evidence=["runs", "runs"])
