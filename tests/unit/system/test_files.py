@@ -34,7 +34,7 @@ def names(folder: Path) -> list[str]:
 # Text
 
 
-def test_write_text_is_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None:
+def test_write_text_is_exact_and_readable_by_others(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "a.txt"
     text = "ä\r\nb\rc\u2028d\x85\n"
     write_text(path, text)
@@ -46,7 +46,7 @@ def test_write_text_is_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None
     assert names(path.parent) == ["a.txt", "犬" * 85]
 
 
-def test_write_json_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
+def test_write_json_keeps_floats_bit_for_bit(tmp_path: Path) -> None:
     value = {"ä": [0.1 + 0.2, 1e-323, 1 / 3], "b": None}
     write_json(tmp_path / "a.json", value)
     text = (tmp_path / "a.json").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_write_json_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
 # Folders
 
 
-def test_new_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
+def test_atomic_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "parent" / "new"
     with atomic_folder(path) as unfinished:
         (unfinished / "sub").mkdir()
@@ -71,7 +71,7 @@ def test_new_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a file", "a link to nothing", "a folder"])
-def test_new_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> None:
+def test_atomic_folder_replaces_nothing(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "new"
     {"a file": path.touch, "a link to nothing": lambda: path.symlink_to("gone"), "a folder": path.mkdir}[kind]()
     before = path.lstat()
@@ -83,9 +83,7 @@ def test_new_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> N
 # The disk
 
 
-def test_new_folder_is_synced_before_it_appears_and_its_place_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_atomic_folder_is_synced_before_and_after_renaming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
     fsync, replace = os.fsync, os.replace
 
@@ -123,7 +121,7 @@ def leave(folder: Path, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(23 * 3600, [LEFT, LEFT_FOLDER, "new"]), (25 * 3600, ["new"])])
-def test_sweep_deletes_what_was_idle_for_a_day(tmp_path: Path, seconds: float, expected: list[str]) -> None:
+def test_delete_unfinished_deletes_files_idle_for_a_day(tmp_path: Path, seconds: float, expected: list[str]) -> None:
     leave(tmp_path, seconds)
     write_text(tmp_path / "new", "")
     assert names(tmp_path) == expected
@@ -133,13 +131,13 @@ def test_sweep_deletes_what_was_idle_for_a_day(tmp_path: Path, seconds: float, e
     assert names(tmp_path) == expected
 
 
-def test_sweep_by_the_holder_of_the_lock_does_not_wait(tmp_path: Path) -> None:
+def test_delete_unfinished_with_idle_0_deletes_at_once(tmp_path: Path) -> None:
     leave(tmp_path, 0)
     delete_unfinished(tmp_path, idle_s=0)
     assert names(tmp_path) == []
 
 
-def test_sweep_spares_what_is_written_and_what_is_not_ours(tmp_path: Path) -> None:
+def test_delete_unfinished_keeps_active_and_other_files(tmp_path: Path) -> None:
     not_ours = [".cache", ".git.old.x", ".notes.123.swp", LEFT[1:], f"{LEFT}x"]
     for name in not_ours:
         (tmp_path / name).mkdir()
@@ -151,7 +149,7 @@ def test_sweep_spares_what_is_written_and_what_is_not_ours(tmp_path: Path) -> No
     assert names(tmp_path) == sorted([*not_ours, "new", "other"])
 
 
-def test_delete_of_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
+def test_delete_link_keeps_its_target(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").touch()
     (tmp_path / "link").symlink_to("real")
@@ -165,7 +163,7 @@ def test_delete_of_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
 # Links, pipes, permissions
 
 
-def test_write_text_keeps_a_link_and_writes_into_a_pipe(tmp_path: Path) -> None:
+def test_write_text_follows_a_link_and_writes_to_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     write_text(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
@@ -178,7 +176,7 @@ def test_write_text_keeps_a_link_and_writes_into_a_pipe(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_write_follows_the_users_umask(tmp_path: Path) -> None:
+def test_write_text_uses_the_umask(tmp_path: Path) -> None:
     umask = os.umask(0o077)
     try:
         write_text(tmp_path / "file", "")
@@ -195,7 +193,7 @@ def test_write_follows_the_users_umask(tmp_path: Path) -> None:
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
 
 
-def test_write_sums_is_what_sha256sum_writes(tmp_path: Path) -> None:
+def test_write_checksums_equals_sha256sum(tmp_path: Path) -> None:
     (tmp_path / "a b").write_bytes(b"abc")
     (tmp_path / "c").write_bytes(b"123456789" * 200_000)
     write_checksums(tmp_path, ["a b"])
@@ -206,7 +204,7 @@ def test_write_sums_is_what_sha256sum_writes(tmp_path: Path) -> None:
     assert set(read_checksums(tmp_path)) == {"a b", "c"}
 
 
-def test_check_file_of_another_content_is_refused(tmp_path: Path) -> None:
+def test_verify_file_refuses_changed_content(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"abc")
     write_checksums(tmp_path)
@@ -223,7 +221,7 @@ def test_check_file_of_another_content_is_refused(tmp_path: Path) -> None:
         verify_file(tmp_path / "b")
 
 
-def test_check_file_refuses_any_flipped_bit_of_the_sums(tmp_path: Path) -> None:
+def test_verify_file_refuses_any_flipped_bit_in_sha256sums(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     write_checksums(tmp_path)
     path = tmp_path / "SHA256SUMS"
@@ -238,7 +236,7 @@ def test_check_file_refuses_any_flipped_bit_of_the_sums(tmp_path: Path) -> None:
     assert not any("\n" in line for line in said)
 
 
-def test_read_sums_refuses_files_of_another_folder(tmp_path: Path) -> None:
+def test_read_checksums_refuses_paths_in_other_folders(tmp_path: Path) -> None:
     for content in (f"{ABC}  ../x\n", "[]", f"{ABC} x", f"{ABC.upper()}  x"):
         (tmp_path / "SHA256SUMS").write_text(content)
         with pytest.raises(FileError, match=r"SHA256SUMS: line 1: damaged: it should be a SHA-256 and the name of a"):
@@ -256,14 +254,14 @@ def test_read_sums_refuses_files_of_another_folder(tmp_path: Path) -> None:
     ],
     ids=["empty", "cut", "not UTF-8", "deep", "long number"],
 )
-def test_read_json_of_what_is_no_json_says_where(tmp_path: Path, content: bytes, message: str) -> None:
+def test_read_json_invalid_names_the_position(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(FileError, match=f"^{path}: {message}"):
         read_json(path)
 
 
-def test_read_text_of_no_file_or_a_large_one_is_refused(tmp_path: Path) -> None:
+def test_read_text_not_a_file_or_too_large_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"12345")
     for name, message in (
@@ -278,19 +276,19 @@ def test_read_text_of_no_file_or_a_large_one_is_refused(tmp_path: Path) -> None:
         read_text(Path("/dev/zero"))
 
 
-def test_shown_is_one_short_line() -> None:
+def test_preview_is_one_short_line() -> None:
     assert preview("a\nb") == "'a\\nb'"
     assert preview([1] * 100) == "[" + "1, " * 19 + "1…"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.BZ2", "a.xz"])
-def test_write_text_packed_as_its_name_says_is_read_back(name: str, tmp_path: Path) -> None:
+def test_write_text_compressed_is_read_back(name: str, tmp_path: Path) -> None:
     write_text(tmp_path / name, "Ein Hund.\n")
     assert [*read_lines(tmp_path / name)] == ["Ein Hund."]
     assert ((tmp_path / name).read_bytes() == b"Ein Hund.\n") == (name == "a.txt")
 
 
-def test_append_line_behind_a_part_of_a_line_begins_on_a_line_of_its_own(tmp_path: Path) -> None:
+def test_append_line_after_a_cut_off_line_starts_a_new_line(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     append_line(path, "one")
     path.write_bytes(path.read_bytes() + b"tw")  # a disk that was full

@@ -10,7 +10,7 @@ import pytest
 from transformer_cli.system.locks import exclusive_lock, is_locked
 
 
-def test_exclusive_keeps_others_out_until_it_ends(tmp_path: Path) -> None:
+def test_exclusive_lock_is_held_during_the_block(tmp_path: Path) -> None:
     path = tmp_path / "runs" / ".mine.lock"
     assert not is_locked(path)
     assert not path.exists()
@@ -24,7 +24,7 @@ def test_exclusive_keeps_others_out_until_it_ends(tmp_path: Path) -> None:
         pass
 
 
-def test_is_locked_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_locked_does_not_disturb_exclusive_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     with path.open("w") as asking:
         fcntl.flock(asking, fcntl.LOCK_EX)
@@ -34,7 +34,7 @@ def test_is_locked_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_exclusive_without_locks_in_the_file_system_warns(
+def test_exclusive_lock_without_file_system_locks_warns(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:

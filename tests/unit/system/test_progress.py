@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_bar_on_a_terminal_shows_what_is_done_and_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_on_a_terminal_shows_progress_and_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     with progress.bar("Fetching", 2000, "B", unit_scale=True) as bar:
@@ -34,7 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_bar_elsewhere_says_a_line_a_minute(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_bar_without_a_terminal_logs_every_minute(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "transformer_cli")
     with progress.bar("epoch 3/10", 400_000, " tokens", unit_scale=True, initial=40_000) as bar:
         for second in range(1, 131):
@@ -49,9 +49,7 @@ def test_bar_elsewhere_says_a_line_a_minute(clock: list[float], caplog: pytest.L
 
 
 @pytest.mark.parametrize("options", [{"total": 1}, {"total": 10, "is_silent": True}], ids=str)
-def test_bar_of_one_thing_or_of_another_process_is_silent(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
-) -> None:
+def test_bar_with_total_1_or_is_silent_shows_nothing(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     with progress.bar("Training", unit="step", **options) as bar:
@@ -60,7 +58,7 @@ def test_bar_of_one_thing_or_of_another_process_is_silent(
     assert terminal.getvalue() == ""
 
 
-def test_bar_elsewhere_of_short_work_is_silent(
+def test_bar_without_a_terminal_logs_no_short_work(
     clock: list[float], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "transformer_cli")

@@ -59,7 +59,7 @@ def said(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
-def test_train_ctrl_c_after_a_first_signal_ends_at_once(
+def test_train_ctrl_c_after_a_signal_ends_at_once(
     forks: Forks, train: Callable[..., int], tmp_path: Path, first: signal.Signals
 ) -> None:
     process = train(long_step(4, seconds=60))
@@ -71,7 +71,7 @@ def test_train_ctrl_c_after_a_first_signal_ends_at_once(
 
 
 @pytest.mark.parametrize(("number", "times"), [(signal.SIGUSR1, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)])
-def test_train_signal_once_or_twice_finishes_the_step_and_saves(
+def test_train_signal_finishes_the_step_and_saves(
     forks: Forks, train: Callable[..., int], tmp_path: Path, number: signal.Signals, times: int
 ) -> None:
     process = train(long_step(3, seconds=0.3))
@@ -83,13 +83,13 @@ def test_train_signal_once_or_twice_finishes_the_step_and_saves(
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
-def test_train_signal_ignored_by_nohup_stays_ignored(forks: Forks, train: Callable[..., int]) -> None:
+def test_train_hangup_under_nohup_is_ignored(forks: Forks, train: Callable[..., int]) -> None:
     nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     os.kill(train(nohup + long_step(3, seconds=0.1)), signal.SIGHUP)
     assert forks.end() == 0
 
 
-def test_train_whose_terminal_is_gone_saves(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
+def test_train_closed_terminal_saves(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
     main_end, terminal = os.openpty()
     name = Path(os.ttyname(terminal))
     process = train(long_step(3, seconds=0.2), streams=(NOTHING, tmp_path / "out.txt", name))
@@ -100,7 +100,7 @@ def test_train_whose_terminal_is_gone_saves(forks: Forks, train: Callable[..., i
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
-def test_translate_signal_ends_with_one_line(forks: Forks, project: Path, tmp_path: Path) -> None:
+def test_translate_signal_is_one_line(forks: Forks, project: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to(project / "runs")
     os.mkfifo(tmp_path / "sentences")
     streams = (tmp_path / "sentences", tmp_path / "out.txt", tmp_path / "err.txt")
@@ -113,7 +113,7 @@ def test_translate_signal_ends_with_one_line(forks: Forks, project: Path, tmp_pa
 
 
 @pytest.mark.parametrize("module", ["typer", "torch"])
-def test_ctrl_c_while_imports_run_is_one_line(project: Path, module: str) -> None:
+def test_ctrl_c_during_imports_is_one_line(project: Path, module: str) -> None:
     program = (
         "import builtins, os, signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -30,7 +30,7 @@ def read_lines(path: Path, count: int) -> list[str]:
         return [file.readline() for _ in range(count)]
 
 
-def test_train_that_nobody_reads_goes_on(forks: Forks, corpus: Path, prepared: Path) -> None:
+def test_train_with_closed_pipes_goes_on(forks: Forks, corpus: Path, prepared: Path) -> None:
     os.mkfifo(prepared / "said")
     both = (NOTHING, prepared / "said", prepared / "said")  # 2>&1 | head -2
     found: list[str] = []
@@ -66,7 +66,7 @@ def test_translate_with_closed_standard_error_loses_no_result(forks: Forks, used
     ],
     ids=["closed input", "closed output", "full output"],
 )
-def test_stream_that_is_needed_and_closed_or_full_is_one_line(
+def test_stream_closed_or_full_is_one_line_error(
     forks: Forks, used: Path, arguments: tuple[str, ...], number: int, stream: Path | None, said: str
 ) -> None:
     chosen: list[Path | None] = [NOTHING, used / "out.txt", used / "err.txt"]
@@ -79,7 +79,7 @@ def test_stream_that_is_needed_and_closed_or_full_is_one_line(
 
 
 @pytest.mark.parametrize("command", [("translate", "--input", "many"), ("--help",)], ids=" ".join)
-def test_results_that_nobody_reads_end_a_command_with_141(forks: Forks, used: Path, command: tuple[str, ...]) -> None:
+def test_closed_pipe_ends_a_command_with_141(forks: Forks, used: Path, command: tuple[str, ...]) -> None:
     (used / "many").write_text(f"{SENTENCE}\n" * 1001, encoding="utf-8")
     os.mkfifo(used / "results")
     reader = threading.Thread(target=read_lines, args=(used / "results", 0))
@@ -91,7 +91,7 @@ def test_results_that_nobody_reads_end_a_command_with_141(forks: Forks, used: Pa
     assert (code, (used / "err.txt").read_text(encoding="utf-8")) == (141, "")
 
 
-def test_translate_answers_a_thousand_lines_before_the_input_ends(forks: Forks, used: Path) -> None:
+def test_translate_answers_1000_lines_before_the_input_ends(forks: Forks, used: Path) -> None:
     for name in ("asked", "answered"):
         os.mkfifo(used / name)
     chosen = (used / "asked", used / "answered", used / "err.txt")
@@ -104,7 +104,7 @@ def test_translate_answers_a_thousand_lines_before_the_input_ends(forks: Forks, 
     assert received == ["\n"] * 999 + [ANSWER]
 
 
-def test_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
+def test_dash_means_standard_input_or_output(forks: Forks, used: Path) -> None:
     (used / "asked").write_text(f"{SENTENCE}\n", encoding="utf-8")
     (used / "answer").write_text(ANSWER, encoding="utf-8")
     chosen = (used / "asked", used / "out.txt", used / "err.txt")
@@ -134,7 +134,7 @@ def test_evaluate_to_standard_output_prints_translations_alone(forks: Forks, use
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_output_to_the_name_of_a_stream_is_appended(forks: Forks, used: Path, name: str) -> None:
+def test_output_to_dev_stdout_is_appended(forks: Forks, used: Path, name: str) -> None:
     (used / "answer").write_text(ANSWER, encoding="utf-8")
     append = "import os; os.dup2(os.open('all.txt', os.O_WRONLY | os.O_APPEND), 1)"  # what the shell does for >>
     (used / "all.txt").write_text("before\n", encoding="utf-8")
@@ -149,7 +149,7 @@ def test_output_to_the_name_of_a_stream_is_appended(forks: Forks, used: Path, na
     assert (table.split()[:2], f"{last}\n") == (["split", "sentences"], ANSWER)
 
 
-def test_streams_carry_utf_8_whatever_the_locale() -> None:
+def test_streams_are_utf_8_in_any_locale() -> None:
     program = "from transformer_cli.system.terminal import set_up_streams\n"
     program += "set_up_streams()\nprint('gr\\xf6\\xdfe')\nraise SystemExit('\\ud800')"
     environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -160,7 +160,7 @@ def test_streams_carry_utf_8_whatever_the_locale() -> None:
 @pytest.mark.parametrize(
     ("environment", "expected"), [({}, "message\nresult\n"), ({"PYTHONUNBUFFERED": "1"}, "result\nmessage\n")]
 )
-def test_streams_hold_results_back_unless_python_is_unbuffered(environment: dict[str, str], expected: str) -> None:
+def test_streams_buffer_unless_pythonunbuffered_is_set(environment: dict[str, str], expected: str) -> None:
     program = (
         "import sys; from transformer_cli.system.terminal import set_up_streams; set_up_streams()\n"
         "print('result'); print('message', file=sys.stderr)"

@@ -159,8 +159,16 @@ def test_xliff_another_file_is_refused(content: str) -> None:
     [
         ("source-language='de-DE' target-language='EN'", "", []),
         ("source-language='de-DE'", ' target-language="en"', []),
-        ("source-language='fr'", ' target-language="en"', ["from 'fr' to 'en', but the run translates from 'de' to 'en'"]),
-        ("source-language='en' target-language='de'", "", ["from 'en' to 'de', but the run translates from 'de' to 'en'"]),
+        (
+            "source-language='fr'",
+            ' target-language="en"',
+            ["from 'fr' to 'en', but the run translates from 'de' to 'en'"],
+        ),
+        (
+            "source-language='en' target-language='de'",
+            "",
+            ["from 'en' to 'de', but the run translates from 'de' to 'en'"],
+        ),
     ],
 )
 def test_xliff_of_other_languages_is_warned_of_once(

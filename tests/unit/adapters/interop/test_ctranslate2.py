@@ -96,7 +96,7 @@ def assert_same(found: list[list[Hypothesis]], ours: list[list[Hypothesis]]) -> 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_exported_shape_of_the_family_translates_and_scores_as_ours_or_is_refused(shape: str, opened: Open) -> None:
+def test_exported_variant_equals_the_run_or_is_refused(shape: str, opened: Open) -> None:
     model = make_model(**SHAPES[shape])
     if any(value not in EXPORTABLE.get(key, [value]) for key, value in SHAPES[shape].items()):
         with pytest.raises(ConfigError, match="cannot be exported"):
@@ -140,7 +140,7 @@ def test_export_unused_weight_is_refused(opened: Open) -> None:
         (TranslationSettings(max_tokens=2), [7, 5]),
     ],
 )
-def test_exported_greedy_search_takes_each_option_as_ours(
+def test_exported_greedy_search_equals_ours_with_each_option(
     settings: TranslationSettings, prefix: list[int], opened: Open
 ) -> None:
     model = make_model()
@@ -148,7 +148,7 @@ def test_exported_greedy_search_takes_each_option_as_ours(
 
 
 @pytest.mark.parametrize(("options", "prefix"), [({}, []), ({}, [7, 5]), ({"no_repeat_ngram_size": 1}, [])])
-def test_exported_without_scores_finds_the_same_tokens_and_no_wrong_score(
+def test_exported_without_scores_finds_the_same_tokens(
     options: dict[str, Any], prefix: list[int], opened: Open
 ) -> None:
     engine = opened(make_model(**SHAPES["pre-norm without a final norm"], max_length=64))  # writes no <pad>, no <sos>
@@ -164,7 +164,7 @@ def test_exported_without_scores_finds_the_same_tokens_and_no_wrong_score(
 
 @pytest.mark.parametrize("options", [{}, {"no_repeat_ngram_size": 2}])
 @pytest.mark.parametrize("prefix", [[], [7, 5]])
-def test_exported_beam_keeps_limits_and_says_the_models_own_log_probabilities(
+def test_exported_beam_has_limits_and_exact_log_probabilities(
     options: dict[str, Any], prefix: list[int], opened: Open
 ) -> None:
     model, settings = make_model(), search(beam_size=4, n_best=3, **options)
@@ -185,7 +185,7 @@ def test_exported_beam_keeps_limits_and_says_the_models_own_log_probabilities(
         assert [best.tokens for best, *_ in found] == [best.tokens for best, *_ in ours]
 
 
-def test_exported_never_writes_unwritable_tokens_and_may_write_nothing(opened: Open) -> None:
+def test_exported_avoids_forbidden_tokens_and_may_be_empty(opened: Open) -> None:
     model = make_model()
     model.output.bias[[PAD, SOS]] = 50.0
     never = translate(opened(model), search(beam_size=5, n_best=5))
@@ -194,7 +194,7 @@ def test_exported_never_writes_unwritable_tokens_and_may_write_nothing(opened: O
     assert_same(translate(opened(model)), [[Hypothesis([], [], 0.0, 0.0)]] * len(SENTENCES))
 
 
-def test_exported_translates_a_sentence_alone_as_among_others(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exported_sentence_alone_equals_it_in_a_batch(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = opened(make_model())
     together = translate(engine)
     monkeypatch.setattr(module, "MAX_BATCH_ROWS", 1)
@@ -202,9 +202,7 @@ def test_exported_translates_a_sentence_alone_as_among_others(opened: Open, monk
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 3}])
-def test_exported_without_attention_finds_the_same_and_an_unknown_word_has_it(
-    options: dict[str, Any], opened: Open
-) -> None:
+def test_exported_without_attention_aligns_only_unknown_words(options: dict[str, Any], opened: Open) -> None:
     model = make_model()
     model.output.bias[UNK] = 1.5
     engine, settings = opened(model), search(**options)
@@ -219,9 +217,7 @@ def test_exported_without_attention_finds_the_same_and_an_unknown_word_has_it(
     assert [one.alignment for (one,) in found] == expected
 
 
-def test_exported_begins_a_few_batches_and_none_when_nobody_waits(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exported_starts_few_batches_and_none_after_closing(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BATCH_ROWS", 1)
     engine, begun = opened(make_model()), list[str]()
     monkeypatch.setattr(engine, "_translator", Recorder(engine._translator, begun))
@@ -238,7 +234,7 @@ def test_exported_begins_a_few_batches_and_none_when_nobody_waits(
     assert begun == ["translate_batch"] * 7
 
 
-def test_exported_leaves_torch_its_threads(opened: Open) -> None:
+def test_exported_keeps_the_number_of_torch_threads(opened: Open) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -249,7 +245,7 @@ def test_exported_leaves_torch_its_threads(opened: Open) -> None:
 
 
 @pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int16", "int8"])
-def test_exported_in_smaller_weights_has_nearly_the_same_losses(quantization: str, opened: Open) -> None:
+def test_exported_quantized_weights_have_nearly_the_same_losses(quantization: str, opened: Open) -> None:
     model = make_model()
     whole, small = opened(model), opened(model, quantization)
     exact, near = (sum(map(sum, engine.log_probs(SENTENCES, SENTENCES))) for engine in (whole, small))
@@ -272,7 +268,7 @@ def test_exported_int8_computes_in_float32_where_sums_overflow(
     assert ("int8" in compute_type) != is_exact
 
 
-def test_exported_refuses_what_it_cannot_do_in_one_line(opened: Open, tmp_path: Path) -> None:
+def test_exported_unsupported_settings_are_refused(opened: Open, tmp_path: Path) -> None:
     engine = opened(make_model())
     with pytest.raises(ConfigError, match=r"cannot sample: .*; set decoding\.sample to false, or name the run"):
         engine.check_supported(search(sample=True))
@@ -308,7 +304,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-def test_exported_damage_is_refused_before_it_is_computed_with(opened: Open, kind: str) -> None:
+def test_exported_damaged_files_are_refused(opened: Open, kind: str) -> None:
     damage, message = DAMAGED[kind]
     engine = opened(make_model())
     damage(engine._folder)
@@ -338,5 +334,5 @@ def test_exported_tables_shorter_than_the_vocabulary_are_refused(opened: Open) -
 
 
 @pytest.mark.parametrize(("limit", "positions"), [(16, 16), (None, 4002), (1_000_000, 4002)])
-def test_export_sinusoids_get_a_table_that_holds_the_longest_line(limit: int | None, positions: int) -> None:
+def test_export_sinusoids_become_a_table_for_the_longest_line(limit: int | None, positions: int) -> None:
     assert count_positions(ModelConfig(positions="sinusoidal", max_length=limit)) == positions

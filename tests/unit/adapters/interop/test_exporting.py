@@ -49,7 +49,7 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
     assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == {"output.bias"}  # that of <sos>
 
 
-def test_exported_config_and_tokens_are_as_transformers_reads_them(run: Run, tmp_path: Path) -> None:
+def test_exported_config_and_tokens_equal_those_of_transformers(run: Run, tmp_path: Path) -> None:
     place = export_to_hugging_face(run.folder, tmp_path / "out")
     config, search, tokenizer, tokens = (
         json.loads((place / f"{name}.json").read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ def test_exported_config_and_tokens_are_as_transformers_reads_them(run: Run, tmp
     assert search["decoder_start_token_id"] == search["pad_token_id"] == tokens["<pad>"]
 
 
-def test_exported_run_that_samples_comes_back_with_its_distribution(
+def test_exported_sampling_settings_are_imported_again(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampling = DecodingConfig(sample=True, temperature=0.5, top_k=5, top_p=0.9)
@@ -78,7 +78,7 @@ def test_exported_run_that_samples_comes_back_with_its_distribution(
     ("key", "value"),
     [("norm", "pre"), ("final_norm", True), ("start_token", True), ("positions", "learned"), ("head_dim", 2)],
 )
-def test_export_refuses_by_name_what_transformers_does_not_compute(
+def test_export_unsupported_by_transformers_is_refused_by_key(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object
 ) -> None:
     tree = run.config.model_dump(mode="json")
@@ -90,7 +90,7 @@ def test_export_refuses_by_name_what_transformers_does_not_compute(
     assert not (tmp_path / "out").exists()
 
 
-def test_export_command_writes_into_exports_and_refuses_words_and_what_is_there(
+def test_export_command_to_hugging_face_writes_a_new_folder(
     run: Run, tmp_path: Path, tfm: Tfm, refused: Refused, project: Path
 ) -> None:
     place = "exports/de-en-huggingface"

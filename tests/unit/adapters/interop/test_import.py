@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return make_model(tmp_path / "de-en")
 
 
-def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_path: Path) -> None:
+def test_imported_model_has_the_scores_of_marians_formulas(folder: Path, tmp_path: Path) -> None:
     run = import_run(folder, source="en", target="en", runs_dir=tmp_path / "runs")
     translator = Translator.load(run.folder, device="cpu")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(folder / "vocab.spm"))
@@ -46,7 +46,7 @@ def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_p
     assert "".join(translation.source_tokens) == " the old dog"
 
 
-def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder: Path, tmp_path: Path) -> None:
+def test_imported_codec_keeps_language_tokens_copies_unknowns(folder: Path, tmp_path: Path) -> None:
     codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
     assert isinstance(codec, ImportedCodec)
     read = codec.encode("the ж dog")
@@ -67,7 +67,7 @@ def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder:
         ("the DOG", "the DOG", []),
     ],
 )
-def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
+def test_imported_codec_treats_unknown_characters_like_ours(
     folder: Path, tmp_path: Path, line: str, text: str, held: list[str]
 ) -> None:
     codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
@@ -95,7 +95,7 @@ def test_imported_codec_reads_what_it_has_no_pieces_for_as_our_codecs_do(
         ("type: transformer", "[", "not YAML"),
     ],
 )
-def test_import_what_cannot_be_held_is_refused_by_its_key(
+def test_import_unsupported_setting_is_refused_by_its_key(
     folder: Path, tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     assert old in SETTINGS
@@ -107,7 +107,7 @@ def test_import_what_cannot_be_held_is_refused_by_its_key(
     assert not (tmp_path / "runs").exists()
 
 
-def test_import_errors_name_the_file_that_is_there_or_the_one_that_is_wanted(folder: Path, tmp_path: Path) -> None:
+def test_import_error_names_the_wrong_or_the_missing_file(folder: Path, tmp_path: Path) -> None:
     (folder / "model.npz.decoder.yml").write_text("word-penalty: 0.5\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"de-en/model\.npz\.decoder\.yml: word-penalty: 0\.5 cannot be imported"):
         import_run(folder, runs_dir=tmp_path / "runs")
@@ -121,7 +121,7 @@ class Bomb:
         return open, ("/tmp/executed-by-a-pickle", "w")
 
 
-def test_import_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+def test_import_damaged_packed_or_pickled_weights_are_refused(folder: Path, tmp_path: Path) -> None:
     path, pickled = folder / "model.npz", io.BytesIO()
     np.save(pickled, np.array([Bomb()], dtype=object), allow_pickle=True)
     whole = path.read_bytes()
@@ -137,13 +137,13 @@ def test_import_damaged_packed_and_pickled_weights_are_refused_in_one_line(folde
     assert not Path("/tmp/executed-by-a-pickle").exists()
 
 
-def test_import_every_damage_is_refused_in_one_line_or_read_as_another_model(folder: Path, tmp_path: Path) -> None:
+def test_import_any_damage_is_refused_or_another_model(folder: Path, tmp_path: Path) -> None:
     found = hostile.try_model(tmp_path / "damaged", folder, n_cuts=2, n_bits=12)
     assert found.missed == []
     assert found.counts["deleted", "refused"] == found.counts["emptied", "refused"] == 2
 
 
-def test_import_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp_path: Path) -> None:
+def test_import_not_a_model_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     runs, empty = tmp_path / "runs", tmp_path / "empty"
     empty.mkdir()
     run = import_run(folder, name="opus", runs_dir=runs)
@@ -159,7 +159,7 @@ def test_import_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Pa
         import_run(folder, name="a/b", runs_dir=runs)
 
 
-def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
+def test_import_command_prints_the_run_and_refuses_a_used_name(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
     code, out, err = tfm("import", folder, "--name", "opus", "--source", "de", "--target", "en", cwd=tmp_path)
     assert (code, out) == (0, "runs/opus\n"), err
     assert "de→en" in err
@@ -168,14 +168,14 @@ def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: 
         import_run(folder, name="opus", runs_dir=tmp_path / "runs")
 
 
-def test_import_weights_in_a_pipe_are_not_waited_for(folder: Path, tmp_path: Path) -> None:
+def test_import_weights_in_a_pipe_are_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "model.npz").unlink()
     os.mkfifo(folder / "model.npz")
     with pytest.raises(DataError, match=r"neither an \.npz file with weights"):
         import_run(folder, runs_dir=tmp_path)
 
 
-def test_read_hugging_face_of_a_pickle_says_nothing_of_running_it(tmp_path: Path) -> None:
+def test_read_hugging_face_pickle_error_suggests_no_execution(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(), 2))
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(DataError, match=r"model\.bin: damaged, or a pickle of more than tensors, [^\n]*; delete it$"):

@@ -42,7 +42,7 @@ def renamed(folder: Path, name: str) -> Path:
         ("model", "# opus-mt-de-en\n", ("de", "en")),
     ],
 )
-def test_import_takes_the_languages_from_the_name_or_the_readme(
+def test_import_finds_languages_in_the_name_or_the_readme(
     folder: Path, tmp_path: Path, name: str, readme: str, codes: tuple[str, str]
 ) -> None:
     place = renamed(folder, name)
@@ -52,7 +52,7 @@ def test_import_takes_the_languages_from_the_name_or_the_readme(
     assert (data.source, data.target) == codes
 
 
-def test_import_takes_a_link_by_its_own_name_and_says_where_given_languages_are_not_those_of_the_files(
+def test_import_link_has_its_own_name_and_warns_of_languages(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     link = tmp_path / "opus-mt-sv-fi"
@@ -64,7 +64,7 @@ def test_import_takes_a_link_by_its_own_name_and_says_where_given_languages_are_
     assert caplog.messages == [f"target: no is used, although {link} says fi"]
 
 
-def test_import_without_languages_is_refused_and_takes_those_that_are_given(folder: Path, tmp_path: Path) -> None:
+def test_import_without_languages_needs_them_as_options(folder: Path, tmp_path: Path) -> None:
     place = renamed(folder, "model")
     with pytest.raises(DataError, match="does not say its languages; give source and target, such as"):
         import_run(place, runs_dir=tmp_path / "runs")
@@ -104,7 +104,7 @@ def import_tokens(folder: Path) -> list[str]:
     ],
     ids=["codes", "decoder.yml", "model.npz.yml", "three letters", "sides"],
 )
-def test_import_two_vocabularies_are_told_by_settings_sides_and_languages(
+def test_import_finds_vocabularies_by_settings_side_or_language(
     folder: Path, tmp_path: Path, names: tuple[str, str], says: dict[str, list[str]], given: dict[str, str]
 ) -> None:
     place = two(folder, names)
@@ -114,7 +114,7 @@ def test_import_two_vocabularies_are_told_by_settings_sides_and_languages(
     assert (codecs.source.all_tokens()[-1], codecs.target.all_tokens()[-1]) == ("first", "second")
 
 
-def test_import_two_vocabularies_that_cannot_be_told_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_import_unclear_vocabularies_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"which of vocab.a.yml, vocab.b.yml is the source's vocabulary"):
         import_run(two(folder, ("vocab.b.yml", "vocab.a.yml")), runs_dir=tmp_path / "runs")
 
@@ -143,15 +143,13 @@ def test_read_tokens_reads_yaml_json_and_plain_lists(tmp_path: Path, name: str) 
 @pytest.mark.parametrize(
     "text", ["a: [1]", "- a", "a: &x b\nc: *x", "a: {b: c}", "", "a", "[", "a: b: c", "a: 0\na: 0"]
 )
-def test_read_tokens_of_something_else_is_one_line(tmp_path: Path, text: str) -> None:
+def test_read_tokens_of_other_files_is_one_line_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "vocab.yml").write_text(text)
     with pytest.raises(DataError, match=r"^[^\n]*vocab\.yml: [^\n]*; download it again$"):
         read_tokens(tmp_path / "vocab.yml")
 
 
-def test_several_models_are_refused_until_one_is_named_and_an_archive_is_to_be_unpacked(
-    folder: Path, tmp_path: Path, tfm: Tfm
-) -> None:
+def test_import_several_models_or_an_archive_is_refused(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
     shutil.copy(folder / "model.npz", folder / "model.best-bleu.npz")
     with pytest.raises(DataError, match=r"name one as model: model.best-bleu.npz, model.npz$"):
         import_run(folder, runs_dir=tmp_path / "runs")
@@ -176,7 +174,7 @@ def several(folder: Path, tmp_path: Path) -> Run:
     return import_run(renamed(folder, "model"), name="several", source="en", runs_dir=tmp_path / "runs")
 
 
-def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked_for(several: Run) -> None:
+def test_translate_to_prepends_the_target_language_token(several: Run) -> None:
     assert (several.config.data.target, several.codecs.target_languages) == ("mul", {"fr": ">>fra<<", "es": ">>es<<"})
     translator = Translator.load(several.folder, device="cpu")
     typed = [each.source_ids for each in translator.translate_detailed([">>fra<< the old dog", ">>es<< the old dog"])]
@@ -193,7 +191,7 @@ def test_run_of_several_targets_reads_each_sentence_with_the_token_that_is_asked
     assert isinstance(several.codecs.source, ImportedCodec)
 
 
-def test_to_of_a_language_that_the_model_does_not_write_is_one_line(several: Run, tmp_path: Path, tfm: Tfm) -> None:
+def test_translate_to_unknown_language_is_one_line_error(several: Run, tmp_path: Path, tfm: Tfm) -> None:
     said = "tfm: error: de is not a language that the model writes; choose one of es, fr\n"
     assert tfm("translate", "--run", "several", "--to", "de", "the dog", cwd=tmp_path) == (1, "", said)
     assert tfm("translate", "--run", "several", "--to", "es", "", cwd=tmp_path)[:2] == (0, "\n")
@@ -202,7 +200,7 @@ def test_to_of_a_language_that_the_model_does_not_write_is_one_line(several: Run
 # What is inherited
 
 
-def test_inherited_has_the_search_of_the_model_and_a_limit_where_it_has_none(folder: Path, tmp_path: Path) -> None:
+def test_finetuning_settings_have_the_imported_models_search(folder: Path, tmp_path: Path) -> None:
     (folder / "model.npz.decoder.yml").write_text("beam-size: 12\nnormalize: 0\n", encoding="utf-8")
     run = import_run(folder, runs_dir=tmp_path / "runs")
     taught = finetuning_settings(str(run.folder))
@@ -264,7 +262,7 @@ def configured(place: Path, **more: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | more))
 
 
-def test_import_of_hugging_face_reads_its_languages_its_beam_and_added_tokens(theirs: Path, tmp_path: Path) -> None:
+def test_import_hugging_face_reads_languages_beam_and_tokens(theirs: Path, tmp_path: Path) -> None:
     run = import_run(theirs, runs_dir=tmp_path / "runs")
     assert (run.config.data.source, run.config.data.target, run.config.decoding.beam_size) == ("en", "fr", 4)
     assert run.config.data.subwords.user_defined_symbols == ("<brand>",)
@@ -287,7 +285,7 @@ def test_import_of_hugging_face_reads_its_languages_its_beam_and_added_tokens(th
         ("force_words_ids", [[5]]),
     ],
 )
-def test_import_of_hugging_face_refuses_by_name_what_it_cannot_search_for(
+def test_import_hugging_face_refuses_unsupported_search_by_key(
     theirs: Path, tmp_path: Path, key: str, value: object
 ) -> None:
     configured(theirs, **{key: value})
@@ -295,7 +293,7 @@ def test_import_of_hugging_face_refuses_by_name_what_it_cannot_search_for(
         import_run(theirs, runs_dir=tmp_path / "runs")
 
 
-def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_otherwise(
+def test_import_hugging_face_warns_of_ignored_settings(
     theirs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from safetensors.numpy import load_file, save_file
@@ -317,7 +315,7 @@ def test_import_of_hugging_face_says_what_is_not_taken_and_what_the_weights_say_
 # A run of one's own, and a server
 
 
-def test_subwords_with_symbols_keep_target_tokens_whole_and_ask_for_a_language() -> None:
+def test_subword_symbols_keep_target_language_tokens_whole() -> None:
     symbols = (">>fra<<", ">>spa<<")
     lines = [f"{token} {text}" for token in symbols for text in TEXT] * 3
     model = train_subwords(lines, size=285, algorithm="unigram", symbols=symbols)
@@ -332,7 +330,7 @@ def test_subwords_with_symbols_keep_target_tokens_whole_and_ask_for_a_language()
     assert asking.encode_lines(["the old dog", ""]) == [typed.ids, []]
 
 
-def test_directions_of_a_run_of_several_targets_are_one_for_each(several: Run) -> None:
+def test_directions_of_a_multilingual_run_are_one_per_target(several: Run) -> None:
     directions = Directions([Translator.load(several.folder, device="cpu")])
     assert directions.languages()[0]["targets"] == ["fr", "es"]
     translator, _, _ = directions.choose("en", "es", "the dog")

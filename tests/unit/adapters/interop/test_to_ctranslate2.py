@@ -36,7 +36,9 @@ def sentences(corpus: Path) -> list[str]:
     return ["", *(corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1], " ", "Quokka schläft ▁ 🦘."]
 
 
-def test_exported_words_translate_as_the_run(translator: Translator, exported: Run, sentences: list[str]) -> None:
+def test_exported_word_model_translates_like_the_run(
+    translator: Translator, exported: Run, sentences: list[str]
+) -> None:
     found, ours = (each.translate_detailed(sentences) for each in (Translator.load(exported.folder), translator))
     assert any("<unk>" in each.tokens for each in ours)
     for one, other in zip(found, ours, strict=True):
@@ -45,7 +47,9 @@ def test_exported_words_translate_as_the_run(translator: Translator, exported: R
         assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=2e-3)
 
 
-def test_exported_beam_attends_to_its_own_sentence(translator: Translator, exported: Run, sentences: list[str]) -> None:
+def test_exported_beam_in_a_batch_has_its_own_attention(
+    translator: Translator, exported: Run, sentences: list[str]
+) -> None:
     found, ours = (
         each.with_options(prefix="the", n_best=2, beam_size=3).translate_detailed(sentences)
         for each in (Translator.load(exported.folder), translator)
@@ -77,7 +81,7 @@ def test_export_readme_translates_without_tfm(
     assert done.stdout == "".join(f"{line}\n" for line in unlimited.translate(lines))
 
 
-def test_export_readme_of_a_beam_that_copies_words_goes_one_by_one(
+def test_export_readme_with_words_and_a_beam_has_batch_size_one(
     translator: Translator, by_subwords: Translator
 ) -> None:
     for ours, is_one_by_one in ((translator, True), (by_subwords, False)):
@@ -87,7 +91,7 @@ def test_export_readme_of_a_beam_that_copies_words_goes_one_by_one(
         assert ("max_batch_size=1," in page, "one at a time" in page) == (is_one_by_one, is_one_by_one)
 
 
-def test_exported_model_is_taken_by_every_command_that_translates_or_judges(
+def test_exported_model_works_in_translate_and_evaluate_commands(
     project: Path, copy: Path, tfm: Tfm, corpus: Path
 ) -> None:
     runs = ("tiny", str(copy))
@@ -114,9 +118,7 @@ def test_exported_model_is_taken_by_every_command_that_translates_or_judges(
     assert texts[0] == texts[1]
 
 
-def test_exported_model_is_refused_where_more_than_translations_is_needed(
-    copy: Path, project: Path, refused: Refused
-) -> None:
+def test_exported_model_is_refused_by_other_commands(copy: Path, project: Path, refused: Refused) -> None:
     use = ("--run", copy)
     assert "cannot be inspected, since" in refused("inspect", "Hund", *use, cwd=project)
     assert "cannot be part of an ensemble" in refused("translate", "Hund", *use, "--run", "tiny", cwd=project)
@@ -133,7 +135,7 @@ def test_exported_model_is_refused_where_more_than_translations_is_needed(
     ("arguments", "place"),
     [((), "exports/tiny"), (("tiny", "-q", "int8"), "exports/tiny-int8"), (("runs/tiny", "-o", "b"), "b")],
 )
-def test_export_writes_beside_runs_and_replaces_nothing(
+def test_export_writes_into_exports_and_replaces_nothing(
     arguments: tuple[str, ...], place: str, workspace: Path, tfm: Tfm, refused: Refused
 ) -> None:
     code, out, err = tfm("export", *arguments, cwd=workspace)
@@ -157,7 +159,7 @@ def test_export_over_a_damaged_export_is_refused(copy: Path, project: Path, refu
         assert err.endswith("; restore it, or delete the folder and export the run again")
 
 
-def test_exported_weights_that_are_a_device_are_an_export_still(copy: Path, project: Path, refused: Refused) -> None:
+def test_exported_weights_in_a_device_are_a_damaged_run(copy: Path, project: Path, refused: Refused) -> None:
     (copy / "model.bin").unlink()
     (copy / "model.bin").symlink_to("/dev/zero")
     what = f"{copy}: damaged run: {copy}/model.bin: not a file, but a pipe or a device"
@@ -165,20 +167,20 @@ def test_exported_weights_that_are_a_device_are_an_export_still(copy: Path, proj
     assert err == f"tfm: error: {what}; restore it, or delete the folder and export the run again"
 
 
-def test_runs_passes_over_an_exported_model(copy: Path, workspace: Path, tfm: Tfm) -> None:
+def test_runs_skips_exported_models(copy: Path, workspace: Path, tfm: Tfm) -> None:
     shutil.copytree(copy, workspace / "runs/exported")
     assert [run["name"] for run in json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]] == ["tiny"]
     assert tfm("translate", "-r", "exported", "", cwd=workspace)[:2] == (0, "\n")
 
 
-def test_exported_config_may_change_how_it_searches(copy: Path, project: Path, tfm: Tfm) -> None:
+def test_exported_config_may_change_the_search(copy: Path, project: Path, tfm: Tfm) -> None:
     config = (copy / "config.yaml").read_text(encoding="utf-8")
     write_text(copy / "config.yaml", config.replace("beam_size: 1", "beam_size: 4"))
     code, _, err = tfm("translate", "--n-best", "4", "Hund", "--run", copy, cwd=project)  # which a beam of 1 refuses
     assert (code, err) == (0, "")
 
 
-def test_ctranslate2_not_installed_is_one_line(
+def test_ctranslate2_not_installed_is_one_line_error(
     copy: Path, project: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)

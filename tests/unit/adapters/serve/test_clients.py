@@ -31,13 +31,13 @@ def english(translator: Translator) -> str:
     return translator.translate_html(TOOT)
 
 
-def test_a_toot_comes_back_with_its_markup(translator: Translator, english: str) -> None:
+def test_mastodon_toot_keeps_its_markup(translator: Translator, english: str) -> None:
     dog, cat = translator.translate([DOG, CAT])
     assert english == TOOT.replace(DOG, dog).replace(CAT, cat)
 
 
 @pytest.mark.parametrize("source", ["de", "auto"])
-def test_mastodon_is_answered(served: Running, translator: Translator, english: str, source: str) -> None:
+def test_mastodon_requests_are_answered(served: Running, translator: Translator, english: str, source: str) -> None:
     asked = {"q": [TOOT, CAT, ""], "source": source, "target": "en", "format": "html", "api_key": None}
     answer = served.ask("/translate", json.dumps(asked).encode(), **JSON)
     assert answer.status == 200
@@ -50,7 +50,7 @@ def test_mastodon_is_answered(served: Running, translator: Translator, english: 
     assert languages == {"de": ["en"], "en": []}
 
 
-def test_discourse_is_answered(served: Running, english: str) -> None:
+def test_discourse_requests_are_answered(served: Running, english: str) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     asked = urlencode({"q": "Hund läuft", "api_key": ""}).encode()
     assert served.ask("/detect", asked, **form).body[0]["language"] == "de"
@@ -61,13 +61,13 @@ def test_discourse_is_answered(served: Running, english: str) -> None:
     assert (answer.status, answer.body) == (200, {"translatedText": english})
 
 
-def test_deep_translator_is_answered(served: Running, translator: Translator) -> None:
+def test_deep_translator_requests_are_answered(served: Running, translator: Translator) -> None:
     asked = urlencode({"q": f"{DOG}\n{CAT}", "source": "de", "target": "en", "format": "text", "api_key": "any"})
     answer = served.ask(f"/translate?{asked}", b"", Content_Type="")
     assert answer.body == {"translatedText": "\n".join(translator.translate([DOG, CAT]))}
 
 
-def test_php_is_told_the_language(served: Running) -> None:
+def test_php_client_gets_the_detected_language(served: Running) -> None:
     empty_form = {"Content-Type": "multipart/form-data; boundary=------------------------b"}
     answer = served.ask(
         f"/detect?{urlencode({'q': DOG, 'api_key': ''})}", b"--------------------------b--\r\n", **empty_form
@@ -76,7 +76,7 @@ def test_php_is_told_the_language(served: Running) -> None:
 
 
 @pytest.mark.parametrize("path", ["/translate", "/detect", "/inspect/steps", "/inspect/vectors"])
-def test_parameters_in_the_url_are_read_like_those_of_a_form(served: Running, path: str) -> None:
+def test_url_parameters_are_read_like_a_form(served: Running, path: str) -> None:
     asked = {"q": DOG, "source": "de", "target": "en", "kind": "cross"}
     for name in asked:
         in_form = {key: value for key, value in asked.items() if key != name}
@@ -84,7 +84,7 @@ def test_parameters_in_the_url_are_read_like_those_of_a_form(served: Running, pa
         assert (answer.status, answer.body) == (200, served.post(path, **asked).body)
 
 
-def test_the_url_comes_before_a_form_and_json_before_the_url(served: Running, translator: Translator) -> None:
+def test_url_parameters_precede_a_form_and_json_precedes_them(served: Running, translator: Translator) -> None:
     asked = {"q": DOG, "source": "de", "target": "en"}
     english = {"translatedText": translator.translate([DOG])[0]}
     assert served.post_form(f"/translate?{urlencode({'q': DOG})}", **{**asked, "q": CAT}).body == english
@@ -94,12 +94,12 @@ def test_the_url_comes_before_a_form_and_json_before_the_url(served: Running, tr
     assert served.ask("/translate?source=de&target=en", b"").body == missing
 
 
-def test_a_url_that_is_not_utf_8_is_refused(served: Running) -> None:
+def test_url_parameters_not_in_utf_8_return_400(served: Running) -> None:
     answer = served.ask("/detect?q=%ff", b"")
     assert (answer.status, answer.body) == (400, {"error": "Invalid request: not in UTF-8; encode it in UTF-8"})
 
 
-def test_the_limits_hold_for_html(served: Running) -> None:
+def test_translate_html_has_the_same_limits(served: Running) -> None:
     def error(q: str) -> str:
         answer = served.post("/translate", q=q, source="de", target="en", format="html")
         assert answer.status == 400
@@ -111,7 +111,7 @@ def test_the_limits_hold_for_html(served: Running) -> None:
     assert error(f"<p>Hund<p>{'Hund' * 1001}").startswith("line 2: more than 4,000 characters")
 
 
-def test_further_translations_and_sentences_of_html(served: Running) -> None:
+def test_translate_html_returns_alternatives_and_sentences(served: Running) -> None:
     asked = {"q": f"<p><b>{DOG}</b> {CAT}</p>", "source": "de", "target": "en", "format": "html"}
     answer = served.post("/translate", **asked, alternatives=2, sentences=True).body
     for text in (answer["translatedText"], *answer["alternatives"]):
@@ -122,7 +122,7 @@ def test_further_translations_and_sentences_of_html(served: Running) -> None:
     assert [each["source"] for each in answer["sentences"]] == [DOG, CAT]
 
 
-def test_deep_translator_by_its_own_code(served: Running, translator: Translator) -> None:
+def test_deep_translator_package_works(served: Running, translator: Translator) -> None:
     library = pytest.importorskip("deep_translator")
     client = library.LibreTranslator(source="de", target="en", api_key="any", custom_url=f"{served.url}/")
     dog, cat = translator.translate([DOG, CAT])
@@ -147,7 +147,7 @@ console.log(JSON.stringify(found));
 """
 
 
-def test_npm_clients_by_their_own_code(served: Running, translator: Translator) -> None:
+def test_npm_client_packages_work(served: Running, translator: Translator) -> None:
     checkout, node = Path(__file__).parents[4], shutil.which("node")
     are_there = all((checkout / "node_modules" / name).is_dir() for name in ("translate", "libretranslate"))
     if not (node and are_there):

@@ -45,7 +45,7 @@ def ask(url: str, **parameters: Any) -> Any:
         return json.load(answer)
 
 
-def test_serve_signal_ends_it_when_what_runs_is_answered(
+def test_serve_signal_answers_running_requests_first(
     forks: Forks, project: Path, tmp_path: Path, translator: Translator
 ) -> None:
     served = ["--port", 0, "--run", project / "runs/tiny", "--protect-pattern", r"#\w+"]
@@ -65,7 +65,7 @@ def test_serve_signal_ends_it_when_what_runs_is_answered(
     assert last == "tfm: stopped by SIGINT; what had been asked before is answered"
 
 
-def test_serve_ctrl_c_after_another_signal_ends_it_at_once(forks: Forks, project: Path, tmp_path: Path) -> None:
+def test_serve_ctrl_c_after_a_signal_ends_at_once(forks: Forks, project: Path, tmp_path: Path) -> None:
     pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=SLOW)
     url = told(tmp_path / "err.txt", ADDRESS)[1]
     with ThreadPoolExecutor(1) as client:
@@ -78,7 +78,7 @@ def test_serve_ctrl_c_after_another_signal_ends_it_at_once(forks: Forks, project
         assert isinstance(answer.exception(), OSError)
 
 
-def test_serve_empty_key_is_refused(
+def test_serve_empty_api_key_is_refused(
     tfm: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TFM_API_KEY", "")
@@ -86,9 +86,7 @@ def test_serve_empty_key_is_refused(
     assert (code, "--api-key is empty" in err) == (2, True)
 
 
-def test_hangup_opens_runs_anew_and_a_run_that_does_not_open_leaves_the_old_one(
-    forks: Forks, workspace: Path, tmp_path: Path
-) -> None:
+def test_serve_sighup_reloads_or_keeps_the_old_run(forks: Forks, workspace: Path, tmp_path: Path) -> None:
     folder, err = workspace / "runs/tiny", tmp_path / "err.txt"
     pid = forks.start("serve", "--port", 0, "--run", folder, cwd=tmp_path)
     url = told(err, ADDRESS)[1]
@@ -111,7 +109,7 @@ def test_hangup_opens_runs_anew_and_a_run_that_does_not_open_leaves_the_old_one(
     assert forks.end() == 143
 
 
-def test_serve_loses_no_request_while_runs_are_opened_anew(
+def test_serve_loses_no_request_while_reloading(
     forks: Forks, project: Path, tmp_path: Path, translator: Translator
 ) -> None:
     pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path)
@@ -129,7 +127,7 @@ def test_serve_loses_no_request_while_runs_are_opened_anew(
     assert forks.end() == 143
 
 
-def test_serve_ended_by_a_signal_tells_what_has_no_answer(forks: Forks, project: Path, tmp_path: Path) -> None:
+def test_serve_signal_counts_unanswered_requests(forks: Forks, project: Path, tmp_path: Path) -> None:
     slow = SLOW.replace("sleep(1)", "sleep(2)")
     soon = f"{slow}from transformer_cli.adapters.serve import server; server.SHUTDOWN_TIMEOUT_S = 0.3"
     pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=soon)

@@ -52,7 +52,7 @@ def raw(url: str, *parts: bytes, pause: float = 0.0) -> bytes:
     return received
 
 
-def test_the_page_loads_nothing_from_elsewhere(served: Running) -> None:
+def test_page_loads_nothing_from_other_servers(served: Running) -> None:
     answer = served.ask("/")
     assert answer.body.startswith("<!doctype html>")
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", answer.body)
@@ -61,7 +61,7 @@ def test_the_page_loads_nothing_from_elsewhere(served: Running) -> None:
     assert "unsafe" not in policy
 
 
-def test_the_pages_script_and_style_are_allowed_by_their_hashes(served: Running) -> None:
+def test_page_script_and_style_match_the_policy_hashes(served: Running) -> None:
     answer = served.ask("/")
     policy = answer.headers["content-security-policy"]
     for tag in ("script", "style"):
@@ -72,7 +72,7 @@ def test_the_pages_script_and_style_are_allowed_by_their_hashes(served: Running)
     assert not re.search(r"<[^>]*\s(on\w+|style)\s*=", answer.body)
 
 
-def test_the_api_is_described(served: Running) -> None:
+def test_openapi_describes_the_routes(served: Running) -> None:
     paths = served.ask("/openapi.json").body["paths"]
     inspections = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
     assert set(paths) == {"/health", "/languages", "/translate", "/detect", *inspections}
@@ -82,7 +82,7 @@ def test_the_api_is_described(served: Running) -> None:
         assert served.ask(address).status == 404
 
 
-def test_answers_about_a_sentence_are_bounded(translator: Translator) -> None:
+def test_inspect_beyond_the_limits_returns_503_or_400(translator: Translator) -> None:
     with running(translator, limits=Limits(inspections=0)) as closed:
         assert closed.post("/inspect/steps", **ASKED).status == 503
     with running(translator, limits=Limits(inspected_tokens=3)) as small:
@@ -91,7 +91,7 @@ def test_answers_about_a_sentence_are_bounded(translator: Translator) -> None:
         assert (answer.status, answer.body) == (400, error)
 
 
-def test_too_much_at_once_is_refused_for_now(translator: Translator) -> None:
+def test_translate_full_queue_returns_503(translator: Translator) -> None:
     with running(translator, limits=Limits(waiting_lines=24)) as small:
         answer = small.post("/translate", **{**ASKED, "q": "eins\n" * 25})
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
@@ -100,7 +100,9 @@ def test_too_much_at_once_is_refused_for_now(translator: Translator) -> None:
         assert small.post("/translate", **ASKED).status == 200
 
 
-def test_a_client_that_does_not_read_is_dropped(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_client_that_does_not_read_is_disconnected(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "READ_TIMEOUT_S", 0.2)
     with running(translator, limits=Limits(inspections=1)) as small:
         monkeypatch.setattr(numbers, "rounded", lambda *_: " " * (20 << 20))
@@ -117,7 +119,7 @@ def test_a_client_that_does_not_read_is_dropped(translator: Translator, monkeypa
     assert statuses == {503, 200}
 
 
-def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> None:
+def test_get_routes_answer_head_and_get_with_a_body(served: Running) -> None:
     for path in ("/", "/health", "/languages", "/metrics", "/openapi.json"):
         request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         head, _, body = raw(served.url, request.encode()).partition(b"\r\n\r\n")
@@ -126,7 +128,7 @@ def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> Non
     assert b'"code":"de"' in raw(served.url, with_body)
 
 
-def test_health_names_the_models_and_since_when(served: Running, tiny: Run) -> None:
+def test_health_lists_models_with_their_start(served: Running, tiny: Run) -> None:
     health = served.ask("/health").body
     (model,) = health.pop("models")
     assert health == {"status": "ok"}
@@ -134,7 +136,7 @@ def test_health_names_the_models_and_since_when(served: Running, tiny: Run) -> N
     assert model == {"source": "de", "target": "en", "run": "tiny", "checkpoint": tiny.best_checkpoint_name}
 
 
-def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(translator: Translator) -> None:
+def test_metrics_count_requests_seconds_and_tokens(translator: Translator) -> None:
     with running(translator) as found:
         for asked in (ASKED, ASKED, {**ASKED, "target": "xx"}):
             found.post("/translate", **asked)
@@ -150,7 +152,7 @@ def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(t
     assert "secret" not in answer.body
 
 
-def test_connections_on_which_no_request_comes_are_closed_and_told_once(
+def test_server_closes_idle_connections_and_logs_it_once(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server, "HEADER_TIMEOUT_S", 0.3)
@@ -167,7 +169,9 @@ def test_connections_on_which_no_request_comes_are_closed_and_told_once(
     assert len(told) == 1
 
 
-def test_silent_connections_keep_nobody_out(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_with_too_many_idle_connections_closes_the_oldest(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
     monkeypatch.setattr(server, "CHECK_INTERVAL_S", 0.1)
     with running(translator) as small, ExitStack() as idle:
@@ -179,7 +183,7 @@ def test_silent_connections_keep_nobody_out(translator: Translator, monkeypatch:
         assert small.post("/translate", **ASKED).status == 200
 
 
-def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
+def test_server_too_many_requests_return_503_and_are_counted(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(middleware, "MAX_REQUESTS", 1)
@@ -195,13 +199,13 @@ def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
     assert 'status="503"' in answer.body
 
 
-def test_unknown_address_or_method_is_an_error_in_json(served: Running) -> None:
+def test_server_unknown_path_or_method_is_a_json_error(served: Running) -> None:
     unknown, method = served.ask("/suggest", b""), served.ask("/translate", None)
     assert (unknown.status, unknown.body) == (404, {"error": "Not Found"})
     assert (method.status, method.body) == (405, {"error": "Method Not Allowed"})
 
 
-def test_only_the_servers_own_names_are_answered(translator: Translator) -> None:
+def test_server_other_host_names_return_400(translator: Translator) -> None:
     with running(translator, hosts=["tr.example.org"]) as public:
         own = ("localhost:80", "127.0.0.1", "[::1]:5000", "192.0.2.7", "TR.example.org", "a.localhost")
         for host in own:
@@ -229,7 +233,7 @@ def test_only_the_servers_own_names_are_answered(translator: Translator) -> None
         assert open_to_all.ask("/health", Host="any.example").status == 200
 
 
-def test_pages_of_other_sites_may_use_the_server_only_if_they_are_named(translator: Translator) -> None:
+def test_server_other_origins_return_403_unless_allowed(translator: Translator) -> None:
     allowed = "access-control-allow-origin"
     with running(translator, cors_origins=["https://good.example"]) as found:
         for origin in ("https://evil.example", "null", "http://localhost:3000", "http://["):
@@ -241,20 +245,20 @@ def test_pages_of_other_sites_may_use_the_server_only_if_they_are_named(translat
         assert (good.status, good.headers[allowed]) == (200, "https://good.example")
 
 
-def test_a_body_that_is_too_long_is_refused(served: Running) -> None:
+def test_translate_too_long_body_returns_413(served: Running) -> None:
     received = raw(served.url, HEAD + f"Content-Length: {(2 << 20) + 1}\r\n\r\n".encode(), b"x" * ((2 << 20) + 1))
     assert received.startswith(b"HTTP/1.1 413 ")
     why = {"error": "Invalid request: its body has more than 2,097,152 bytes; send it in parts"}
     assert json.loads(received.partition(b"\r\n\r\n")[2]) == why
 
 
-def test_translate_a_body_in_chunks_is_refused_before_it_is_read(served: Running) -> None:
+def test_translate_chunked_body_returns_411(served: Running) -> None:
     received = raw(served.url, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 100)
     assert received.startswith(b"HTTP/1.1 411 ")
     assert b"send it with a Content-Length" in received
 
 
-def test_a_slow_body_is_given_up(translator: Translator) -> None:
+def test_translate_slow_body_returns_408(translator: Translator) -> None:
     with running(translator, limits=Limits(body_bytes=len(BODY), body_timeout_s=0.2)) as impatient:
         received = raw(impatient.url, HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode(), BODY[:-1])
         assert received.startswith(b"HTTP/1.1 408 ")
@@ -264,7 +268,7 @@ def test_a_slow_body_is_given_up(translator: Translator) -> None:
         assert received.startswith(b"HTTP/1.1 413 ")
 
 
-def test_api_key_is_needed_where_text_is_asked_about(translator: Translator) -> None:
+def test_api_key_is_needed_by_routes_that_compute(translator: Translator) -> None:
     with running(translator, api_key="schlüssel") as closed:
         assert closed.ask("/health").status == closed.ask("/languages").status == closed.ask("/").status == 200
         for address in ("/translate", "/inspect/steps", "/detect"):
@@ -285,7 +289,9 @@ def test_api_key_is_needed_where_text_is_asked_about(translator: Translator) -> 
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
-def test_without_a_key_nothing_is_parsed(translator: Translator, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_api_key_missing_or_wrong_parses_nothing(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     parsed: list[str] = []
 
     def noted(parse: Callable[..., Any], *arguments: Any) -> Any:
@@ -319,9 +325,7 @@ def test_without_a_key_nothing_is_parsed(translator: Translator, monkeypatch: py
     assert len(parsed) == 2
 
 
-def test_bodies_that_are_arriving_have_so_many_bytes_together(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bodies_beyond_the_total_limit_return_503(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_bodies, "SMALL_BODY_BYTES", 1000)
     most = 0
 
@@ -352,7 +356,7 @@ def test_bodies_that_are_arriving_have_so_many_bytes_together(
     assert 200_000 < most <= 350_000 + 10 * 1000
 
 
-def test_a_client_that_resets_its_connection_is_counted_and_leaves_no_traceback(
+def test_server_reset_connection_is_counted_without_a_traceback(
     translator: Translator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accept = server.ListeningSocket.accept
@@ -385,7 +389,7 @@ def test_a_client_that_resets_its_connection_is_counted_and_leaves_no_traceback(
         ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", (openmetrics, prometheus)),
     ],
 )
-def test_metrics_are_read_by_both_parsers(served: Running, accept: str, parsers: tuple[Any, ...]) -> None:
+def test_metrics_are_read_by_prometheus_and_openmetrics(served: Running, accept: str, parsers: tuple[Any, ...]) -> None:
     served.ask("/health")
     answer = served.ask("/metrics", Accept=accept)
     assert answer.headers["content-type"].startswith(
@@ -399,9 +403,7 @@ def test_metrics_are_read_by_both_parsers(served: Running, accept: str, parsers:
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])
-def test_systemd_is_told_once_that_the_server_is_ready(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_abstract: bool
-) -> None:
+def test_notify_systemd_sends_ready_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_abstract: bool) -> None:
     name = f"\0tfm-{uuid4()}" if is_abstract else str(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", name.replace("\0", "@"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
@@ -414,14 +416,12 @@ def test_systemd_is_told_once_that_the_server_is_ready(
     server.notify_systemd()
 
 
-def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:
+def test_translate_body_in_several_packets_is_read(served: Running) -> None:
     head = HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode()
     assert b"translatedText" in raw(served.url, head[:30], head[30:], BODY[:10], BODY[10:], pause=0.05)
 
 
-def test_a_request_whose_client_has_gone_is_not_computed(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_translate_disconnected_client_is_not_computed(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     translate = Translator.translate_lines
 
@@ -444,7 +444,7 @@ def test_a_request_whose_client_has_gone_is_not_computed(
     assert seen == ["Hund"]
 
 
-def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
+def test_server_unexpected_error_returns_500_and_is_logged_once(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     defects: list[Exception] = []
@@ -472,9 +472,7 @@ def test_defect_is_an_apology_and_each_kind_is_reported_once_for_a_while(
     assert reports()[2:] != []
 
 
-def test_asyncio_says_what_is_wrong_with_many_connections_once(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_repeats_no_message_of_asyncio(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
 
     class Kept(logging.Handler):
@@ -490,9 +488,7 @@ def test_asyncio_says_what_is_wrong_with_many_connections_once(
     assert written == ["Fatal write error on socket transport", "socket.accept() out of system resource"]
 
 
-def test_the_log_has_a_line_for_each_request_and_no_text(
-    translator: Translator, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_has_a_line_per_request_without_its_text(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="transformer_cli")
     with running(translator, api_key="geheim") as silent:
         silent.ask("/translate?q=Hund&source=de&target=en&api_key=geheim", b"")
@@ -508,7 +504,7 @@ def test_the_log_has_a_line_for_each_request_and_no_text(
     ]
 
 
-def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_into_it(
+def test_log_names_the_proxys_client_and_escapes_headers(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="transformer_cli")
@@ -520,7 +516,7 @@ def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_int
     assert clients == [[client, "GET", "/health"] for client in expected]
 
 
-def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nonblocking_log_drops_lines_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MAX_QUEUED_LOG_LINES", 2)
     is_read, written = threading.Event(), []
 
@@ -542,12 +538,12 @@ def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -
     assert len(written) <= 4
 
 
-def test_two_runs_of_one_direction_are_refused(translator: Translator) -> None:
+def test_create_app_two_runs_of_one_direction_are_refused(translator: Translator) -> None:
     with pytest.raises(ConfigError, match="both translate from de into en; a request could not say which one it wants"):
         create_app([translator] * 2)
 
 
-def test_an_address_that_is_taken_is_refused() -> None:
+def test_bind_used_address_is_refused() -> None:
     with bind("127.0.0.1", 0) as bound:
         bound.listen()
         port = bound.getsockname()[1]
@@ -557,7 +553,7 @@ def test_an_address_that_is_taken_is_refused() -> None:
             bind("127.0.0.1", port)
 
 
-def test_each_sentence_waits_like_a_line(translator: Translator) -> None:
+def test_translate_each_sentence_counts_as_a_line_in_the_queue(translator: Translator) -> None:
     with running(translator, limits=Limits(waiting_lines=2)) as small:
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund."}).status == 200
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund."}).status == 503

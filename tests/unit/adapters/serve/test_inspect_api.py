@@ -15,7 +15,7 @@ ASKED = {"q": "Der kleine Hund und der Hund.", "source": "de", "target": "en"}
 PATHS = ("/inspect/steps", "/inspect/attention", "/inspect/vectors")
 
 
-def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, translator: Translator) -> None:
+def test_inspect_steps_has_candidates_and_takes_a_prefix(served: Running, translator: Translator) -> None:
     found = served.post("/inspect/steps", **ASKED).body
     (translation,) = translator.translate_detailed([ASKED["q"]])
     assert found["translation"] == translation.text
@@ -30,7 +30,7 @@ def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, trans
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, translator: Translator, kind: Kind) -> None:
+def test_inspect_attention_has_one_head_or_the_mean_of_all(served: Running, translator: Translator, kind: Kind) -> None:
     expected = inspect_translation(translator, translator.translate_detailed([ASKED["q"]])[0])
     heads = [each.weights for each in expected.maps([kind])]
     mean = served.post("/inspect/attention", **ASKED, kind=kind).body
@@ -41,7 +41,7 @@ def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, transla
     assert mean["target_tokens"] == expected.maps([kind])[0].target_tokens
 
 
-def test_vectors_have_a_place_before_and_after_and_repeated_words_their_cosines(served: Running) -> None:
+def test_inspect_vectors_has_coordinates_and_repeated_words(served: Running) -> None:
     found = served.post("/inspect/vectors", **ASKED).body
     for stage in ("before", "after"):
         assert len(found[stage]["places"]) == len(found["source_tokens"])
@@ -49,9 +49,7 @@ def test_vectors_have_a_place_before_and_after_and_repeated_words_their_cosines(
     assert [each["token"] for each in found["repetitions"]] == ["der", "hund"]
 
 
-def test_an_export_is_not_looked_into_which_languages_say_and_no_answer_names_a_folder(
-    translator: Translator, tmp_path: Path
-) -> None:
+def test_inspect_exported_model_returns_400_without_its_folder(translator: Translator, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     exported = Translator.load(export(translator.run.folder, tmp_path / "export").folder, device="cpu")
     with running(exported) as found:

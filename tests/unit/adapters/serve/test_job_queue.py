@@ -70,7 +70,7 @@ def texts(translations: Sequence[Translation]) -> list[str]:
     return [translation.text for translation in translations]
 
 
-def test_a_worker_waits_a_moment_for_others_where_several_ask(translator: Translator, batches: list[list[str]]) -> None:
+def test_queue_with_several_clients_waits_to_fill_a_batch(translator: Translator, batches: list[list[str]]) -> None:
     with started(2, Limits(batching_delay_s=1.0)) as queue:
         with held(queue):  # the other worker is busy
             futures = [translating(queue, translator, [line]) for line in LINES]
@@ -78,14 +78,14 @@ def test_a_worker_waits_a_moment_for_others_where_several_ask(translator: Transl
         assert [sorted(batch) for batch in batches] == [sorted(LINES)]
 
 
-def test_a_worker_waits_for_nobody_where_one_client_asks(translator: Translator, batches: list[list[str]]) -> None:
+def test_queue_with_one_client_does_not_wait(translator: Translator, batches: list[list[str]]) -> None:
     with started(limits=Limits(batching_delay_s=60.0)) as queue:
         for line in LINES:
             translating(queue, translator, [line]).result()
     assert batches == [[line] for line in LINES]
 
 
-def test_workers_let_others_pass_a_long_job(
+def test_queue_short_job_passes_a_long_one(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 4)
@@ -98,7 +98,7 @@ def test_workers_let_others_pass_a_long_job(
     assert batches[:2] == [LINES[:1], long[:4]]
 
 
-def test_a_short_job_passes_long_ones_however_long_these_have_waited(
+def test_queue_short_job_passes_long_ones_that_came_before(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 2)
@@ -115,7 +115,7 @@ def test_a_short_job_passes_long_ones_however_long_these_have_waited(
     assert batches[:5] == [LINES[:1], long[0][:2], long[0][2:4], long[0][4:6], long[0][6:8]]
 
 
-def test_a_long_job_has_its_turn_though_short_ones_wait(
+def test_queue_long_job_gets_its_turn_before_short_ones(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
@@ -127,7 +127,7 @@ def test_a_long_job_has_its_turn_though_short_ones_wait(
     assert batches[:2] == [["Der Hund."], ["Das Kind."]]
 
 
-def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_turns(
+def test_queue_slow_batches_delay_a_short_job_by_one_batch(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
@@ -141,7 +141,7 @@ def test_a_short_job_waits_for_one_batch_also_where_batches_take_longer_than_tur
     assert batches[:5] == [["Ja"], long[:1], ["Nein"], long[:1], ["Hund 1"]]
 
 
-def test_short_jobs_come_in_order_long_ones_by_wait_for_cost_squared(
+def test_queue_orders_long_jobs_by_wait_over_squared_cost(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
@@ -160,7 +160,7 @@ def test_short_jobs_come_in_order_long_ones_by_wait_for_cost_squared(
     assert batches == [["Hund 1"], ["Ja"], ["Kind " * 4], ["Hund " * 10], ["Hund " * 4]]
 
 
-def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
+def test_batch_counts_encoded_tokens_and_takes_parts_of_a_line(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_COST", 40)
@@ -173,7 +173,7 @@ def test_a_batch_counts_the_tokens_of_what_is_read_and_takes_a_line_in_parts(
     assert queue.n_waiting_lines == 0
 
 
-def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
+def test_batch_cost_is_limited(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_COST", 8)
@@ -184,7 +184,7 @@ def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
     assert batches == [["Ja"], ["Nein"]] * 4  # 5 + 5; 17 and 17: one token counts as four characters
 
 
-def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(translator: Translator) -> None:
+def test_queue_limits_count_running_jobs_by_hypotheses(translator: Translator) -> None:
     limits = Limits(waiting_cost=40 + job_queue.SHORT_JOB_COST)  # which a call costs
     wide = translator.with_options(beam_size=4)
     with started(limits=limits) as queue:
@@ -201,7 +201,7 @@ def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(trans
     assert queue.n_waiting_lines == 0
 
 
-def test_workers_batch_only_what_is_searched_for_alike(translator: Translator, batches: list[list[str]]) -> None:
+def test_batch_has_only_jobs_with_the_same_settings(translator: Translator, batches: list[list[str]]) -> None:
     alike, wider, sampled = (translator.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
     with started() as queue, held(queue):
         asked = {"eins": translator, "drei": wider, "vier": sampled, "fünf": sampled, "sechs": alike}
@@ -210,7 +210,7 @@ def test_workers_batch_only_what_is_searched_for_alike(translator: Translator, b
     assert sorted(batches) == [["drei"], ["eins", "sechs"], ["fünf"], ["vier"]]
 
 
-def test_a_line_that_is_too_long_fails_only_its_own_job(translator: Translator) -> None:
+def test_queue_too_long_line_fails_only_its_job(translator: Translator) -> None:
     with started() as queue, held(queue):
         wrong = translating(queue, translator, ["gut", "Hund " * 20])
         right = translating(queue, translator, LINES)
@@ -220,7 +220,7 @@ def test_a_line_that_is_too_long_fails_only_its_own_job(translator: Translator) 
 
 
 @pytest.mark.parametrize("is_call", [False, True])
-def test_a_search_that_nobody_waits_for_ends_between_two_steps(
+def test_queue_cancelled_search_stops_between_steps(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, is_call: bool
 ) -> None:
     n_steps = 0
@@ -241,7 +241,7 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
     assert n_steps == 2
 
 
-def test_an_error_in_reading_a_line_ends_its_job_alone(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_error_while_encoding_fails_only_its_job(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     read = LineEncoder.encode
 
     def failing(self: LineEncoder, sentence: str) -> InputLine:
@@ -257,9 +257,7 @@ def test_an_error_in_reading_a_line_ends_its_job_alone(translator: Translator, m
         assert queue.n_waiting_lines == 0
 
 
-def test_workers_do_not_count_what_is_cancelled_or_has_failed(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queue_forgets_cancelled_and_failed_jobs(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 2)
     with started(limits=Limits(waiting_lines=5)) as queue:
         with held(queue):

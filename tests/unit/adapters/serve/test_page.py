@@ -87,7 +87,7 @@ def in_percent(weights: list[float]) -> Any:
     return pytest.approx([100 * weight if weight >= 0.01 else 0.0 for weight in weights], abs=0.0501)
 
 
-def test_a_text_is_translated_as_one_pauses(page: Any, deep: Translator) -> None:
+def test_page_translates_after_a_pause_in_typing(page: Any, deep: Translator) -> None:
     expect(page.locator("#pair")).to_contain_text("German into English")
     lines = ["Der alte Mann singt.", "", "Die junge Frau wartet."]
     page.locator("#input").press_sequentially("\n".join(lines))
@@ -100,7 +100,7 @@ def test_a_text_is_translated_as_one_pauses(page: Any, deep: Translator) -> None
     expect(page.locator("#inside")).to_be_hidden()
 
 
-def test_a_click_chooses_the_sentence_of_a_paragraph_that_is_looked_into(page: Any, deep: Translator) -> None:
+def test_page_click_selects_the_inspected_sentence(page: Any, deep: Translator) -> None:
     text = " Der alte Mann singt.  Die junge Frau wartet.\nDer Hund springt. "
     look_into(page, text)
     expected = deep.with_options(split_sentences=True).translate(text.split("\n"))
@@ -120,7 +120,7 @@ def test_a_click_chooses_the_sentence_of_a_paragraph_that_is_looked_into(page: A
     assert [first, last] == deep.translate(["Der alte Mann singt.", "Der Hund springt."])
 
 
-def test_words_that_were_attended_to_light_up(page: Any, server: Running) -> None:
+def test_page_highlights_attended_words(page: Any, server: Running) -> None:
     look_into(page)
     found = server.post("/inspect/steps", q=SENTENCE, source="de", target="en").body
     page.locator("#target .word").nth(1).hover()
@@ -133,7 +133,7 @@ def test_words_that_were_attended_to_light_up(page: Any, server: Running) -> Non
     expect(page.locator("#reading")).to_contain_text("(layer 2, all heads together)")
 
 
-def test_a_layer_and_a_head_can_be_chosen(page: Any, server: Running) -> None:
+def test_page_layer_and_head_can_be_chosen(page: Any, server: Running) -> None:
     look_into(page)
     asked = {"q": SENTENCE, "source": "de", "target": "en", "kind": "cross"}
     first = server.post("/inspect/attention", **asked, layer=1, head=2).body
@@ -143,7 +143,7 @@ def test_a_layer_and_a_head_can_be_chosen(page: Any, server: Running) -> None:
     assert shares(page) == in_percent(first["weights"][0])
 
 
-def test_any_other_heat_map_is_fetched_as_it_is_looked_at(page: Any) -> None:
+def test_page_fetches_other_heat_maps_on_demand(page: Any) -> None:
     look_into(page)
     asked: list[dict[str, Any]] = []
     page.on("request", lambda request: asked.append(request.post_data_json))
@@ -164,7 +164,7 @@ def test_any_other_heat_map_is_fetched_as_it_is_looked_at(page: Any) -> None:
     expect(page.locator("#map-reading")).to_contain_text("der ← der ")
 
 
-def test_another_candidate_changes_the_rest(page: Any, server: Running) -> None:
+def test_page_chosen_candidate_changes_the_rest(page: Any, server: Running) -> None:
     look_into(page)
     found = server.post("/inspect/steps", q=SENTENCE, source="de", target="en").body
     page.locator("#target .word").nth(1).click()
@@ -185,7 +185,7 @@ def test_another_candidate_changes_the_rest(page: Any, server: Running) -> None:
     expect(page.locator("#undo")).to_be_hidden()
 
 
-def test_vectors_are_shown_before_and_after_with_the_senses_of_a_word(page: Any) -> None:
+def test_page_shows_vectors_and_cosines_of_repeated_words(page: Any) -> None:
     look_into(page)
     page.click("#vectors summary")
     expect(page.locator("#planes svg")).to_have_count(2)
@@ -194,7 +194,7 @@ def test_vectors_are_shown_before_and_after_with_the_senses_of_a_word(page: Any)
     expect(page.locator("#senses tbody tr")).to_have_count(2)
 
 
-def test_behind_each_picture_stands_a_table(page: Any, server: Running) -> None:
+def test_page_has_a_table_for_each_picture(page: Any, server: Running) -> None:
     look_into(page)
     asked = {"q": SENTENCE, "source": "de", "target": "en"}
     expect(page.locator("#map canvas")).to_be_visible()
@@ -210,7 +210,7 @@ def test_behind_each_picture_stands_a_table(page: Any, server: Running) -> None:
     assert page.locator("#plane-numbers tbody th").nth(3).inner_text() == "hund (3)"
 
 
-def test_the_servers_error_is_shown_and_goes_away(page: Any) -> None:
+def test_page_server_error_is_shown_until_the_next_success(page: Any) -> None:
     page.fill("#input", "x " * 2001)
     expect(page.locator("#error")).to_contain_text(
         "line 1: more than 4,000 characters; split the sentence", timeout=WAIT
@@ -220,7 +220,7 @@ def test_the_servers_error_is_shown_and_goes_away(page: Any) -> None:
 
 
 @pytest.mark.parametrize("is_away", [False, True])
-def test_after_an_error_no_translation_of_another_text_is_shown(page: Any, is_away: bool) -> None:
+def test_page_error_hides_the_old_translation(page: Any, is_away: bool) -> None:
     look_into(page)
     page.context.set_offline(is_away)
     page.fill("#input", "Der Mann." if is_away else "x " * 2001)
@@ -230,7 +230,7 @@ def test_after_an_error_no_translation_of_another_text_is_shown(page: Any, is_aw
         expect(page.locator(name)).to_be_hidden()
 
 
-def test_both_views_name_a_row_by_the_token_that_was_written_and_give_one_figure(page: Any) -> None:
+def test_page_words_and_map_show_the_same_tokens_and_weights(page: Any) -> None:
     look_into(page)
     words = page.locator("#target .word b").all_inner_texts()
     assert words[-1] == "<eos>"
@@ -253,7 +253,7 @@ def test_both_views_name_a_row_by_the_token_that_was_written_and_give_one_figure
             assert page.locator("#map-reading").inner_text() == f"{words[1]} ← {source[place]} {figure}"
 
 
-def test_the_empty_page_has_examples_that_can_be_clicked(page: Any, deep: Translator) -> None:
+def test_page_without_text_offers_examples(page: Any, deep: Translator) -> None:
     examples = page.locator("#examples button")
     expect(examples).to_have_count(2)
     example = examples.first.inner_text()
@@ -264,7 +264,7 @@ def test_the_empty_page_has_examples_that_can_be_clicked(page: Any, deep: Transl
     expect(page.locator("#examples")).to_be_hidden()
 
 
-def test_a_translation_is_copied_and_a_text_cleared(page: Any) -> None:
+def test_page_copies_the_translation_and_clears_the_text(page: Any) -> None:
     for button in ("#copy", "#clear"):
         expect(page.locator(button)).to_be_hidden()
     look_into(page, f"{SENTENCE} {SENTENCE}\n{SENTENCE}")
@@ -279,14 +279,14 @@ def test_a_translation_is_copied_and_a_text_cleared(page: Any) -> None:
     expect(page.locator("#examples")).to_be_visible()
 
 
-def test_a_sentence_that_is_too_long_to_look_into_is_translated_still(page: Any) -> None:
+def test_page_too_long_to_inspect_is_still_translated(page: Any) -> None:
     page.fill("#input", "Hund " * 201)
     expect(page.locator("#inside-error")).to_contain_text("201 tokens, but at most 200 can be inspected", timeout=WAIT)
     expect(page.locator("#output")).not_to_be_empty()
     expect(page.locator("#inside")).to_be_hidden()
 
 
-def test_a_server_that_is_away_is_asked_again(page: Any) -> None:
+def test_page_without_a_server_offers_to_try_again(page: Any) -> None:
     page.context.set_offline(True)
     page.fill("#input", SENTENCE)
     expect(page.locator("#error")).to_contain_text("The server does not answer. Is it still running?", timeout=WAIT)
@@ -296,7 +296,7 @@ def test_a_server_that_is_away_is_asked_again(page: Any) -> None:
     expect(page.locator("#error")).to_be_hidden()
 
 
-def test_a_key_is_asked_for_where_one_is_needed(browser: Any, translator: Translator) -> None:
+def test_page_asks_for_an_api_key(browser: Any, translator: Translator) -> None:
     with running(translator, api_key="schlüssel ¶") as found, opened(browser, found.url) as page:
         page.fill("#input", SENTENCE)
         expect(page.locator("#error")).to_contain_text("get an API key", timeout=WAIT)
@@ -309,7 +309,7 @@ def test_a_key_is_asked_for_where_one_is_needed(browser: Any, translator: Transl
         expect(page.locator("#key")).to_be_hidden()
 
 
-def test_a_hundred_words_scroll_and_do_not_break_the_page(browser: Any, server: Running) -> None:
+def test_page_hundred_words_scroll(browser: Any, server: Running) -> None:
     words = "Der kleine Hund läuft im Park und " * 14 + "W" * 300
     with opened(browser, server.url, viewport={"width": 1100, "height": 700}) as page:
         look_into(page, words)
@@ -327,7 +327,7 @@ def test_a_hundred_words_scroll_and_do_not_break_the_page(browser: Any, server: 
         assert page.locator("#map").evaluate("box => box.scrollLeft > 0")
 
 
-def test_the_page_is_dark_where_the_system_is(browser: Any, server: Running) -> None:
+def test_page_follows_the_systems_dark_mode(browser: Any, server: Running) -> None:
     colours = "document.body.computedStyleMap().get('background-color').toString()"
     first_weight = "[...document.querySelector('#map canvas').getContext('2d').getImageData(2, 2, 1, 1).data]"
     with opened(browser, server.url, color_scheme="dark") as page:
@@ -340,7 +340,7 @@ def test_the_page_is_dark_where_the_system_is(browser: Any, server: Running) -> 
         page.wait_for_function(f"String({first_weight}) !== '{','.join(map(str, dark))}'")
 
 
-def test_all_can_be_done_with_the_keyboard(page: Any, server: Running) -> None:
+def test_page_can_be_used_by_keyboard(page: Any, server: Running) -> None:
     keyboard = page.keyboard
     expect(page.locator("#input")).to_be_focused(timeout=WAIT)  # by itself, a moment after the page is loaded
     keyboard.insert_text(SENTENCE)
@@ -370,7 +370,7 @@ def test_all_can_be_done_with_the_keyboard(page: Any, server: Running) -> None:
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_any_text_is_shown_as_text(page: Any) -> None:
+def test_page_shows_markup_as_text(page: Any) -> None:
     for text in ("<img src=x onerror=alert(1)> Hund", "שלום \u202e\u200f Hund", "a\0b"):
         look_into(page, text)
         assert page.locator("main img").count() == 0
@@ -380,7 +380,7 @@ def test_any_text_is_shown_as_text(page: Any) -> None:
         expect(page.locator("#inside")).to_be_hidden()
 
 
-def test_subwords_of_a_word_stand_together(browser: Any, by_subwords: Translator) -> None:
+def test_page_joins_subwords_of_a_word(browser: Any, by_subwords: Translator) -> None:
     translator = Translator(by_subwords.run, "cpu")
     with running(translator) as found, opened(browser, found.url) as page:
         look_into(page, "Quokka schläft.")
@@ -390,9 +390,7 @@ def test_subwords_of_a_word_stand_together(browser: Any, by_subwords: Translator
         assert starts == [token.startswith(" ") or place == 0 for place, token in enumerate(tokens)]
 
 
-def test_the_page_of_an_export_translates_and_shows_nothing_else(
-    browser: Any, deep: Translator, tmp_path: Path
-) -> None:
+def test_page_of_an_export_only_translates(browser: Any, deep: Translator, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     exported = Translator.load(export(deep.run.folder, tmp_path / "export").folder, device="cpu")
     with running(exported) as found, opened(browser, found.url) as page:

@@ -24,7 +24,7 @@ def expected(translator: Translator) -> list[str]:
     return translator.translate(LINES)
 
 
-def test_the_client_from_the_registry_works_unchanged(served: Running, expected: list[str]) -> None:
+def test_libretranslatepy_works(served: Running, expected: list[str]) -> None:
     client = LibreTranslateAPI(served.url)
     assert client.translate(LINES[0], "de", "en") == expected[0]
     assert client.translate("\n".join(LINES), "de", "en") == "\n".join(expected)
@@ -35,7 +35,7 @@ def test_the_client_from_the_registry_works_unchanged(served: Running, expected:
 
 
 @pytest.mark.parametrize("by", ["post", "post_form"])
-def test_a_text_is_answered_by_a_text_and_a_list_by_a_list(served: Running, expected: list[str], by: str) -> None:
+def test_translate_text_returns_text_and_list_returns_list(served: Running, expected: list[str], by: str) -> None:
     post = getattr(served, by)
     text = ("\r\n" if by == "post_form" else "\n").join(LINES)  # browsers end lines of a form so
     english = "\n".join(expected)
@@ -43,7 +43,7 @@ def test_a_text_is_answered_by_a_text_and_a_list_by_a_list(served: Running, expe
         assert post("/translate", q=q, source="de", target="en", format="text").body == {"translatedText": answer}
 
 
-def test_forms_in_parts_are_read_too(served: Running, expected: list[str]) -> None:
+def test_translate_multipart_form_is_read(served: Running, expected: list[str]) -> None:
     fields = {"q": LINES[0], "source": "de", "target": "en"}
     body = "".join(
         f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields.items()
@@ -52,7 +52,7 @@ def test_forms_in_parts_are_read_too(served: Running, expected: list[str]) -> No
     assert answer.body == {"translatedText": expected[0]}
 
 
-def test_the_only_source_language_need_not_be_named(served: Running, expected: list[str]) -> None:
+def test_translate_auto_with_one_source_language(served: Running, expected: list[str]) -> None:
     detected = {"confidence": 100.0, "language": "de"}
     assert served.post("/translate", q=LINES[0], source="auto", target="en").body == {
         "translatedText": expected[0],
@@ -62,7 +62,7 @@ def test_the_only_source_language_need_not_be_named(served: Running, expected: l
     assert answer.body == {"translatedText": expected, "detectedLanguage": [detected] * 3}
 
 
-def test_alternatives_are_those_of_a_beam_that_holds_them(served: Running) -> None:
+def test_translate_alternatives_come_from_a_beam_of_that_size(served: Running) -> None:
     answer = served.post("/translate", q=LINES[:2], source="de", target="en", alternatives=3).body
     of_first, of_blank = answer["alternatives"]
     assert len({answer["translatedText"][0], *of_first}) == 4
@@ -71,7 +71,7 @@ def test_alternatives_are_those_of_a_beam_that_holds_them(served: Running) -> No
     assert text == {"translatedText": answer["translatedText"][0], "alternatives": of_first}
 
 
-def test_the_only_source_language_is_detected(served: Running) -> None:
+def test_detect_only_source_language_is_certain(served: Running) -> None:
     answer = [{"confidence": 100.0, "language": "de"}]
     assert served.post_form("/detect", q="A dog.").body == served.post("/detect", q=["Hund"]).body == answer
     assert LibreTranslateAPI(served.url).detect("Hund") == answer
@@ -79,7 +79,7 @@ def test_the_only_source_language_is_detected(served: Running) -> None:
     assert refused.body == {"error": "Invalid request: request (100001) exceeds text limit (100000)"}
 
 
-def test_the_language_of_a_text_is_detected_among_those_that_are_translated(translator: Translator, tiny: Run) -> None:
+def test_detect_chooses_among_the_source_languages(translator: Translator, tiny: Run) -> None:
     def reads(language: str) -> Translator:
         config = tiny.config.model_copy(update={"data": tiny.config.data.model_copy(update={"source": language})})
         return Translator(replace(tiny, config=config), "cpu")
@@ -99,7 +99,7 @@ def test_the_language_of_a_text_is_detected_among_those_that_are_translated(tran
         assert several.post("/translate", q="Hund", source="hsb", target="en").status == 200
 
 
-def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(translator: Translator) -> None:
+def test_translate_sentence_beyond_the_token_limit_is_cut(translator: Translator) -> None:
     with running(translator, limits=Limits(line_tokens=3)) as small:
         refused = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en", split=False)
         cut = small.post("/translate", q="Der Hund, der singt. Hund.", source="de", target="en", sentences=True).body
@@ -109,7 +109,7 @@ def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(trans
     assert cut["translatedText"] == " ".join(translator.translate(["Der Hund,", "der singt.", "Hund."]))
 
 
-def test_samples_of_a_sentence_that_is_cut_differ_from_those_of_the_next_one(translator: Translator) -> None:
+def test_translate_samples_of_a_cut_sentences_parts_differ(translator: Translator) -> None:
     sampling = translator.with_options(sample=True, temperature=50.0, seed=3)
     with running(sampling, limits=Limits(line_tokens=3)) as small:
         q = "Das Kind, der Hund. Der Hund."  # what the comma cuts off is read as the next sentence is
@@ -175,9 +175,7 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"path": "/steps", "q": "x " * 50_001}, "request (100002) exceeds text limit (100000)"),
     ],
 )
-def test_translate_request_that_is_wrong_is_refused_in_one_line(
-    served: Running, changed: dict[str, Any], error: str
-) -> None:
+def test_translate_wrong_parameters_return_400(served: Running, changed: dict[str, Any], error: str) -> None:
     """path: what comes after /inspect."""
     parameters = {"q": LINES[0], "source": "de", "target": "en", "kind": "cross", **changed}
     path = f"/inspect{parameters.pop('path')}" if "path" in parameters else "/translate"
@@ -186,14 +184,14 @@ def test_translate_request_that_is_wrong_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize(("source", "target"), [("DE", "EN"), ("de-DE", "en-US"), ("De_at", "en"), ("AUTO", "eN")])
-def test_codes_of_languages_are_read_as_clients_send_them(
+def test_translate_language_codes_may_differ_in_case_and_region(
     served: Running, expected: list[str], source: str, target: str
 ) -> None:
     answer = served.post_form("/translate", q=LINES[0], source=source, target=target)
     assert answer.body["translatedText"] == expected[0]
 
 
-def test_a_form_has_its_glossary_as_json(served: Running) -> None:
+def test_translate_form_has_its_glossary_as_json(served: Running) -> None:
     asked = {"q": "Der Hund läuft.", "source": "de", "target": "en"}
     glossary = {"Hund": "Zyx"}
     in_json = served.post("/translate", **asked, glossary=glossary).body
@@ -241,19 +239,19 @@ NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
         (IN_PARTS % b"" + b"--b--\r\n", "multipart/form-data; boundary=b; charset=punycode", NO_SOURCE),
     ],
 )
-def test_a_body_that_cannot_be_read_is_refused(served: Running, body: bytes, kind: str, error: str) -> None:
+def test_translate_unreadable_body_returns_400(served: Running, body: bytes, kind: str, error: str) -> None:
     answer = served.ask("/translate", body, Content_Type=kind)
     assert (answer.status, answer.body) == (400, {"error": error})
 
 
 @pytest.mark.parametrize("q", ["\0", "\u2028", "()" * 7])
-def test_any_text_has_a_translation(served: Running, translator: Translator, q: str) -> None:
+def test_translate_any_text_equals_the_translator(served: Running, translator: Translator, q: str) -> None:
     answer = served.post("/translate", q=q, source="de", target="en")
     assert answer.body == {"translatedText": translator.with_options(split_sentences=True).translate([q])[0]}
 
 
 @pytest.mark.parametrize("by", ["post", "post_form"])
-def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
+def test_translate_keeps_white_space_between_sentences(
     served: Running, translator: Translator, expected: list[str], by: str
 ) -> None:
     post = getattr(served, by)
@@ -273,13 +271,13 @@ def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
 
 
 @pytest.mark.parametrize("source", ["de", "auto"])
-def test_translate_html_marks_the_language_of_the_target(served: Running, source: str) -> None:
+def test_translate_html_sets_the_lang_attribute(served: Running, source: str) -> None:
     page = '<html lang="de-DE" xml:lang="de"><p lang=fr>Der Hund läuft.</p></html>'
     answer = served.post("/translate", q=page, source=source, target="en", format="html").body["translatedText"]
     assert answer.startswith('<html lang="en" xml:lang="en"><p lang=fr>')
 
 
-def test_terms_of_a_request_are_in_its_translations(served: Running, expected: list[str]) -> None:
+def test_translate_glossary_terms_are_in_the_translation(served: Running, expected: list[str]) -> None:
     q = f"{LINES[0]} Im Hundepark singen 1.234 Hunde."
     asked = {"q": q, "source": "de", "target": "en", "glossary": {"Hund*": "Zorblax"}}
     answer = served.post("/translate", **asked, sentences=True).body
@@ -299,14 +297,14 @@ def test_terms_of_a_request_are_in_its_translations(served: Running, expected: l
     assert "glossary: " in served.post("/translate", **{**asked, "glossary": {" ": "x"}}).body["error"]
 
 
-def test_alternatives_of_a_paragraph_are_those_of_its_sentences(served: Running) -> None:
+def test_translate_alternatives_of_a_paragraph_join_sentences(served: Running) -> None:
     def ask(q: str | list[str]) -> Any:
         return served.post("/translate", q=q, source="de", target="en", alternatives=2).body["alternatives"]
 
     assert ask(f"{LINES[0]} {LINES[2]}") == [" ".join(pair) for pair in zip(*ask([LINES[0], LINES[2]]), strict=True)]
 
 
-def test_samples_of_sentences_are_those_of_the_command(tiny: Run) -> None:
+def test_translate_samples_equal_those_of_the_command(tiny: Run) -> None:
     sampling = Translator(tiny, "cpu").with_options(sample=True, temperature=3.0)
     text = ["Hund.", "Der Hund singt. Der Hund singt."]
     with running(sampling) as server:
@@ -314,7 +312,7 @@ def test_samples_of_sentences_are_those_of_the_command(tiny: Run) -> None:
     assert answer["translatedText"] == sampling.with_options(split_sentences=True).translate(text)
 
 
-def test_json_of_many_values_is_not_parsed(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_with_too_many_values_is_not_parsed(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[int] = []
     loads = json.loads
 
@@ -332,7 +330,7 @@ def test_json_of_many_values_is_not_parsed(served: Running, monkeypatch: pytest.
             assert (status, max(parsed, default=0) < 1000) == (400 if "[" in glossary else 200, True)
 
 
-def test_text_may_have_commas_and_brackets_that_look_like_values(served: Running) -> None:
+def test_json_commas_and_brackets_in_strings_are_no_values(served: Running) -> None:
     q = "Hund [,{" * 300 + '\\ " \\" [,{'
     for ascii_only in (True, False):
         body = json.dumps({"q": [q] * 20, "source": "de", "target": "en", "ä": 1}, ensure_ascii=ascii_only).encode()
@@ -340,7 +338,7 @@ def test_text_may_have_commas_and_brackets_that_look_like_values(served: Running
 
 
 @pytest.mark.parametrize(("n", "value"), [(900, 1), (4900, 1), (900, "a" * 201)])
-def test_a_glossary_has_one_error_however_many_entries_are_wrong(
+def test_glossary_with_many_wrong_entries_has_one_error(
     served: Running, monkeypatch: pytest.MonkeyPatch, n: int, value: object
 ) -> None:
     """Its size comes before its entries."""
@@ -359,7 +357,7 @@ def test_a_glossary_has_one_error_however_many_entries_are_wrong(
     assert errors == [1, 2] if n <= 1000 else [2]  # q is neither a text nor a list of them
 
 
-def test_percent_signs_are_read_as_by_urllib() -> None:
+def test_percent_decoding_equals_urllib() -> None:
     chance = random.Random(0)
     for _ in range(2000):
         text = bytes(chance.choices(b"%%%=+ab4F\r\n \t_.\x00\xff", k=chance.randint(0, 12)))
@@ -377,7 +375,7 @@ def test_percent_signs_are_read_as_by_urllib() -> None:
     ],
 )
 @pytest.mark.parametrize("boundary", ["b", "----WebKitFormBoundary7MA4", "'a b'"])
-def test_forms_in_parts_are_read_as_clients_send_them(served: Running, head: str, boundary: str) -> None:
+def test_multipart_forms_of_several_clients_are_read(served: Running, head: str, boundary: str) -> None:
     others = "".join(
         f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{code}\r\n'
         for name, code in (("source", "de"), ("target", "en"))
