@@ -59,13 +59,13 @@ PIECES = [*WORDS, "<b>", "</b>", "<g>", "</g>", "<i>", "</i>", "<x/>", "<p/>"]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_builder_gives_back_each_byte_of_what_is_translated_to_itself(source: str) -> None:
+def test_builder_unchanged_text_gives_the_same_bytes(source: str) -> None:
     assert rendered(source, lambda block: (block.text, [])) == source
     assert rendered(rendered(source, turned), turned) == source
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
-def test_places_of_longer_words_are_the_same_between_words(source: str) -> None:
+def test_render_longer_words_keep_elements_between_words(source: str) -> None:
     found = rendered(source, doubled)
     halved = re.sub(r"(?<![<&/\w])(\w+)\1(?![\w>])", r"\1", found)
     assert "".join(halved.split()) == "".join(source.split())
@@ -79,7 +79,7 @@ def test_places_of_longer_words_are_the_same_between_words(source: str) -> None:
         ("\n  <x/> <b>Ein <x/> Hund</b> \n", "Ein Hund", [((4, 8), (2, 5))], "\n  <x/> <b>A <x/> dog.</b> \n"),
     ],
 )
-def test_block_is_read_without_its_white_space_and_written_with_that_at_its_ends(
+def test_block_outer_whitespace_is_stripped_and_restored(
     source: str, text: str, links: list[Link], expected: str
 ) -> None:
     found = document(source)
@@ -87,14 +87,14 @@ def test_block_is_read_without_its_white_space_and_written_with_that_at_its_ends
     assert found.render([("A dog.", links)]) == expected
 
 
-def test_document_an_element_that_no_word_is_left_for_keeps_its_own_words() -> None:
+def test_render_element_without_words_keeps_its_source_words() -> None:
     found, links = document("<b>ein</b> <i>hund</i>"), [((0, 3), (0, 3))]
     assert found.render([("dog", links)]) == "<i>hund</i> <b>dog</b>"
     assert found.blocks[0].has_unplaced_element("dog", links)
     assert not found.blocks[0].has_unplaced_element("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))])
 
 
-def test_document_is_rendered_by_two_threads_at_once() -> None:
+def test_render_by_two_threads_at_once_gives_both_results() -> None:
     both = Barrier(2, timeout=10)
 
     def escape(words: str) -> str:
@@ -117,7 +117,7 @@ def test_document_is_rendered_by_two_threads_at_once() -> None:
         ]
 
 
-def test_builder_points_beside_each_other_are_one_element() -> None:
+def test_builder_adjacent_standalone_elements_become_one() -> None:
     source = "Ein" + "<x/>" * 1000 + " <b><x/><x/></b>Hund" + " <x/>" * 2 + "."
     found = document(source)
     assert [len(each.opening) for each in found.blocks[0].elements] == [0, 1000, 4, 1, 2]
@@ -125,7 +125,7 @@ def test_builder_points_beside_each_other_are_one_element() -> None:
     assert rendered("Ein Hund <x/><x/>.", doubled) == "EinEin HundHund <x/><x/>."
 
 
-def test_builder_many_points_in_white_space_hold_no_more_of_it_than_a_part_each() -> None:
+def test_builder_limits_whitespace_kept_per_element() -> None:
     source = "ein" + " <x/>" * 2_000 + " hund"
     assert rendered(source, turned) == source.swapcase().replace("X", "x")
     (block,) = document(source).blocks

@@ -45,7 +45,7 @@ FRAGMENTS = Path(__file__).with_name("fragments.txt").read_text(encoding="utf-8"
 
 
 @pytest.mark.parametrize("html", ["", " \n ", *(each.replace("\0", "\n") for each in FRAGMENTS)])
-def test_render_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None:
+def test_render_html_unchanged_text_gives_the_same_page(html: str) -> None:
     document = parse_html(html)
     found = document.render([same(block) for block in document.blocks])
     assert found == html
@@ -75,7 +75,7 @@ def test_render_what_is_translated_to_itself_stays_as_it_was_written(html: str) 
         ("<td>1 2<td title='1 2'>3,50 €<li>| .", "<td>1 2<td title='1 2'>3,50 €<li>| ."),  # without a letter
     ],
 )
-def test_render_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expected: str) -> None:
+def test_render_html_elements_surround_the_linked_words(html: str, expected: str) -> None:
     document = parse_html(html)
     found = document.render([backwards(block) for block in document.blocks])
     assert found.replace(" <img src=x>", "<img src=x>").strip() == expected.replace(" <img src=x>", "<img src=x>")
@@ -96,20 +96,20 @@ def test_render_elements_go_round_the_words_that_are_linked_to_theirs(html: str,
         ("<a-b translate=no>Ein</a-b> Hund <a-b translate=no>Ein<p>Ball</p></a-b> rot", ["Hund", "rot"]),
     ],
 )
-def test_parse_html_elements_of_unknown_names_are_blocks_if_they_hold_one(html: str, expected: list[str]) -> None:
+def test_parse_html_unknown_element_around_a_block_is_a_block(html: str, expected: list[str]) -> None:
     assert texts(html) == expected
     document = parse_html(html)
     assert document.render([same(block) for block in document.blocks]) == html
 
 
-def test_render_element_goes_round_the_longest_run_of_its_words() -> None:
+def test_render_html_element_surrounds_its_longest_linked_span() -> None:
     document = parse_html("Er <b>steht früh auf</b>.")
     text = "He gets up early."
     source, target = [(0, 2), (3, 8), (17, 18), (9, 13), (14, 17)], [(0, 2), (3, 7), (8, 10), (11, 13), (13, 16)]
     assert document.render([(text, list(zip(source, target, strict=True)))]) == "He gets up <b>early</b>."
 
 
-def test_word_links_find_a_word_that_was_read_otherwise() -> None:
+def test_word_links_finds_a_normalised_word() -> None:
     source = "Ma\N{COMBINING DIAERESIS}d\N{SOFT HYPHEN}chen ja"
     links = [((0, 9), (0, 4)), ((10, 12), (5, 8))]
     assert word_links(source, ["mädchen", "ja"], "girl yes", ["girl", "yes"], [0, 1]) == links
@@ -118,7 +118,7 @@ def test_word_links_find_a_word_that_was_read_otherwise() -> None:
     assert found == [links[0], *held, ((13, 15), (8, 11))]
 
 
-def test_parse_html_values_of_an_end_tag_are_no_markup() -> None:
+def test_parse_html_attribute_values_of_an_end_tag_are_skipped() -> None:
     assert texts("""<div translate=no>Ein</b x="<i translate=yes>">Hund</i></div>""") == []
 
 
@@ -140,12 +140,12 @@ def test_parse_html_values_of_an_end_tag_are_no_markup() -> None:
         "<% {{& <?ph" * 10_000,
     ],
 )
-def test_render_long_deep_and_broken_documents_stay_as_they_are(html: str) -> None:
+def test_render_html_long_deep_or_broken_page_is_unchanged(html: str) -> None:
     document = parse_html(html)
     assert document.render([same(block) for block in document.blocks]) == html
 
 
-def test_document_of_elements_that_are_not_closed_holds_none_twice() -> None:
+def test_parse_html_unclosed_elements_appear_once() -> None:
     html = "<b>Ein Hund läuft am Strand, und eine Frau mit einem Hut steht daneben und lacht laut. " * 4_000
     document = parse_html(html)
     n_elements, n_blocks = sum(len(block.elements) for block in document.blocks), len(document.blocks)
@@ -164,7 +164,7 @@ PIECES = re.split(
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.sampled_from([same, backwards, unlinked]))
-def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: str, translate: object) -> None:
+def test_render_html_keeps_all_markup_of_any_page(html: str, translate: object) -> None:
     document = parse_html(html)
     translations = [translate(block) for block in document.blocks]  # type: ignore[operator]
     result = document.render(translations)
@@ -176,7 +176,7 @@ def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: st
 
 
 @given(st.text(max_size=200))
-def test_parse_html_takes_any_text(text: str) -> None:
+def test_parse_html_accepts_any_text(text: str) -> None:
     document = parse_html(text)
     for translate in (same, backwards, unlinked):
         document.render([translate(block) for block in document.blocks])
@@ -199,13 +199,13 @@ HTTP = "<META content='text/html; charset={}' http-equiv=content-type>"
         (" " * 1_024 + META.format("iso-8859-1"), "utf-8"),
     ],
 )  # fmt: skip
-def test_html_is_written_in_the_encoding_that_it_says(head: str, encoding: str) -> None:
+def test_html_is_written_in_its_declared_encoding(head: str, encoding: str) -> None:
     opened = FORMATS["html"].parse(f"{head}<p>Ärger".encode(encoding), ("de", "en"))
     assert [block.text for block in opened.blocks] == ["Ärger"]
     assert opened.render([("für ł", [])]) == f"{head}<p>für ł".encode(encoding, "xmlcharrefreplace")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "hex", "euc-jp", "idna"])
-def test_html_that_is_not_in_the_encoding_that_it_says_is_refused(encoding: str) -> None:
+def test_html_in_another_than_its_declared_encoding_is_refused(encoding: str) -> None:
     with pytest.raises(DataError, match="save the document in UTF-8"):
         FORMATS["html"].parse(META.format(encoding).encode() + b"<p>\xff", ("de", "en"))

@@ -33,7 +33,7 @@ def translated(text: str, encoding: str = "utf-8") -> str:
          'msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr "<p>A</p><B>X</b> <br/>C <d>"\n'),
     ],
 )  # fmt: skip
-def test_catalogue_messages_without_a_translation_get_one(message: str, expected: str) -> None:
+def test_po_untranslated_messages_get_a_translation(message: str, expected: str) -> None:
     assert translated(HEADER + message) == HEADER + expected
     assert translated(f'{HEADER}{message.rstrip()}\n\n#, c-format\n#~ msgid "x"\n') == (
         f'{HEADER}{expected.rstrip()}\n\n#, c-format\n#~ msgid "x"\n'
@@ -52,13 +52,13 @@ def test_catalogue_messages_without_a_translation_get_one(message: str, expected
         (r"ein \033[1m\033[31mroter\x1b[m hund\x1b]0;x\a", r"HUND \033[1m\033[31mROTER\x1b[m EIN\x1b]0;x\a"),
     ],
 )
-def test_catalogue_tags_go_with_their_words(source: str, expected: str) -> None:
+def test_po_tags_stay_with_their_words(source: str, expected: str) -> None:
     opened = parse_po(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
     found = opened.render([backwards(block) for block in opened.blocks]).decode()
     assert found == f'{HEADER}msgid "{source}"\nmsgstr "{expected}"\n'
 
 
-def test_catalogue_a_line_end_in_a_sentence_stays_in_proportion() -> None:
+def test_po_line_end_in_a_sentence_stays_in_proportion() -> None:
     opened = parse_po(b'msgid "ein kleiner\\nhund singt"\nmsgstr ""\n', ("de", "en"))
     assert [block.text for block in opened.blocks] == ["ein kleiner hund singt"]
     found = opened.render([("a very small dog is singing", [])]).decode()
@@ -73,19 +73,19 @@ def test_catalogue_a_line_end_in_a_sentence_stays_in_proportion() -> None:
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\n', "forms of the plural"),
     ],
 )
-def test_catalogue_what_is_there_is_kept_and_counted(message: str, reason: str) -> None:
+def test_po_existing_translations_are_kept_and_counted(message: str, reason: str) -> None:
     assert translated(HEADER + message) == HEADER + message
     assert +parse_po((HEADER + message).encode(), ("de", "en")).kept == {reason: 1}
 
 
-def test_catalogue_messages_without_a_letter_are_copied_and_counted() -> None:
+def test_po_messages_without_a_letter_are_copied_and_counted() -> None:
     opened = parse_po(f'{HEADER}msgid "12"\nmsgstr ""\n'.encode(), ("de", "en"))
     assert (opened.render([]).decode(), +opened.kept) == (
         f'{HEADER}msgid "12"\nmsgstr "12"\n', {"without a letter": 1}
     )  # fmt: skip
 
 
-def test_catalogue_keeps_the_encoding_that_it_says() -> None:
+def test_po_keeps_its_declared_encoding() -> None:
     text = HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "Ärger"\nmsgstr '
     assert translated(text + '""\n', "latin-1") == text + '"äRGER"\n'
     opened = parse_po(f'{text}""\n'.encode("latin-1"), ("de", "pl"))
@@ -97,7 +97,7 @@ def test_catalogue_keeps_the_encoding_that_it_says() -> None:
     "encoding", ["base64", "hex", "rot13", "zlib", "bz2", "uu", "quopri", "undefined", "punycode", "idna", "utf_32",
                  "unicode_escape"],
 )  # fmt: skip
-def test_catalogue_in_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
+def test_po_codec_that_is_not_for_text_is_refused(encoding: str) -> None:
     with pytest.raises(DataError, match=r"is not a text encoding|is not UTF-32"):
         parse_po((HEADER.replace("UTF-8", encoding) + 'msgid "a"\nmsgstr ""\n').encode(), ("de", "en"))
 
@@ -112,7 +112,7 @@ def test_catalogue_in_what_is_no_encoding_of_text_is_refused(encoding: str) -> N
         (b'msgid ""\n' + b'"%s"\n' % (b"a" * 10**6) * 17, "line 18: a message of more than 16,777,216 characters"),
     ],
 )
-def test_catalogue_what_is_none_is_refused(content: bytes, said: str) -> None:
+def test_po_malformed_catalogue_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(DataError, match=said):
         parse_po(content, ("de", "en"))
 
@@ -122,7 +122,7 @@ PARTS += ["#, fuzzy\n", 'msgstr "x"\n', '"\\n"\n', 'msgctxt ""\n']
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=20).map("".join))
-def test_catalogue_loses_no_line(text: str) -> None:
+def test_po_any_catalogue_keeps_all_its_lines(text: str) -> None:
     try:
         found = translated(text)
     except DataError:

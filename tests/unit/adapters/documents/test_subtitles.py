@@ -45,7 +45,7 @@ FILES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), FILES.items(), ids=range(len(FILES)))
-def test_subtitles_sentences_are_blocks_and_all_else_stays(text: str, expected: list[str]) -> None:
+def test_subtitles_sentences_are_blocks_and_the_rest_stays(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
     assert translated(text, lambda block: (block.text, [])) == text
     new = translated(text, turned)
@@ -53,7 +53,7 @@ def test_subtitles_sentences_are_blocks_and_all_else_stays(text: str, expected: 
     assert translated(new, turned) == text
 
 
-def test_subtitles_words_are_divided_in_proportion_at_their_edges() -> None:
+def test_subtitles_words_are_divided_among_cues_in_proportion() -> None:
     text = srt("A dog is", "running. A <i>cat</i>", "sleeps.")
     opened = parse_subtitles(text.encode(), ("en", "de"))
     found = opened.render([("Ein Hund rennt gerade.", []), ("Eine sehr kleine Katze schläft.", [])]).decode()
@@ -66,7 +66,7 @@ LINES = ["1\n", "00:00:01,000 --> 00:00:02,000\n", "\n", "A dog ", "runs.\n", "<
 
 
 @given(st.lists(st.sampled_from([*LINES, "犬。", "♪\n", "&amp;", "<\n", "WEBVTT\n"]), max_size=25).map("".join))
-def test_subtitles_of_any_form_lose_nothing(text: str) -> None:
+def test_subtitles_any_text_keeps_everything(text: str) -> None:
     text = text.replace("<\n", "\n") if text.startswith("WEBVTT") else text  # in which it stands for a tag
     try:
         assert translated(text, lambda block: (block.text, [])) == text
@@ -75,7 +75,7 @@ def test_subtitles_of_any_form_lose_nothing(text: str) -> None:
     assert translated(translated(text, turned), turned).lower() == text.lower()
 
 
-def test_subtitles_cues_stay_in_order_where_words_of_an_element_across_them_move() -> None:
+def test_subtitles_element_across_cues_keeps_the_cues_in_order() -> None:
     text = srt("<i>A dog</i>", "<i>is running.</i>", "A cat.")
     found = translated(text, backwards)
     times = re.compile(r"\d+\n\S+ --> \S+")
@@ -83,7 +83,7 @@ def test_subtitles_cues_stay_in_order_where_words_of_an_element_across_them_move
     assert found.startswith(f"{TIMES.format(1)}<i>")
 
 
-def test_subtitles_entities_of_webvtt_are_read() -> None:
+def test_subtitles_webvtt_entities_are_decoded() -> None:
     assert texts("WEBVTT\n\n00:01.000 --> 00:02.000\nA &#228; & &Auml; b.\n") == ["A ä & Ä b."]
 
 
@@ -92,7 +92,7 @@ def test_subtitles_without_times_are_refused() -> None:
         parse_subtitles(b"A dog.", ("en", "de"))
 
 
-def test_subtitles_a_cue_with_malformed_times_is_kept_and_counted() -> None:
+def test_subtitles_cue_with_malformed_times_is_kept_and_counted() -> None:
     text = srt("A dog.") + "2\n00:00:04,0 --> xx\nA cat.\n\n3\n0:01 --> 0:02\nA cow.\n\n" + srt("A fox.")
     assert texts(text) == ["A dog.", "A fox."]
     assert +parse_subtitles(text.encode(), ("en", "de")).kept == {"malformed times": 2}

@@ -6,7 +6,7 @@ from transformer_cli import Translator
 from transformer_cli.errors import DataError
 
 
-def test_translate_html_translates_text_and_keeps_markup_beside_it(translator: Translator) -> None:
+def test_translate_html_translates_text_and_keeps_markup(translator: Translator) -> None:
     dog, cat = "Der alte Hund singt im Park.", "Die junge Katze schläft zu Hause."
     one, other = translator.with_options(split_sentences=True).translate_detailed([f"{dog} {cat}", "Hund"])
     html = f"<!-- x -->\n<p title=Hund>{dog} <b>{cat}</b> <br></p>\n<pre>Hund</pre>"
@@ -27,7 +27,7 @@ def test_translate_html_translates_text_and_keeps_markup_beside_it(translator: T
         translator.translate_html(f"<p>{dog}<p>{'Hund' * 1001}")
 
 
-def test_translate_html_blocks_that_are_too_long_are_counted(
+def test_translate_html_too_long_blocks_are_counted_in_a_warning(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
     html = f"<p>Hund <b>{'Hund' * 2500}</b></p>"
@@ -38,7 +38,7 @@ def test_translate_html_blocks_that_are_too_long_are_counted(
     assert caplog.messages == ["blocks of text that were too long, of 1: 1"] * 2
 
 
-def test_text_in_styled_letters_keeps_its_elements_at_the_same_words(translator: Translator) -> None:
+def test_translate_html_styled_letters_keep_their_elements(translator: Translator) -> None:
     plain = "<p>Der <b>alte</b> Hund <i>singt</i> im Park."
     styled = plain.replace("alte", "𝐚𝐥𝐭𝐞").replace("singt", "ｓｉｎｇｔ")
     assert translator.translate_html(styled) == translator.translate_html(plain)

@@ -128,13 +128,13 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
         (run("hund") + BOX.format(run("im kasten")) + run(" da"), run("DA HUND") + BOX.format(run("KASTEN IM"))),
     ],
 )  # fmt: skip
-def test_word_properties_and_marks_go_with_their_words(inner: str, expected: str) -> None:
+def test_word_properties_and_bookmarks_stay_with_their_words(inner: str, expected: str) -> None:
     assert seen(paragraph(inner, backwards)) == seen(expected)
     assert seen(paragraph(inner, lambda block: (block.text, []))) == seen(inner)
     assert seen(paragraph(paragraph(inner, turned), turned)) == seen(inner)
 
 
-def test_word_runs_are_one_where_they_look_the_same() -> None:
+def test_word_runs_with_equal_properties_are_joined() -> None:
     french, sign = ("<w:rPr><w:lang w:val='fr'/></w:rPr>", "<w:rPr><w:rFonts w:ascii='Symbol'/></w:rPr>")
     inner = "".join([run("ein h"), "<w:proofErr/>", run("und ").replace("r>", 'r w:rsidR="1">', 1), run("da", BOLD)])
     assert paragraph(inner, backwards) == run("DA", BOLD) + run(" HUND EIN")
@@ -143,18 +143,18 @@ def test_word_runs_are_one_where_they_look_the_same() -> None:
     assert paragraph(run("neu 1 ") + run("§", sign), backwards) == run("§ 1 NEU")
 
 
-def test_word_paragraph_that_marks_would_make_much_larger_stays() -> None:
+def test_word_paragraph_that_would_grow_too_much_is_kept() -> None:
     marks = f"<w:r><w:rPr><w:rFonts w:ascii='{'A' * 1_000}'/></w:rPr>{'<w:tab/>' * 10}</w:r>{run('a')}"
     assert paragraph(marks, backwards).count("A" * 1_000) == 10
     many = marks.replace("<w:tab/>", "<w:tab/>" * 10)
     assert paragraph(many, backwards) == many
 
 
-def test_word_hyphens_of_two_kinds_are_written_as_plain_ones() -> None:
+def test_word_mixed_hyphens_become_plain_ones() -> None:
     assert paragraph(run("ein t") + HYPHEN + run("shirt a-b"), backwards) == run("A-B T-SHIRT EIN")
 
 
-def test_word_text_that_is_indented_is_written_without_the_indentation() -> None:
+def test_word_indented_text_loses_its_indentation() -> None:
     assert paragraph("<w:r>\n <w:t>\n  ein hund\n </w:t>\n</w:r>", turned) == run("EIN HUND")
 
 
@@ -168,7 +168,7 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from([backwards, turned]))
-def test_word_loses_nothing_of_any_paragraph(pieces: list[str], translate: Translate) -> None:
+def test_word_any_paragraph_keeps_everything(pieces: list[str], translate: Translate) -> None:
     open_, inner = list[str](), ""
     for piece in pieces:  # containers, which are always closed
         name = re.match(r"</?(w:hyperlink|w:ins)", piece)
@@ -207,7 +207,7 @@ def types(parts: dict[str, str]) -> str:
     return f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{overrides}</Types>'
 
 
-def test_word_translates_all_parts_and_keeps_other_members_as_they_are_packed() -> None:
+def test_word_translates_all_parts_and_copies_other_members() -> None:
     parts = {"word/document2.xml": "document.main", "word/f.xml": "footer", "word/n.xml": "footnotes", "c": "comments"}
     body = f"{BODY}<w:p>{run('ein hund')}</w:p></w:body></w:document>"
     content = archive(
@@ -248,9 +248,7 @@ TYPED = types({"d": "document.main"})
     ],
     ids=range(11),
 )  # fmt: skip
-def test_word_what_is_no_document_is_refused_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
-) -> None:
+def test_word_other_or_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch, content: bytes, said: str) -> None:
     monkeypatch.setattr("transformer_cli.adapters.documents.archive.MAX_UNPACKED_BYTES", 1 << 20)
     monkeypatch.setattr("transformer_cli.adapters.documents.xmltext.MAX_EVENTS", 1_000)
     with pytest.raises(DataError, match=said) as error:
@@ -258,7 +256,7 @@ def test_word_what_is_no_document_is_refused_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_archive_bounds_all_members_that_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_limits_the_total_size_of_members_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformer_cli.adapters.documents.archive.MAX_UNPACKED_BYTES", 1 << 20)
     opened = Archive(archive({"a": bytes(600_000), "b": bytes(600_000), "c": bytes(400_000)}))
     for name in ("a", "c", "a", "c"):  # again and again
@@ -283,6 +281,6 @@ ENCRYPTED = (
         (ENCRYPTED, "a: encrypted; save the document without a password"),
     ],
 )
-def test_archive_that_cannot_be_read_is_called_what_it_is(content: bytes, said: str) -> None:
+def test_archive_unreadable_file_error_names_the_reason(content: bytes, said: str) -> None:
     with pytest.raises(DataError, match=said):
         Archive(content).read("a")

@@ -57,7 +57,7 @@ def translated(inner: str, translate: object = turned) -> str:
          f"<target>{SEG.format(1, 'x')} {SEG.format(2, 'B')}</target><sdl:seg id='1'/><sdl:seg id='2'{BY_MACHINE}/>"),
     ],
 )  # fmt: skip
-def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) -> None:
+def test_xliff_untranslated_segments_get_a_target(unit: str, expected: str) -> None:
     old = f"{HEAD.replace('document:1.2', 'document:1.1')}<trans-unit>{unit}</trans-unit>{END}"  # as po2xliff writes it
     assert len(parse_xliff(old.encode(), ("de", "en")).blocks) == len(opened(f"<trans-unit>{unit}</trans-unit>").blocks)
     assert translated(f"<trans-unit id='1'>{unit}</trans-unit>") == f"<trans-unit id='1'>{expected}</trans-unit>"
@@ -81,7 +81,7 @@ def test_xliff_segments_without_a_translation_get_one(unit: str, expected: str) 
          "</trans-unit>", "locked"),
     ],
 )  # fmt: skip
-def test_xliff_what_people_have_settled_is_kept_and_counted(inner: str, reason: str) -> None:
+def test_xliff_done_or_locked_segments_are_kept_and_counted(inner: str, reason: str) -> None:
     assert translated(inner) == inner
     assert +opened(inner).kept == {reason: 1}
 
@@ -106,7 +106,7 @@ CODES = {
 
 
 @pytest.mark.parametrize(("source", "expected"), CODES.items())
-def test_xliff_inline_elements_go_with_their_words(source: str, expected: str) -> None:
+def test_xliff_inline_elements_stay_with_their_words(source: str, expected: str) -> None:
     found = translated(f"<trans-unit><source>{source}</source></trans-unit>", backwards)
     target = found.partition(f"<target{STATE}>")[2].removesuffix("</target></trans-unit>")
     assert target.replace(" ", "") == expected.replace(" ", "")
@@ -118,7 +118,7 @@ PIECES += ["&lt;b&gt;", "&lt;/b&gt;", "&lt;br/&gt;"]  # HTML as text
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from([turned, backwards]))
-def test_xliff_each_inline_element_comes_back_once_in_a_legal_order(pieces: list[str], translate: object) -> None:
+def test_xliff_inline_elements_appear_once_in_a_valid_order(pieces: list[str], translate: object) -> None:
     source, depth, seen = "", 0, set[str]()
     for piece in pieces:
         if (piece == "</g>" and not depth) or (piece.startswith(("<bpt", "<ept")) and piece in seen):
@@ -139,7 +139,7 @@ def test_xliff_each_inline_element_comes_back_once_in_a_legal_order(pieces: list
         assert target.swapcase().replace("&AMP;", "&amp;").lower() == source.lower()
 
 
-def test_xliff_keeps_the_encoding_that_it_declares() -> None:
+def test_xliff_keeps_its_declared_encoding() -> None:
     text = HEAD.replace("UTF-8", "windows-1252") + "<trans-unit><source>für</source></trans-unit>" + END
     file = parse_xliff(text.encode("cp1252"), ("de", "en"))
     found = file.render([("Ärger „ł“", [])]).decode("cp1252")
@@ -149,7 +149,7 @@ def test_xliff_keeps_the_encoding_that_it_declares() -> None:
 @pytest.mark.parametrize(
     "content", ["<a/>", "<xliff xmlns='urn:oasis:names:tc:xliff:document:2.0'/>", "text", "", "<xliff>"]
 )
-def test_xliff_another_file_is_refused(content: str) -> None:
+def test_xliff_other_file_is_refused(content: str) -> None:
     with pytest.raises(DataError, match=r"not XLIFF 1\.2|not well-formed XML"):
         parse_xliff(content.encode(), ("de", "en"))
 
@@ -171,7 +171,7 @@ def test_xliff_another_file_is_refused(content: str) -> None:
         ),
     ],
 )
-def test_xliff_of_other_languages_is_warned_of_once(
+def test_xliff_of_other_languages_warns_once(
     languages: str, becomes: str, said: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     file = f"<file {languages}{{}}><body/></file>" * 2
