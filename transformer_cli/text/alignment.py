@@ -162,8 +162,8 @@ def word_boundaries(text: str) -> list[int]:
 
     Signs, spaces, and characters of a script without spaces count as words: of "ein Hund." it returns 0, 3, 4, 8, 9.
     """
-    goes_on = [is_word(char) and not is_spaceless(char) for char in text]
-    inner = [place for place, (one, other) in enumerate(pairwise(goes_on), start=1) if not (one and other)]
+    in_word = [is_word(char) and not is_spaceless(char) for char in text]
+    inner = [place for place, (one, other) in enumerate(pairwise(in_word), start=1) if not (one and other)]
     return [0, *inner, len(text)] if text else [0]
 
 
@@ -183,33 +183,33 @@ def _attaches_left(placeholder: Placeholder, source: str) -> bool:
 
 def token_spans(text: str, tokens: Sequence[str], protected: Sequence[Span] = ()) -> list[Span | None]:
     """Returns the span of each token in a text; None for one that is not found. protected: spans without tokens."""
-    text, own = _normalized_with_spans(text, protected)
-    folds = len(text.lower()) == len(text)
-    text = text.lower() if folds else text
-    found: list[Span | None] = []
+    text, char_spans = _normalized_with_spans(text, protected)
+    ignores_case = len(text.lower()) == len(text)
+    text = text.lower() if ignores_case else text
+    spans: list[Span | None] = []
     place = 0
     for token in tokens:
         word = unicodedata.normalize("NFKC", token.strip())
-        word = word.lower() if folds else word
+        word = word.lower() if ignores_case else word
         start = text.find(word, place, place + len(word) + SEARCH_WINDOW) if word else -1
-        found.append((own[start][0], own[start + len(word) - 1][1]) if start >= 0 else None)
+        spans.append((char_spans[start][0], char_spans[start + len(word) - 1][1]) if start >= 0 else None)
         place = place if start < 0 else start + len(word)
-    return found
+    return spans
 
 
-def original_spans(line: str, read: str, spans: Sequence[Span], protected: Sequence[Span]) -> list[Span]:
+def original_spans(line: str, normalized: str, spans: Sequence[Span], protected: Sequence[Span]) -> list[Span]:
     """Returns spans of a normalised line as spans of the line itself; (0, 0) for one that is not found.
 
-    read: the normalised line, whose words are looked for as tokens are. protected: spans of the line that it lacks.
+    The words of the normalised line are looked for as tokens are. protected: spans of the line that it lacks.
     """
     if not spans:
         return []
-    words = [each for each in pairwise(word_boundaries(read)) if not read[each[0]].isspace()]
-    places = token_spans(line, [read[start:end] for start, end in words], protected)
-    placed = [(word, place) for word, place in zip(words, places, strict=True) if place]
-    starts, ends = [word[0] for word, _ in placed], [word[1] for word, _ in placed]
+    words = [each for each in pairwise(word_boundaries(normalized)) if not normalized[each[0]].isspace()]
+    originals = token_spans(line, [normalized[start:end] for start, end in words], protected)
+    found = [(word, original) for word, original in zip(words, originals, strict=True) if original]
+    starts, ends = [word[0] for word, _ in found], [word[1] for word, _ in found]
     ranges = [(bisect_right(ends, start), bisect_left(starts, end)) for start, end in spans]  # of words that overlap
-    return [(placed[first][1][0], placed[last - 1][1][1]) if first < last else (0, 0) for first, last in ranges]
+    return [(found[first][1][0], found[last - 1][1][1]) if first < last else (0, 0) for first, last in ranges]
 
 
 def _normalized_with_spans(text: str, protected: Sequence[Span]) -> tuple[str, Sequence[Span]]:
@@ -218,17 +218,17 @@ def _normalized_with_spans(text: str, protected: Sequence[Span]) -> tuple[str, S
         return text, [(place, place + 1) for place in range(len(text))]
     taken = TakenSpans(text, protected)
     characters: list[str] = []
-    own: list[Span] = []
+    spans: list[Span] = []
     for place, char in enumerate(text):
         span = place, place + 1
         if not taken.is_free(span):
             continue
         composed = unicodedata.normalize("NFC", characters[-1] + char) if characters else ""
-        if len(composed) == 1 or (is_ignored(char) and own and own[-1][1] == place):
+        if len(composed) == 1 or (is_ignored(char) and spans and spans[-1][1] == place):
             characters[-1] = composed if len(composed) == 1 else characters[-1]
-            own[-1] = own[-1][0], place + 1
+            spans[-1] = spans[-1][0], place + 1
         elif not is_ignored(char):
             form = unicodedata.normalize("NFKC", char)  # as unknown characters are normalised
             characters += form
-            own += [span] * len(form)
-    return "".join(characters), own
+            spans += [span] * len(form)
+    return "".join(characters), spans

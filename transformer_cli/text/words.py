@@ -159,29 +159,28 @@ class Detokenizer:
 
 
 def learn_detokenizer(
-    forms: Sequence[str], left: NDArray[np.int32], right: NDArray[np.int32], no_space_after: NDArray[np.bool_]
+    words: Sequence[str], left: NDArray[np.int32], right: NDArray[np.int32], no_space_after: NDArray[np.bool_]
 ) -> Detokenizer:
-    """Learn a detokeniser from neighbours in real text.
+    """Learn a detokeniser from neighbouring words in real text.
 
-    forms[left[i]] stood before forms[right[i]]; no_space_after[i] is True if there was no space between the two.
+    words[left[i]] stood before words[right[i]]; no_space_after[i] is True if there was no space between the two.
     """
-    pairs, which = np.unique(left.astype(np.int64) * len(forms) + right, return_inverse=True)
-    majority = np.bincount(
-        which, np.where(no_space_after, 1, -1)
-    )  # per pair: times without a space minus times with one
-    left, right = np.divmod(pairs, len(forms))
-    ends_as_word = np.array([form[-1].isalnum() for form in forms])
-    begins_as_word = np.array([form[0].isalnum() for form in forms])
-    leans_left = np.bincount(right, majority * (ends_as_word[left] & ~begins_as_word[right]), len(forms)) > 0
-    leans_right = np.bincount(left, majority * (begins_as_word[right] & ~ends_as_word[left]), len(forms)) > 0
-    attached_by_rule = leans_right[left] | leans_left[right]
+    # a pair as one integer: of 100 words, (12, 34) is 1234
+    pairs, which = np.unique(left.astype(np.int64) * len(words) + right, return_inverse=True)
+    majority = np.bincount(which, np.where(no_space_after, 1, -1))  # per pair: times without a space - times with one
+    left, right = np.divmod(pairs, len(words))
+    ends_as_word = np.array([word[-1].isalnum() for word in words])
+    begins_as_word = np.array([word[0].isalnum() for word in words])
+    attach_left = np.bincount(right, majority * (ends_as_word[left] & ~begins_as_word[right]), len(words)) > 0
+    attach_right = np.bincount(left, majority * (begins_as_word[right] & ~ends_as_word[left]), len(words)) > 0
+    attached_by_rule = attach_right[left] | attach_left[right]
 
     def token_pairs(chosen: NDArray[np.bool_]) -> frozenset[tuple[str, str]]:
-        return frozenset((forms[one], forms[other]) for one, other in zip(left[chosen], right[chosen], strict=True))
+        return frozenset((words[one], words[other]) for one, other in zip(left[chosen], right[chosen], strict=True))
 
     return Detokenizer(
-        frozenset(compress(forms, leans_left)),
-        frozenset(compress(forms, leans_right)),
+        frozenset(compress(words, attach_left)),
+        frozenset(compress(words, attach_right)),
         token_pairs((majority > 0) & ~attached_by_rule),
         token_pairs((majority < 0) & attached_by_rule),
     )

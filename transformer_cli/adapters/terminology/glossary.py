@@ -62,7 +62,7 @@ class Glossary:
         for source, target in entries.items():
             is_inflected, text = source.endswith("*"), nfc(source.removesuffix("*"))
             if control := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", source + target):
-                raise DataError(f"glossary: {source!r} with {target!r}: {control[0]!r} cannot stand in an entry")
+                raise DataError(f"glossary: {source!r} with {target!r}: {control[0]!r} is not allowed in an entry")
             words = [text[start:end] for start, end in _word_spans(text)]
             targets = [each.strip() for each in target.split("|")] if target.strip() else []
             if not words or not all(targets):
@@ -77,19 +77,19 @@ class Glossary:
 
     @cached_property
     def _cased_trie(self) -> "_TrieNode":  # created on first use: it takes 50 times the memory of the entries
-        found = _TrieNode()
-        for words, is_inflected, targets in self._entries:
-            capital = [words[0][:1].upper() + words[0][1:], *words[1:]]
-            for form in (words, capital, [each.upper() for each in words]):
-                _add(found, form, is_inflected, targets)
-        return found
+        root = _TrieNode()
+        for words, is_inflected, translations in self._entries:
+            capitalised = [words[0][:1].upper() + words[0][1:], *words[1:]]
+            for form in (words, capitalised, [each.upper() for each in words]):
+                _add(root, form, is_inflected, translations)
+        return root
 
     @cached_property
     def _uncased_trie(self) -> "_TrieNode":
-        found = _TrieNode()
-        for words, is_inflected, targets in self._entries:
-            _add(found, list(map(_fold, words)), is_inflected, targets)
-        return found
+        root = _TrieNode()
+        for words, is_inflected, translations in self._entries:
+            _add(root, list(map(_fold, words)), is_inflected, translations)
+        return root
 
     def find(self, text: str, *, any_case: bool = False) -> list[Term]:
         """Returns the terms of a text, from left to right; of those that begin at the same word, the longest.
@@ -99,17 +99,17 @@ class Glossary:
         tries = [each for each in self._tries(any_case=any_case) if each.children or each.leaves]
         if not tries:
             return []
-        spans, found, first = _word_spans(text), list[Term](), 0
-        read = [(_fold if any_case else nfc)(text[start:end]) for start, end in spans]
-        endings = [_leaf_keys(word) for word in read]
+        spans, terms, first = _word_spans(text), list[Term](), 0
+        words = [(_fold if any_case else nfc)(text[start:end]) for start, end in spans]
+        leaf_keys = [_leaf_keys(word) for word in words]
         while first < len(spans):
-            of_each = [_longest_match(each, first, read, endings) for each in tries]
-            longest, targets = max(of_each, key=lambda each: each[0])  # of equal ones the first
-            if longest > first:
-                span = spans[first][0], spans[longest - 1][1]
-                found.append(Term(span, tuple(targets or [text[slice(*span)]]), longest - first))
-            first = max(longest, first + 1)
-        return found
+            matches = [_longest_match(root, first, words, leaf_keys) for root in tries]
+            end, translations = max(matches, key=lambda each: each[0])  # of equally long ones, the first
+            if end > first:
+                span = spans[first][0], spans[end - 1][1]
+                terms.append(Term(span, tuple(translations or [text[slice(*span)]]), end - first))
+            first = max(end, first + 1)
+        return terms
 
     def _tries(self, *, any_case: bool) -> list["_TrieNode"]:
         own = self._uncased_trie if any_case else self._cased_trie
@@ -117,28 +117,27 @@ class Glossary:
 
 
 def _longest_match(
-    after: _TrieNode, first: int, read: Sequence[str], endings: Sequence[list[str]]
+    node: _TrieNode, first: int, words: Sequence[str], leaf_keys: Sequence[list[str]]
 ) -> tuple[int, list[str]]:
     """Returns the end, and the translations, of the longest entry that begins at the word `first`.
 
     The end is the number of the word after it; `first` if no entry begins there.
     """
-    longest, targets = first, list[str]()
-    for last in range(first, len(read)):
-        if not after.leaves.keys().isdisjoint(endings[last]):
-            form = next(form for form in endings[last] if form in after.leaves)
-            longest, targets = last + 1, after.leaves[form]
-        if not (further := after.children.get(read[last])):
+    end, translations = first, list[str]()
+    for number in range(first, len(words)):
+        if key := next((each for each in leaf_keys[number] if each in node.leaves), None):
+            end, translations = number + 1, node.leaves[key]
+        if not (child := node.children.get(words[number])):
             break
-        after = further
-    return longest, targets
+        node = child
+    return end, translations
 
 
-def _add(entries: _TrieNode, words: Sequence[str], is_inflected: bool, targets: list[str]) -> None:
+def _add(node: _TrieNode, words: Sequence[str], is_inflected: bool, translations: list[str]) -> None:
     """Add an entry, unless there is one with the same words."""
     for word in words[:-1]:
-        entries = entries.children.setdefault(word, _TrieNode())
-    entries.leaves.setdefault(words[-1] + "*" * is_inflected, targets)
+        node = node.children.setdefault(word, _TrieNode())
+    node.leaves.setdefault(words[-1] + "*" * is_inflected, translations)
 
 
 def _leaf_keys(word: str) -> list[str]:
@@ -173,37 +172,37 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
     """Returns the span of a translation of each term in a text, in whole words; no two spans overlap."""
     if not terms:  # most sentences
         return []
-    low = text.lower()
-    within, folded = (low, str.lower) if len(low) == len(text) else (text, str)
-    edges = frozenset(word_boundaries(text))
+    lower = text.lower()
+    searched, fold = (lower, str.lower) if len(lower) == len(text) else (text, str)
+    boundaries = frozenset(word_boundaries(text))
 
     def occurrences(word: str) -> Iterator[Span]:
-        start = within.find(word)
+        start = searched.find(word)
         while start >= 0:
-            if start in edges and start + len(word) in edges:
+            if start in boundaries and start + len(word) in boundaries:
                 yield start, start + len(word)
-            start = within.find(word, start + 1)
+            start = searched.find(word, start + 1)
 
     taken = TakenSpans(text)
     left: dict[str, Iterator[Span]] = {}  # a taken span stays taken, so each word is searched once
     found: list[Span | None] = []
     for term in terms:
-        words = map(folded, term.translations)
+        words = map(fold, term.translations)
         spans = (span for each in words for span in left.setdefault(each, occurrences(each)) if taken.is_free(span))
         found.append(next(map(taken.take, spans), None))
     return found
 
 
-def respell_terms(text: str, terms: Sequence[Term], places: Sequence[Span | None]) -> str:
+def respell_terms(text: str, terms: Sequence[Term], spans: Sequence[Span | None]) -> str:
     """Returns a text in which each term has the case of the glossary: Park may be a name, and park is not.
 
-    places: from `term_spans`.
+    spans: from `term_spans`.
     """
-    for term, place in zip(terms, places, strict=True):
-        written = text[slice(*place)] if place else ""
-        if place and not any(written in spellings(each) for each in term.translations):
-            own = next(each for each in term.translations if each.lower() == written.lower())
-            text = text[: place[0]] + own + text[place[1] :]
+    for term, span in zip(terms, spans, strict=True):
+        written = text[slice(*span)] if span else ""
+        if span and not any(written in spellings(each) for each in term.translations):
+            respelled = next(each for each in term.translations if each.lower() == written.lower())
+            text = text[: span[0]] + respelled + text[span[1] :]
     return text
 
 
@@ -215,37 +214,34 @@ def replace_linked_words(
     terms: from left to right. Of several linked words, the last ones are replaced, as many as the term has: an article
     may be linked to a noun, too. protected: spans that are not replaced.
     """
-    edges, taken = word_boundaries(text), TakenSpans(text, protected)
-    new: dict[Span, str] = {}
-    left = []
-    for term, own in zip(terms, linked_spans(terms, links), strict=True):
-        around = {(boundary_before(edges, start), boundary_after(edges, end)) for start, end in own}
-        words = {word for start, end in around for word in _word_spans_between(text, edges, start, end)}
+    boundaries, taken = word_boundaries(text), TakenSpans(text, protected)
+    replacements: dict[Span, str] = {}
+    not_linked = []
+    for term, linked in zip(terms, linked_spans(terms, links), strict=True):
+        around = {(boundary_before(boundaries, start), boundary_after(boundaries, end)) for start, end in linked}
+        words = {word for start, end in around for word in _word_spans_between(text, boundaries, start, end)}
         free = sorted(filter(taken.is_free, words))
-        run = free[-1:]
+        run = free[-1:]  # neighbouring words
         while len(run) < term.n_words and len(run) < len(free) and run[0][0] - free[-len(run) - 1][1] <= 1:
             run.insert(0, free[-len(run) - 1])
         if run:
-            new[taken.take((run[0][0], run[-1][1]))] = term.translations[0]
+            replacements[taken.take((run[0][0], run[-1][1]))] = term.translations[0]
         else:
-            left.append(term)
+            not_linked.append(term)
     parts, last = list[str](), 0
-    for (start, end), translation in sorted(new.items()):
+    for (start, end), translation in sorted(replacements.items()):
         parts += [text[last:start], translation]
         last = end + (text[end : end + 1] != "" and text[end : end + 1] == final_mark(translation))
-    return "".join([*parts, text[last:]]), left
+    return "".join([*parts, text[last:]]), not_linked
 
 
 def capitalise_sentence_starts(text: str, terms: Sequence[Term]) -> str:
     """Returns a text in which terms in small letters have a capital at the beginning of a sentence."""
     characters = list(text)
-    for term, place in zip(terms, term_spans(terms, text), strict=True):
-        if (
-            place
-            and any(map(str.islower, term.translations))
-            and _SENTENCE_START.search(text, max(0, place[0] - 9), place[0])
-        ):
-            characters[place[0]] = text[place[0]].upper()
+    for term, span in zip(terms, term_spans(terms, text), strict=True):
+        start = span[0] if span and any(map(str.islower, term.translations)) else None
+        if start is not None and _SENTENCE_START.search(text, max(0, start - 9), start):
+            characters[start] = text[start].upper()
     return "".join(characters)
 
 
@@ -259,9 +255,9 @@ def linked_spans(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span
     return found
 
 
-def _word_spans_between(text: str, edges: Sequence[int], start: int, end: int) -> Iterator[Span]:
+def _word_spans_between(text: str, boundaries: Sequence[int], start: int, end: int) -> Iterator[Span]:
     """Yield the spans of the words between two boundaries, without signs."""
-    between = edges[bisect_left(edges, start) : bisect_right(edges, end)]
+    between = boundaries[bisect_left(boundaries, start) : bisect_right(boundaries, end)]
     return (span for span in pairwise(between) if is_word(text[span[0]]))
 
 

@@ -74,25 +74,26 @@ class PlaceholderFinder:
         found = [_strip_span(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
         found = [each for each in found if each[0] < each[1]]
         taken = TakenSpans(text, found)
-        matches = (
-            [each.span() for each in PLACEHOLDERS.finditer(text) if _is_placeholder(each[0])] if self.builtin else []
-        )
-        candidates = [[span] for span in sorted(message_spans(text))] if self.builtin else []
-        candidates += [[_with_brackets(text, *span), span] for span in matches]
-        for spans in (*candidates, *([each.span()] for each in re.finditer(SENTINEL, text))):
-            if free := next(filter(taken.is_free, spans), None):
+        candidates: list[list[Span]] = []  # lists of alternatives
+        if self.builtin:
+            candidates += ([span] for span in sorted(message_spans(text)))
+            matches = [each.span() for each in PLACEHOLDERS.finditer(text) if _is_placeholder(each[0])]
+            candidates += ([_with_brackets(text, *span), span] for span in matches)
+        candidates += ([each.span()] for each in re.finditer(SENTINEL, text))
+        for alternatives in candidates:
+            if free := next(filter(taken.is_free, alternatives), None):
                 found.append(taken.take(free))
         return sorted(found)
 
 
 def message_spans(text: str) -> Iterator[Span]:
     """Yield the spans of messages of ICU and Fluent that choose among texts or format a value; inner ones first."""
-    opened: list[int] = []
-    for found in re.finditer("[{}]", text):
-        if found[0] == "{":
-            opened.append(found.start())
-        elif opened:
-            start, end = opened.pop(), found.end()
+    open_braces: list[int] = []
+    for brace in re.finditer("[{}]", text):
+        if brace[0] == "{":
+            open_braces.append(brace.start())
+        elif open_braces:
+            start, end = open_braces.pop(), brace.end()
             branch = _BRANCH.search(text, max(0, start - BRANCH_NAME_WINDOW), start)
             if branch and not PLACEHOLDERS.fullmatch(text, start, end):
                 yield branch.start(), end
@@ -102,9 +103,8 @@ def message_spans(text: str) -> Iterator[Span]:
 
 def has_branches(message: str) -> bool:
     """Whether a protected span is a message that chooses among texts, which are not translated."""
-    return next(message_spans(message), None) is not None and (
-        message.count("{") > 1 or message[0] != "{" or "->" in message
-    )
+    may_choose = message.count("{") > 1 or not message.startswith("{") or "->" in message
+    return may_choose and next(message_spans(message), None) is not None
 
 
 def _is_placeholder(found: str) -> bool:
@@ -114,8 +114,8 @@ def _is_placeholder(found: str) -> bool:
 
 def _with_brackets(text: str, start: int, end: int) -> Span:
     """Returns a span with the brackets or quotes around it, if any: the model might not write them."""
-    inside = BRACKET_PAIRS.get(text[start - 1 : start], "") == text[end : end + 1] != ""
-    return (start - 1, end + 1) if inside else (start, end)
+    is_inside = BRACKET_PAIRS.get(text[start - 1 : start], "") == text[end : end + 1] != ""
+    return (start - 1, end + 1) if is_inside else (start, end)
 
 
 def _strip_span(text: str, start: int, end: int) -> Span:
