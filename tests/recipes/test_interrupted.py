@@ -158,7 +158,7 @@ def test_train_fresh_signalled_saves_and_goes_on_without_fresh(
 REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)
 REFUSED = re.compile(
     r"tfm: error: \S+: ((No space left on device|Read-only file system|Permission denied|Input/output error); correct "
-    r"the path, the permissions or the space left|cannot be written: .*; name another file)"
+    r"the path or its permissions, or free disk space|cannot be written: .*; name another file)"
     r"|tfm: error: \S+ could not be deleted to be written anew .*"
 )
 WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not saved|.* could not be deleted)")

@@ -108,7 +108,7 @@ def test_translate_line_that_cannot_be_read_is_named_after_those_before_it(
     tfm: Tfm, project: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "sentences"
-    remedy = "; split the sentence, or let on_too_long say what becomes of such lines\n"
+    remedy = "; split the sentence, or choose with on_too_long what to do with such lines\n"
     for line, what, end in (
         (LONG.encode(), "15 tokens, but the model takes at most 14 (its 16 positions minus <sos> ", remedy),
         (ENDLESS.encode(), "more than 4,000 characters; ", remedy),
@@ -218,14 +218,12 @@ def test_translate_a_folder_gives_one_with_the_same_files(tfm: Tfm, project: Pat
     code, printed, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
     failed = (
         f"error: {folder}/bad.po: line 1: not a line of a message catalogue (PO): 'msgid'\n"
-        f"error: {folder}/e.txt: XML, as it seems; its texts can be translated as html, docx, xliff, po, srt; export "
-        "them, or `--format text` translates its lines, marks and all\n"
-        f"error: {folder}/pipe.html: not a file, but a device, a link or a closed folder; put a copy there\n"
+        f"error: {folder}/e.txt: apparently XML; export its text as one of html, docx, xliff, po, srt, or "
+        "translate its lines, markup included, by `--format text`\n"
+        f"error: {folder}/pipe.html: a device, a broken link or an unreadable folder, not a file; put a copy there\n"
     )
-    end = f"tfm: error: {folder}: 3 files of 6 not translated, as said above\n"
-    done = (
-        f"{out}: 2 files translated, 1 copied as they are (a/c/d.css); 3 texts translated, a number is missing in 1\n"
-    )
+    end = f"tfm: error: {folder}: 3 files of 6 not translated; see the errors above\n"
+    done = f"{out}: 2 files translated, 1 copied unchanged (a/c/d.css); 3 texts translated, a number is missing in 1\n"
     assert (code, printed, err) == (1, "", f"{failed}{done}{end}")
     found = {str(each.relative_to(out)): each.read_bytes().decode() for each in out.rglob("*") if each.is_file()}
     assert found.keys() == {"a/b.html", "a/b.txt", "a/c/d.css"}
@@ -255,7 +253,7 @@ def test_translate_a_folder_follows_no_link_that_leads_out(tfm: Tfm, project: Pa
     (out / "sub").symlink_to(other)
     code, _, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
     refused = {folder: (folder / "c.txt", folder / "d.txt"), out: (out / "e.txt", out / "sub/f.css")}
-    said = [f"error: {path}: a link that leads out of {of}; put a copy there" for of in refused for path in refused[of]]
+    said = [f"error: {path}: a link to outside of {of}; put a copy there" for of in refused for path in refused[of]]
     assert (code, err.splitlines()[:4]) == (1, said)
     assert sorted(each.name for each in out.iterdir() if not each.is_symlink()) == ["a.txt", "b.txt"]
     assert [each.name for each in other.iterdir()] == ["a.txt"]
@@ -264,7 +262,7 @@ def test_translate_a_folder_follows_no_link_that_leads_out(tfm: Tfm, project: Pa
 def test_translate_warns_once_of_lines_that_seem_to_be_paragraphs(tfm: Tfm, project: Path) -> None:
     lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else "Hund" for n in range(104)]
     _, _, err = tfm("translate", stdin="\n".join(lines).encode(), cwd=project)
-    what = "warning: standard input: several sentences in a line, as it seems (in 25 of the first 100); some"
+    what = "warning: standard input: apparently several sentences per line (in 25 of the first 100); some"
     assert err.startswith(what)
     assert err.endswith("; --split-sentences translates them one by one\n")
     assert err.count("\n") == 1

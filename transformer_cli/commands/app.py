@@ -1,7 +1,7 @@
-"""The command line: the app, and errors → exit codes. Knows no command's options; does not import torch by itself.
+"""The app of the command line, which turns errors into exit codes. Knows no command's options; imports no torch.
 
-Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 a mistake in the user's input
-or files, 2 wrong usage, 128 + n stopped by signal n (130 by Ctrl-C), or 141 because nobody reads the results any more.
+Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 an error in input or files,
+2 wrong usage, 128 + n stopped by signal n (130: Ctrl-C; 141: the reader of a pipe has closed it).
 """
 
 import errno
@@ -21,7 +21,7 @@ from transformer_cli.commands import suggestions
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, terminal
 
-GROUPS = {  # of the help; a command is a function of its name in commands/, has a page in docs/, and an example
+GROUPS = {  # of the help: command → the module in commands/ with its function, its page in docs/, an example
     "Data and training": {
         "prepare": ("training", "own-text", "tfm prepare memory.tmx --source de --target en"),
         "train": ("training", "train", "tfm train --config demo --set training.epochs=5"),
@@ -47,20 +47,20 @@ GROUPS = {  # of the help; a command is a function of its name in commands/, has
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 WITHOUT_TORCH = ("config", "curves", "runs")
-"""the commands that begin at once"""
+"""the commands that do not import torch"""
 
 
 class _Command(typer.core.TyperCommand):
-    """A command whose help has its options in groups. It drops nothing that it is given, and names what was meant."""
+    """A command whose help has groups of options, and which refuses repeated and unexpected arguments with a hint."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. Raises UsageError."""
-        if not ctx.resilient_parsing:  # as for completion
+        if not ctx.resilient_parsing:  # which completion uses
             self._check_arguments(ctx, args)
         return super().parse_args(ctx, args)
 
     def _check_arguments(self, ctx: Any, args: list[str]) -> None:
-        """Raises UsageError for what is not known, and for what would be dropped."""
+        """Raises UsageError for unknown options, and for arguments that click would drop."""
         name, params = ctx.info_name, list[Any](self.params)
         parser: Any = self.make_parser(ctx)
         known = {each: not param.is_flag for param in params if _is_option(param) for each in _option_names(param)}
@@ -106,7 +106,7 @@ def _option_names(param: Any) -> list[str]:
 
 
 class _Group(typer.core.TyperGroup):
-    """`tfm`, with commands that are imported when they are looked up: the help of one needs none of the others."""
+    """`tfm`, whose commands are imported on demand."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes | {"commands": dict.fromkeys(COMMANDS)})
@@ -117,13 +117,13 @@ class _Group(typer.core.TyperGroup):
         module, page, example = COMMANDS[cmd_name]
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         epilog = f"Example: {example}\n\nMore: docs/{page}.md in the sources of tfm"
-        name = "import_run" if cmd_name == "import" else cmd_name  # which Python keeps for itself
+        name = "import_run" if cmd_name == "import" else cmd_name  # a keyword of Python
         function = getattr(import_module(f"transformer_cli.commands.{module}"), name)
         alone.command(cmd_name, cls=_Command, epilog=epilog)(function)
         return typer.main.get_command(alone)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what stands before the command. Raises UsageError."""
+        """Parse the arguments before the command. Raises UsageError."""
         given = [*args]
         try:
             return super().parse_args(ctx, args)
@@ -144,7 +144,7 @@ app = typer.Typer(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"]},  # for every command
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: rich takes a tenth of a second to import
+    rich_markup_mode=None,  # no rich, whose import takes a tenth of a second
 )
 
 
@@ -160,15 +160,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except signals.Stopped as stopped:
             line, code = "" if terminal.is_secondary_process() else f"tfm: {stopped}", 128 + stopped.number
     if line:
-        sys.stderr.write(f"{terminal.escape_controls(line)}\n")  # in one call: no other process's line comes in between
+        sys.stderr.write(f"{terminal.escape_controls(line)}\n")  # one call, so that processes do not mix their lines
     terminal.clear_status()
     sys.exit(code)
 
 
 def _run(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple[str, int]:
-    """Run a command. Returns the line that says why it has ended, or "", and the exit code.
+    """Runs a command. Returns the line that says why it ended, or "", and the exit code.
 
-    Of several processes each says its own error, with its rank.
+    With several processes, each reports its own error with its rank.
     """
     rank = f"rank {os.environ.get('RANK')}: " if "WORLD_SIZE" in os.environ else ""
     try:
@@ -187,16 +187,19 @@ def _run(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple
     except Interrupted as interruption:
         return "" if terminal.is_secondary_process() else f"tfm: {interruption}", 128 + interruption.signal_number
     except terminal.OutputClosed:
-        return "", 128 + 13  # as if SIGPIPE had ended it, as it ends other programs
+        return "", 128 + 13  # as if ended by SIGPIPE, like other programs
     except Exception as error:
-        if handler.number is not None:  # a library has made something else of Stopped
+        if handler.number is not None:  # a library has turned Stopped into another error
             raise signals.Stopped(handler.number) from None
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("transformer_cli"):
             why = f"this command needs {error.name}, which is not installed"
-            return f"tfm: error: {rank}{why}; install tfm with all that it needs, as README.md says", 1
+            return f"tfm: error: {rank}{why}; install tfm as README.md says", 1
         if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
-            where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
-            return f"tfm: error: {rank}{where}{error.strerror}; correct the path, the permissions or the space left", 1
+            where = f"{error.filename}: " if error.filename else ""  # OSErrors of paths, permissions and full disks
+            return (
+                f"tfm: error: {rank}{where}{error.strerror}; correct the path or its permissions, or free disk space",
+                1,
+            )
         sys.stderr.write("".join(traceback.format_exception(error)))
         return f"tfm: error: {rank}{defect(error)}", 1
 
@@ -208,7 +211,7 @@ def root(
 ) -> None:
     """Train, evaluate and run the Transformer of "Attention Is All You Need" for translation."""
     if show_version:
-        from importlib.metadata import version  # this import costs more than everything that the help needs
+        from importlib.metadata import version  # a slow import
 
         typer.echo(f"tfm {version('transformer-cli')}")
     elif context.invoked_subcommand is None:
@@ -221,5 +224,5 @@ def root(
         package.setLevel(logging.INFO)
         package.propagate = False
         if context.invoked_subcommand not in WITHOUT_TORCH:
-            # PyTorch takes seconds, and half a minute when the computer has just been started
+            # PyTorch takes seconds to import, and half a minute after a reboot
             terminal.show_status("loading libraries")

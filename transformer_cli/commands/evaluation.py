@@ -1,4 +1,4 @@
-"""Judging runs and translations: `tfm evaluate`, `tfm compare` and `tfm score`, and how their results are printed."""
+"""`tfm evaluate`, `tfm compare` and `tfm score`."""
 
 import json
 import math
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from transformer_cli.scoring.metrics import Interval
 
 WEIGHTS_CAUTION = """\
-This judges these translations: two sets of weights, not two recipes. The same
-recipe with another seed gives other weights. To judge recipes, name several
-runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
+This compares two trained models, not two training recipes: another seed gives
+another model. To compare recipes, give several runs of each, such as
+tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
 GROUP_CAUTION = """\
-This judges recipes by the spread of their runs (Welch's t-test), on this text
-alone. Two runs of each find only differences that are large beside that spread."""
+This compares training recipes by the spread of their runs (Welch's t-test), on
+this text alone. With two runs of each, only large differences are significant."""
 CAUTIONS = {"systems": WEIGHTS_CAUTION, "groups": GROUP_CAUTION}
 
 
@@ -111,9 +111,9 @@ def evaluate(
 
 
 def results_as_json(by_run: Mapping[str, Sequence["Result"]], ensemble: Sequence[str] = ()) -> str:
-    """Returns each run's folder, those of the other runs of an ensemble, and the fields of each split's Result.
+    """Returns JSON with each run's folder, the others of its ensemble, and the Result of each split.
 
-    It is escaped to ASCII: a folder's name may hold bytes that no encoding can print.
+    In ASCII, since a folder's name may have bytes that cannot be encoded.
     """
     others = {"others": ensemble} if ensemble else {}
     runs = [{"run": run, **others, "results": [*map(asdict, results)]} for run, results in by_run.items()]
@@ -123,9 +123,9 @@ def results_as_json(by_run: Mapping[str, Sequence["Result"]], ensemble: Sequence
 def results_as_table(
     by_run: Mapping[str, Sequence["Result"]], form: TableFormat = "text", *, details: bool = False
 ) -> str:
-    """Returns losses and scores, one line per run and split, and the signatures of the scores.
+    """Returns a table of losses and scores with a row per run and split, and the scores' signatures.
 
-    details: also what BLEU is made of.
+    details: add the columns of --details.
     """
     from transformer_cli.scoring.losses import perplexity_text
     from transformer_cli.scoring.metrics import EXTRA_METRICS
@@ -162,11 +162,11 @@ def results_as_table(
     columns += [*([Column("scored", differing)] if is_mixed else []), column("seconds", "seconds", "{:.1f}".format)]
     notes = ["± half of the 95 % bootstrap interval"] if any(each.bleu_interval for each in results) else []
     notes += [
-        f"{each.split}: {each.terms_kept:,} of {each.terms:,} terms of the glossary are in the translations"
+        f"{each.split}: {each.terms_kept:,} of {each.terms:,} glossary terms are in the translations"
         for each in results
         if each.terms
     ]
-    notes += ["scored: in what their scores differ; compare only those that are scored alike"] if is_mixed else []
+    notes += ["scored: how the signatures differ; compare only rows that are scored alike"] if is_mixed else []
     signatures = [f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}" for each in results]
     signatures += [
         f"{EXTRA_METRICS[name]} {of.signature}" for each in results for name, of in each.extra_metrics.items()
@@ -175,7 +175,7 @@ def results_as_table(
 
 
 def _differing_parts(signatures: Sequence[str]) -> list[str]:
-    """Returns the parts of each signature that others lack, such as case:lc; those of intervals change no score."""
+    """Returns the parts of each signature that others do not have, such as case:lc; bs and seed are ignored."""
     parts = [[part for part in each.split("|") if not part.startswith(("bs:", "seed:"))] for each in signatures]
     return [" ".join(part for part in each if any(part not in other for other in parts)) for each in parts]
 
@@ -209,7 +209,7 @@ def compare(
     for argument in systems:
         label, runs = _parse_system(argument)
         if label in recipes:
-            raise typer.BadParameter(f"{label} is named twice; give each its own name, as in NAME={label}")
+            raise typer.BadParameter(f"{label} is named twice; give one another name, as in NAME={label}")
         recipes[label] = runs
     are_single = all(len(runs) == 1 for runs in recipes.values())
     if len(recipes) < 2 and are_single:
@@ -220,9 +220,9 @@ def compare(
         raise typer.BadParameter("--split and --reference cannot be used together")
     options.check_references(input_file, reference or ())
     if examples and not are_single:
-        raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
+        raise typer.BadParameter("--examples compares single systems; it cannot be used with several runs of each")
     if examples and not as_json and form != "text":
-        raise typer.BadParameter(f"--examples are shown in text and in JSON; they have no place in --format {form}")
+        raise typer.BadParameter(f"--examples are printed in text and JSON only, not with --format {form}")
     extra_metrics = options.parse_metrics(metrics)
     options.check_plain_text(
         input_file,
@@ -247,13 +247,13 @@ def compare(
     records = [asdict(each) for each in found]
     for record in records if not are_single else ():
         record["groups"] = record.pop("systems")
-    print(json.dumps({"comparisons": records}))  # ASCII: a folder's name may hold bytes that no encoding can print
+    print(json.dumps({"comparisons": records}))  # in ASCII, since a folder's name may have bytes that cannot be encoded
 
 
 def _parse_system(argument: str) -> tuple[str, list[str]]:
-    """Returns what a system or a recipe is called, and its runs: "NAME=a-s*,b" has a name, patterns and commas.
+    """Returns the name and the runs of a system or recipe, such as "NAME=a-s*,b".
 
-    What is itself the name of a run, a folder or a file is one name.
+    An argument that is the name of a run, folder or file is taken as a whole.
     """
     if Path(argument).exists() or Path("runs", argument).exists():
         return argument, [argument]
@@ -263,10 +263,9 @@ def _parse_system(argument: str) -> tuple[str, list[str]]:
 
 
 def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFormat = "text") -> str:
-    """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most.
+    """Returns tables of the systems' scores, examples, and verdicts on each system against the first.
 
-    Of recipes, it has the mean scores with the spread of their runs. As text, each metric has a table of its own; in
-    other forms they stand side by side.
+    Recipes have the mean and spread of their runs. In text each metric has its own table; other formats have one table.
     """
     from transformer_cli.scoring.metrics import EXTRA_METRICS
 
@@ -284,8 +283,8 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
         if len(verdicts) > 1:
             tests = 2 * len(verdicts)  # by BLEU and by chrF
             verdicts.append(
-                f"({tests} differences share the level of 0.05, by Holm: the smallest p must be below 0.05 / {tests}, "
-                f"the next one below 0.05 / {tests - 1}, …)"
+                f"({tests} tests at the level of 0.05 with Holm's correction: the smallest p must be below 0.05 / "
+                f"{tests}, the next one below 0.05 / {tests - 1}, …)"
             )
         said = "\n".join(verdicts)
         if form == "text":
@@ -303,17 +302,17 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
             wide = [replace(one, header=f"{metric} {one.header}") for metric, each in tables.items() for one in each]
             columns = [Column("system", names), *of_text, *wide, *search]
             parts.append(render_table(columns, form, f"{title}\n{signed}\n{said}"))
-    is_alone = len(comparisons[0].systems) == 1  # such a recipe is not judged
+    is_alone = len(comparisons[0].systems) == 1  # one group has no verdict
     return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].compares]]))
 
 
 def _metric_columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
-    """Returns what was found by a metric: scores, differences from the first system, and whether they may be chance."""
+    """Returns the columns of a metric: scores, differences from the first system, and their p-values."""
     found = [each.scores[metric] for each in comparison.systems]
     differences = [each.difference for each in found]
 
     def of_difference(head: str, name: str, written: Callable[[Any], str]) -> Column:
-        values = [each and getattr(each, name) for each in differences]  # None: the first system has no difference
+        values = [each and getattr(each, name) for each in differences]  # None for the first system
         told = [math.nan if each and value is None else value for each, value in zip(differences, values, strict=True)]
         return Column(head, told, written)
 
@@ -338,7 +337,7 @@ def _format_p(p: float) -> str:
 
 
 def _format_example(example: "Example", first: str, second: str) -> str:
-    """Returns a sentence with its two translations, one below the other."""
+    """Returns the lines of an example: source, reference, and both translations."""
     rows = [("source", example.source), ("reference", example.reference)]
     rows += zip((first, second), example.translations, strict=True)
     width = max(len(name) for name, _ in rows)

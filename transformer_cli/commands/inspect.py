@@ -1,4 +1,4 @@
-"""`tfm inspect`: a sentence → its attention weights, of a model or of word vectors, as a picture, text or JSON."""
+"""`tfm inspect`: the attention weights of a sentence, by a model or by word vectors, as a picture, text or JSON."""
 
 import json
 from enum import Enum
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LEGEND = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
 
-# the values that `--attention` accepts: typer knows no lists of literals
+# the values of `--attention`, since typer does not support a list of literals
 AttentionChoice = Enum("AttentionChoice", {"encoder": "encoder", "decoder": "decoder", "cross": "cross"})
 
 
@@ -75,7 +75,7 @@ def inspect(
             "--on-too-long": on_too_long != "stop",
         }
         if given := [option for option, value in of_a_model.items() if value]:
-            raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
+            raise typer.BadParameter(f"--vectors uses no model, so it cannot be used with {', '.join(given)}")
         from transformer_cli.adapters.study.inspection import attend_over_words, shaded_table
 
         words = attend_over_words(sentence, vectors, is_scaled=scale != "none", query=query)
@@ -115,7 +115,7 @@ def inspect(
 
 
 def words_as_json(found: "WordAttention") -> str:
-    """Returns the attention of word vectors, tensors as nested lists."""
+    """Returns the attention of word vectors as JSON, with tensors as nested lists."""
     fields = {
         "words": found.words,
         "without_vector": found.without_vector,

@@ -1,4 +1,4 @@
-"""What is kept and where: `tfm import`, `tfm runs`, `tfm export`, `tfm config` and `tfm doctor`."""
+"""`tfm import`, `tfm runs`, `tfm export`, `tfm config` and `tfm doctor`."""
 
 import json
 import os
@@ -54,8 +54,7 @@ def import_run(
 ) -> None:  # fmt: skip
     """Import a model of Marian, such as OPUS-MT, as a run.
 
-    Every command takes the run: translate, evaluate, compare, inspect, serve, export. `prepare --like`
-    and `train --from` fine-tune it on your own text.
+    All commands accept the run. `prepare --like` and `train --from` fine-tune it on your own text.
     """
     from transformer_cli.adapters.interop.importing import import_run
 
@@ -71,7 +70,7 @@ def runs(
     from transformer_cli.runs.listing import differing_settings, list_runs
 
     found = list_runs(RUNS_DIR)
-    if as_json:  # escaped to ASCII: a name may hold any bytes
+    if as_json:  # in ASCII, since a name may have bytes that cannot be encoded
         keys = differing_settings([run.settings or {} for run in found])
         shown = [replace(run, settings=run.settings and {key: run.settings.get(key) for key in keys}) for run in found]
         print(json.dumps({"folder": str(RUNS_DIR), "runs": [asdict(run) for run in shown]}))
@@ -80,10 +79,10 @@ def runs(
 
 
 def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> str:
-    """Returns a line for each run, and below the table what its columns do not say. There is at least one run.
+    """Returns a table of at least one run, with notes below it.
 
-    Columns tell which text BLEU is of, and which is scored without case (lc), where that differs; the last ones are the
-    seed, and settings in which the runs differ. CSV has all columns, with all of these settings.
+    The columns "of" (the text of BLEU) and "case" (lc: ignored) are there if the runs differ in them; the last columns
+    are the seed, and settings in which the runs differ. CSV has all columns and all such settings.
     """
     from transformer_cli.runs.listing import differing_settings, summarize_settings
 
@@ -116,15 +115,15 @@ def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> st
     else:
         columns += [Column(head, [cells.get(head) for cells in told]) for head in heads]
     total = f"on disk: {devices.format_bytes(sum(run.bytes for run in runs))}"
-    notes = [f"loss: at the best checkpoint, on the validation text; {total}"]
+    notes = [f"loss: validation loss of the best checkpoint; {total}"]
     if texts:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
         lc = "; lc: scored without case" if len(cases) > 1 else ""
-        notes.append(f"BLEU: the last that `tfm evaluate` or `tfm compare` found{of}{lc}")
+        notes.append(f"BLEU: from the last `tfm evaluate` or `tfm compare`{of}{lc}")
     if n_more := len(keys) - len(heads):
-        notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
+        notes.append(f"{n_more} more settings differ; see `tfm runs --json`")
     if newest:
-        notes.append("* the newest, which commands use that are given no run")
+        notes.append("* the newest run, the default of other commands")
     remarks = [
         escape_controls(line) for line in (*(line for run in runs for line in _remarks_on(run)), *_repeated_runs(runs))
     ]
@@ -141,29 +140,29 @@ def _format_date(date: str) -> str:
 
 
 def _format_progress(run: "ListedRun") -> str:
-    """Returns how far training has come, and where it ends: 3/10, or 500/2,000 steps."""
+    """Returns the progress of training, such as 3/10 (epochs) or 500/2,000 steps."""
     done, end, unit = (run.epochs_done, run.epochs, "") if run.steps is None else (run.steps_done, run.steps, " steps")
     return f"{UNKNOWN if done is None else f'{done:,}'}/{end:,}{unit}" if end else UNKNOWN
 
 
 def _remarks_on(run: "ListedRun") -> list[str]:
-    """Returns what a user may want to do about a run, or should know of it."""
+    """Returns remarks on a run that is not finished, is broken, or has outdated scores."""
     lines = {
-        "new": [f"nothing saved yet: {run.name}"],
+        "new": [f"no checkpoint yet: {run.name}"],
         "training": [f"in training: {run.name}"],
-        "unfinished": [f"unfinished: {run.name}; `{run.resume}` goes on"],
+        "unfinished": [f"unfinished: {run.name}; `{run.resume}` continues it"],
         "finished": [],
         "broken": [f"broken: {run.problem}"],
     }[run.state]
     if run.evaluation and not run.evaluation_is_current:
         lines.append(
-            f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` judges its best ones"
+            f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` evaluates the best ones"
         )
     return lines
 
 
 def _repeated_runs(runs: Sequence["ListedRun"]) -> Iterator[str]:
-    """Yield a line for each run that was trained like one before, but by what may change the bits of its weights."""
+    """Yields a line for each run with the settings and text of an earlier one, but other versions or hardware."""
     from transformer_cli.runs.provenance import provenance_changes
 
     firsts: dict[str, ListedRun] = {}
@@ -171,11 +170,11 @@ def _repeated_runs(runs: Sequence["ListedRun"]) -> Iterator[str]:
         if run.provenance:
             first = firsts.setdefault(repr((run.settings, run.provenance.get("sources"))), run)
             if other := provenance_changes(first.provenance or {}, run.provenance):
-                yield f"settings and text of {first.name}, perhaps not its bits: {run.name}; {other}"
+                yield f"same settings and text as {first.name}, perhaps other weights: {run.name}; {other}"
 
 
 def _format_count(number: int) -> str:
-    """Returns a number of parameters with three digits or fewer: 300, 45 k, 1.7 M, 213 M."""
+    """Formats a number of parameters: 300, 45 k, 1.7 M, 213 M."""
     if number < 1000:
         return str(number)
     if number < 999_500:
@@ -207,9 +206,7 @@ def export(
         options.check_parent_folder(output)
     if to == "huggingface":
         if quantization != "float32":
-            raise typer.BadParameter(
-                "--quantization is about CTranslate2's format; leave it out with --format huggingface"
-            )
+            raise typer.BadParameter("--quantization cannot be used with --format huggingface; leave it out")
         from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 
         print(export_to_hugging_face(folder, output))
@@ -265,10 +262,10 @@ def doctor() -> None:
     _print_row("downloads", str(cache_folder()))
     _print_row("processor", f"{made_by['processor']}, {available_cores()} cores")
     _print_row("memory free", "–" if free is None else devices.format_bytes(free))
-    try:  # with torch, which takes long
+    try:  # imports torch, which takes long
         device = devices.choose_device("auto")
-    except (ImportError, OSError) as error:  # it is not installed, or damaged
-        _print_row("device", f"no torch ({' '.join(str(error).split())}): exported models alone can be used")
+    except (ImportError, OSError) as error:  # not installed, or damaged
+        _print_row("device", f"no torch ({' '.join(str(error).split())}): only exported models can be used")
         return
     fast = devices.bfloat16_unit(device)
     _print_row("device", devices.describe_device(device))
@@ -283,7 +280,7 @@ def _print_row(label: str, found: str) -> None:
 
 
 def _installed_packages() -> str:
-    """Returns what tfm and its extras need and what of it is installed, with versions."""
+    """Returns the installed ones of the packages that tfm and its extras need, with versions."""
     from importlib import metadata
 
     from transformer_cli.runs.provenance import DISTRIBUTIONS

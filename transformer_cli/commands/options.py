@@ -1,4 +1,4 @@
-"""What several commands share: options and arguments, the runs that they name, files to read and to write."""
+"""Shared by commands: options and arguments, finding runs, and checks of files to read or write."""
 
 import fnmatch
 import glob
@@ -21,15 +21,15 @@ from transformer_cli.system.files import COMPRESSORS, STDIO, atomic_file, is_str
 
 log = logging.getLogger(__name__)
 
-N_EXAMPLES = 3  # of --examples
+N_EXAMPLES = 3  # default of --examples
 
-# the groups of the help
+# groups of options in the help
 Input = partial(typer.Option, rich_help_panel="Input")
 Search = partial(typer.Option, rich_help_panel="Model and search")
 Output = partial(typer.Option, rich_help_panel="Output")
 Vectors = partial(typer.Option, rich_help_panel="Word vectors instead of a model")
 
-# the parameters that several commands have
+# parameters of several commands
 # fmt: off
 RunArguments = Annotated[list[str] | None, typer.Argument(
     metavar="[RUN]...", show_default=False, autocompletion=suggestions.runs, help="The same as --run.")]
@@ -83,15 +83,15 @@ ConfigName = Annotated[str | None, typer.Option(
 
 
 def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] | None = None) -> list[Path]:
-    """Find the runs that an argument or --run names, by default the newest; torch is not imported for that.
+    """Finds the runs named by an argument or --run, by default the newest one. Imports no torch.
 
-    Raises CheckpointError for one that does not exist, BadParameter for one that is named twice, and for a pattern that
-    several match where one is wanted.
+    Raises CheckpointError if a run does not exist, and BadParameter if one is named twice or if a pattern matches
+    several where a single run is needed.
     """
     from transformer_cli.runs.run import find_run
 
     if argument and option:
-        raise typer.BadParameter("a run is named as an argument and by --run; use one of the two")
+        raise typer.BadParameter("runs are given both as arguments and with --run; use one of the two")
     given = argument or option
     names = [given] if isinstance(given, str) else given
     folders = [find_run(name) for each in names for name in match_runs(each)] if names else [find_run(None)]
@@ -104,28 +104,28 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
 
 
 def match_runs(name: str) -> list[str]:
-    """Returns the runs whose names match a pattern such as 'rate3-s*', in order; other names as they are.
+    """Returns the runs that match a pattern such as 'rate3-s*', sorted; other names unchanged.
 
-    Raises CheckpointError if none does.
+    Raises CheckpointError if no run matches.
     """
     from transformer_cli.runs.run import run_names
 
     if not set("*?[") & set(name) or Path(name).exists():
         return [name]
     known, there = run_names(Path("runs")), sorted(glob.glob(name))
-    runs = [each for each in there if Path(each, "run.json").is_file()]  # and not the files beside them, such as latest
+    runs = [each for each in there if Path(each, "run.json").is_file()]  # not files such as latest
     if found := fnmatch.filter(known, name) or runs or there:
         return found
-    raise CheckpointError(f"{name}: no run has such a name; runs/ has {', '.join(known) or 'none'}")
+    raise CheckpointError(f"{name}: no run matches; runs/ has {', '.join(known) or 'none'}")
 
 
 def given_options(**options: Any) -> dict[str, Any]:
-    """Returns the options that were given; those that were not are None."""
+    """Returns the options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def parse_metrics(names: str) -> list[str]:
-    """Returns what --metrics names beside BLEU and chrF. Raises BadParameter for what is no metric."""
+    """Returns the metrics in --metrics besides BLEU and chrF. Raises BadParameter for an unknown one."""
     from transformer_cli.scoring.metrics import parse_metrics
 
     try:
@@ -135,9 +135,9 @@ def parse_metrics(names: str) -> list[str]:
 
 
 def require_utf8(argument: str, name: str) -> str:
-    """Returns an argument that is text, not a file's name. Raises DataError, which calls it `name`, if it is not UTF-8.
+    """Returns an argument that is text. Raises DataError if it is not UTF-8. name: of the argument, for the error.
 
-    The system hands over any bytes; Python keeps those that are not UTF-8 as surrogates, which no file can hold.
+    Python decodes other bytes to surrogates, which cannot be encoded again.
     """
     try:
         argument.encode()
@@ -149,15 +149,17 @@ def require_utf8(argument: str, name: str) -> str:
 
 
 def check_references(source: Path | None, references: Sequence[Path]) -> None:
-    """Raises BadParameter if a file of references is named twice, or standard input for both sides."""
+    """Raises BadParameter if a reference file is named twice, or standard input is used for both sides."""
     if len(set(references)) < len(references) or STDIO == source in references:
-        raise typer.BadParameter("--reference names what is named already (- is standard input); name each file once")
+        raise typer.BadParameter(
+            "--reference names a file that is in use already (- is standard input); name each file once"
+        )
 
 
 def check_plain_text(*paths: Path | None, refuses: bool = False) -> None:
-    """Warn of files of lines that are not plain text. Raises DataError for one that cannot be read, or is no text.
+    """Warns of files that do not look like plain text. Raises DataError if one cannot be read or is binary.
 
-    refuses: whether to raise it also for what surely is of another form, as its name or its beginning says.
+    refuses: raise it also if the file's name or first bytes show that it has another format.
     """
     from transformer_cli.text.lines import open_decompressed
 
@@ -168,63 +170,61 @@ def check_plain_text(*paths: Path | None, refuses: bool = False) -> None:
 
 
 def warn_if_not_plain(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
-    """Warn if text that begins so is not plain. name: what the warning calls it. refuses: as `check_plain_text` has
-    it."""
+    """Warns if a file with these first bytes does not look like plain text. refuses: as in `check_plain_text`."""
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, other_kind_by_name
     from transformer_cli.text.file_formats import MAY_BE_PLAIN, detect_format
 
     named = other_kind_by_name(name) if refuses and isinstance(name, Path) else None
     if form := named or detect_format(beginning):
         known = next((each for each, one in FORMATS.items() if form in one.names), None)
-        seems = "" if named else ", as it seems"
+        what = form if named else f"apparently {form}"
         if refuses and form not in MAY_BE_PLAIN:
             documents = ", ".join(each for each in FORMATS if each != PLAIN_TEXT)
-            others = f"its texts can be translated as {documents}; export them"
-            remedy = f"`--format {known}` translates it as what it is" if known else others
-            raise DataError(f"{name}: {form}{seems}; {remedy}, or `--format text` translates its lines, marks and all")
-        remedy = f"; `tfm translate --format {known}` translates it as what it is" if known else ""
-        log.warning("%s: %s%s; every line of it is read as a sentence%s", name, form, seems, remedy)
+            remedy = f"use `--format {known}`" if known else f"export its text as one of {documents}"
+            raise DataError(f"{name}: {what}; {remedy}, or translate its lines, markup included, by `--format text`")
+        remedy = f"; use `tfm translate --format {known}` to translate its text" if known else ""
+        log.warning("%s: %s; each of its lines is read as a sentence%s", name, what, remedy)
 
 
 def check_writable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
-    """Raises DataError for a file that cannot be written, or is read too, before there is work to lose."""
+    """Raises DataError for an output file that cannot be written or is also an input (`read`)."""
     for number, path in enumerate(paths):
         if path is None or path == STDIO:
             continue
         if path in paths[:number]:
-            raise write_error(path, "it is to be written twice")
+            raise write_error(path, "two options name it")
         if path.is_dir():
             raise write_error(path, "it is a folder")
         check_parent_folder(path)
         if is_stream(path):
             continue
         if any(each and each.exists() and path.exists() and path.samefile(each) for each in read):
-            raise write_error(path, "it is what is read")
+            raise write_error(path, "it is also the input")
         if not os.access(path.resolve().parent, os.W_OK):
-            raise write_error(path, f"{path.parent} is closed to you")
+            raise write_error(path, f"no permission to write in {path.parent}")
 
 
 def check_output_folder(path: Path, other: Path) -> None:
-    """Raises DataError for a folder that cannot be filled, or is in the other one, which is read."""
+    """Raises DataError for an output folder that cannot be written or is inside the input folder `other`."""
     remedy = "name another folder"
     if path.exists() and not path.is_dir():
         raise write_error(path, "it is not a folder", remedy)
     check_parent_folder(path)
     if path.resolve().is_relative_to(other.resolve()):
-        raise write_error(path, "it is in the folder that is read", remedy)
+        raise write_error(path, "it is inside the input folder", remedy)
     if not os.access(path if path.exists() else path.resolve().parent, os.W_OK | os.X_OK):
-        raise write_error(path, "it is closed to you", remedy)
+        raise write_error(path, "no permission to write in it", remedy)
 
 
 def check_parent_folder(path: Path) -> None:
-    """Raises DataError if the folder in which a file or a folder is to be made is not there."""
+    """Raises DataError if the parent folder of an output does not exist."""
     if not path.resolve().parent.is_dir():
-        raise write_error(path, f"there is no folder {path.parent}", "make it first")
+        raise write_error(path, f"there is no folder {path.parent}", "create it first")
 
 
 @contextmanager
 def name_in_errors(path: Path) -> Iterator[None]:
-    """Run a block that writes the file `path`; an OSError in it becomes a DataError that names the file."""
+    """A block that writes the file `path`: turns an OSError into a DataError that names the file."""
     try:
         yield
     except OSError as error:
@@ -233,9 +233,9 @@ def name_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_output(output: Path | None) -> Iterator[TextIO]:
-    r"""What text is printed to: a file that appears when the block has ended well, or standard output.
+    r"""Yields the stream for output text: standard output, or a file that appears once the block ends without error.
 
-    A file is UTF-8 with "\n" at the end of lines, packed as its name says.
+    A file is UTF-8 with "\n" as line ends, and packed if its name says so.
     """
     if output is None or output == STDIO:
         yield sys.stdout
@@ -244,7 +244,7 @@ def open_output(output: Path | None) -> Iterator[TextIO]:
     with name_in_errors(output), atomic_file(output) as file, pack(file) as packed:
         out = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
         yield out
-        out.detach()  # writes all, and leaves the file open
+        out.detach()  # flushes, and leaves the file open
 
 
 def write_error(path: Path, reason: str, remedy: str = "name another file") -> DataError:

@@ -1,4 +1,4 @@
-"""`tfm serve`: runs → a server with LibreTranslate's API and a page."""
+"""`tfm serve`: a server with LibreTranslate's API and a web page."""
 
 import logging
 import os
@@ -53,7 +53,7 @@ def serve(
     with (
         bind(host, port) as bound,
         signals.collect_hangups() as reload_requests,
-    ):  # before models are loaded, which takes longer
+    ):  # before loading models, which takes longer
         from transformer_cli.adapters.serve.app import create_app
         from transformer_cli.api import Translator, read_glossary
         from transformer_cli.compute.threads import count_threads
@@ -67,7 +67,7 @@ def serve(
                     glossary=read_glossary(glossary, data),
                     protect_pattern=options.require_utf8(protect_pattern, "--protect-pattern"),
                 )
-                translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
+                translator.translate(["a"])  # the first call takes seconds, which no client should wait for
                 log.info("%s→%s: %s", data.source, data.target, opened_run.folder)
                 opened.append(translator)
             return opened
@@ -84,7 +84,7 @@ def serve(
         service = app.state.service
         reloading = threading.Thread(target=service.reload_loop, args=(reload_requests, open_runs), daemon=True)
         if api_key is None and not is_local_address(bound.getsockname()[0]):
-            log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
+            log.warning("everyone who can reach %s can use it, since there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
         with nonblocking_log():
@@ -95,18 +95,18 @@ def serve(
             reloading.join()
         if number is not None:
             lost = f"requests without an answer: {service.n_unanswered}"
-            left = lost if service.n_unanswered else "what had been asked before is answered"
+            left = lost if service.n_unanswered else "all requests were answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
 
 
 def _check_options(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:
-    if api_key is None and "TFM_API_KEY" in os.environ:  # typer takes an empty variable for none
+    if api_key is None and "TFM_API_KEY" in os.environ:  # typer ignores an empty variable
         api_key = ""
     if api_key is not None and not options.require_utf8(api_key, "--api-key").strip():
-        raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
+        raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY, too) to allow everyone")
     for name in hosts:
         if not re.fullmatch(r"\*|[^/:?#\s]+", name):
             raise typer.BadParameter(f"--allow-host {name!r} is not * or a name like tr.example.org")
     for origin in origins:
-        if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; any other would never match
+        if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; nothing else would ever match
             raise typer.BadParameter(f"--cors-origin {origin!r} is not * or an address like https://example.org")

@@ -1,7 +1,7 @@
-"""Names that can be typed: what Tab completes in a shell, and what a wrong word was meant to be.
+"""Completion in the shell, and hints in errors for wrong arguments.
 
-The user may still type a name that is not offered. Where nothing is offered, the shell completes paths. Typer finds
-commands and options that are misspelt. Opens no run; imports no torch.
+Where a function here returns nothing, the shell completes paths. Typer itself finds misspelt commands and options.
+Opens no run; imports no torch.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,26 +9,26 @@ from pathlib import Path
 
 
 def runs() -> list[str]:
-    """The names of the runs under runs/, and the folders of exported ones under exports/."""
+    """Returns the names of the runs under runs/, and the folders of exported ones under exports/."""
     exported = sorted(str(path.parent) for path in Path("exports").glob("*/run.json"))
     return sorted(path.parent.name for path in Path("runs").glob("*/run.json")) + exported
 
 
 def splits() -> list[str]:
-    """The names of the splits of every prepared dataset under data/."""
+    """Returns the names of the splits of all datasets under data/."""
     suffix = ".source.ids.npy"
     return sorted({path.name.removesuffix(suffix) for path in Path("data").glob(f"*/*{suffix}")})
 
 
 def configs(incomplete: str) -> list[str]:
-    """The names of the configs that come with tfm."""
+    """Returns the names of the configs that come with tfm."""
     from transformer_cli.config.load import shipped_configs
 
     return [name for name in shipped_configs() if name.startswith(incomplete)]
 
 
 def settings(incomplete: str) -> list[str]:
-    """Every key of the config that begins with `incomplete`, followed by "=": `training.epochs=`."""
+    """Returns the keys that begin with `incomplete`, each followed by "=", such as `training.epochs=`."""
     from transformer_cli.config.load import settings_by_key
     from transformer_cli.config.schema import Config
 
@@ -36,15 +36,12 @@ def settings(incomplete: str) -> list[str]:
 
 
 def decoding_settings(incomplete: str) -> list[str]:
-    """Like `settings`, but only the keys that `--set` takes where a trained run is used."""
+    """Returns those of `settings` that `--set` accepts where a trained run is used."""
     return [each for each in settings(incomplete) if each.startswith("decoding.")]
 
 
 def suggest_settings(command: str, option: str, known: Collection[str]) -> str:
-    """Returns how the error for an unknown option ends: with the settings of its name, or nothing.
-
-    known: the command's options.
-    """
+    """Returns a hint at the settings with the name of an unknown option, or "". known: the command's options."""
     if "--set" not in known:
         return ""
     offered = settings("") if "--config" in known or command == "config" else decoding_settings("")
@@ -54,7 +51,7 @@ def suggest_settings(command: str, option: str, known: Collection[str]) -> str:
 
 
 def suggest_options(command: str, taken: Sequence[str], extra: Sequence[str], known: Collection[str]) -> str:
-    """Returns how the error for arguments that a command does not take ends. taken: those before them that it does."""
+    """Returns a hint about unexpected arguments, or "". taken: the accepted arguments before them."""
     if command == "inspect":
         return f'; did you mean tfm inspect "{" ".join([*taken, *extra])}", in quotes?'
     found = [option for option in (suggest_option(word, known) for word in extra) if option]
@@ -62,7 +59,7 @@ def suggest_options(command: str, taken: Sequence[str], extra: Sequence[str], kn
 
 
 def suggest_option(word: str, known: Collection[str]) -> str:
-    """Returns the option with which an argument was meant, such as `--config demo`, or nothing."""
+    """Returns the option for which an argument was probably meant, such as `--config demo`, or ""."""
     from transformer_cli.config.load import find_config
 
     meant = {"--config": find_config(word).is_file(), "--set": "=" in word}

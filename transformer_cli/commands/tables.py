@@ -1,4 +1,4 @@
-"""Tables as commands print them: one function writes them as text, Markdown, LaTeX or CSV. Knows no runs."""
+"""Renders tables as text, Markdown, LaTeX or CSV. Knows no runs."""
 
 import csv
 import io
@@ -29,29 +29,29 @@ SIGN = re.compile(r"^([+-])(?=\d)")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its header, a value for each row (None: nothing to say), and how a value is written for people.
+    """A column: its header, a value for each row (None: unknown), and the function that formats a value.
 
-    A value that is a pair is a number and what stands after its ±.
+    A pair of numbers is a value and its ±.
     """
 
     header: str
     values: Sequence[Any]
     written: Callable[[Any], str] = str
     unknown: str = ""
-    """what is written for None"""
+    """cell of a None"""
 
     @property
     def cells(self) -> list[str]:
-        """The values as people read them."""
+        """The formatted values."""
         return [self.unknown if value is None else self.written(value) for value in self.values]
 
     @property
     def align(self) -> Literal["l", "r"]:
-        """Where cells stand: words on the left, numbers, also such as 9/10 or 1e-3, on the right."""
+        """The alignment: words on the left; numbers, also such as 9/10 or 1e-3, on the right."""
         return "l" if any(isinstance(value, str) and value[:1].isalpha() for value in self.values) else "r"
 
     def numeric_columns(self) -> "list[tuple[str, Sequence[Any]]]":
-        """Returns the column as programs read it: a pair becomes two columns, the second with a ± in its header."""
+        """Returns the column for CSV: pairs become two columns, the second with ± in its header."""
         if not any(isinstance(value, tuple) for value in self.values):
             return [(self.header, self.values)]
         pairs = [value if isinstance(value, tuple) else (value, None) for value in self.values]
@@ -60,12 +60,12 @@ class Column:
 
 
 def plus_minus(pair: tuple[float, float | None]) -> str:
-    """Returns a number and what stands after its ±, if anything: 34.44 ± 1.52."""
+    """Formats a number, and its ± if there is one: 34.44 ± 1.52."""
     return f"{pair[0]:.2f}" if pair[1] is None else f"{pair[0]:.2f} ± {pair[1]:.2f}"
 
 
 def render_table(columns: Sequence[Column], form: TableFormat = "text", notes: str = "") -> str:
-    """Returns a table, and below it notes: in LaTeX as comments, in CSV not at all."""
+    """Returns a table with notes below it, which are comments in LaTeX and left out in CSV."""
     if form == "csv":
         headers, values = zip(*(part for column in columns for part in column.numeric_columns()), strict=True)
         content = io.StringIO()
@@ -87,6 +87,6 @@ def render_table(columns: Sequence[Column], form: TableFormat = "text", notes: s
 
 
 def _escape_latex(cell: str) -> str:
-    """Returns a cell as LaTeX sets it: 34.44 ± 1.52, −4.35, 100 \\%."""
+    """Returns a cell with its special characters escaped for LaTeX."""
     escaped = "".join(LATEX_ESCAPES.get(character, character) for character in cell)
     return SIGN.sub(r"$\1$", escaped)

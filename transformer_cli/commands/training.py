@@ -1,4 +1,4 @@
-"""Text becomes a dataset, and a dataset a run: `tfm prepare`, `tfm train` and `tfm curves`."""
+"""`tfm prepare`, `tfm train` and `tfm curves`."""
 
 import json
 import logging
@@ -63,9 +63,9 @@ def prepare(
     }
     settings_given = {key: each for key, each in of_files.items() if each[0] is not None}
     if settings_given and not files:
-        raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} is about FILEs; name them, or use --set")
+        raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} needs FILEs; name them, or use --set")
     if files and multi30k_dir:
-        raise typer.BadParameter("--multi30k-dir is about Multi30k; leave it out where FILEs are named")
+        raise typer.BadParameter("--multi30k-dir cannot be used with FILEs; leave one of them out")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
@@ -91,7 +91,7 @@ def prepare(
         return
     prepared = prepare(settings, multi30k_dir=multi30k_dir)
     if not prepared.created:
-        log.info("%s: nothing has changed, nothing to do", prepared.folder)
+        log.info("%s: already prepared", prepared.folder)
     is_written = place is not None and not (place.exists() and load_config(place) == settings)
     if place and is_written:
         write_text(place, commented_yaml(settings, place))
@@ -101,7 +101,7 @@ def prepare(
 
 
 def format_cleaning(facts: Mapping[str, Any]) -> str:
-    """Returns how many pairs were read and which rules left some out, each with examples, and what is left."""
+    """Returns lines with the number of pairs read, left out by each rule (with examples), and in each split."""
     from transformer_cli.adapters.corpora.corpora import MAX_SHOWN_CHARS
 
     lines = [f"{facts['read']:>11,}  pairs read"]
@@ -115,7 +115,7 @@ def format_cleaning(facts: Mapping[str, Any]) -> str:
 
 
 def format_prepared(prepared: "PreparedDataset") -> str:
-    """Returns a table of the splits, between the dataset's folder and what is said of its vocabularies."""
+    """Returns the dataset's folder, a table of its splits, and a note on its vocabularies."""
     manifest = prepared.manifest
     settings = manifest["settings"]
     languages = {side: settings[side] for side in ("source", "target")}
@@ -133,7 +133,7 @@ def format_prepared(prepared: "PreparedDataset") -> str:
         restored = manifest["detokenizer"]["valid_restored"]
         notes = [
             f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
-            f"validation references that come back exactly from their tokens: {restored:.1%}",
+            f"validation references restored exactly by detokenising: {restored:.1%}",
         ]
     cleaning = [format_cleaning(manifest["cleaning"])] if "cleaning" in manifest else []
     return "\n".join([str(prepared.folder), *cleaning, format_table(rows), *notes])
@@ -175,7 +175,7 @@ def train(
     run = api.train(settings, fresh=fresh)
     if World.from_environment().is_main:
         if run.config.data.tokens == "subwords":
-            log.info("for single sentences, `tfm export %s` saves seconds: it starts without PyTorch", run.folder)
+            log.info("tip: `tfm export %s` makes single sentences start faster (no PyTorch)", run.folder)
         if run.config.training.extra_valid:
             print(format_table(api.finetuning_table(run)))
 
@@ -207,7 +207,7 @@ def curves(
     for each, settings in zip(opened, differing, strict=True):
         history = [asdict(validation) for validation in validations_so_far(each)]
         if not history:
-            raise DataError(f"{each.folder}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
+            raise DataError(f"{each.folder}: no validation to draw yet; train on")
         told = ", ".join(f"{key} {value}" for key, value in settings.items())
         histories[f"{each.folder} ({told})" if told else str(each.folder)] = history
     with options.name_in_errors(output):

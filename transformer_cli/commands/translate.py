@@ -1,4 +1,4 @@
-"""`tfm translate`: sentences from arguments, a file, a pipe or a terminal → one line of output for each."""
+"""`tfm translate`: sentences from arguments, a file, a pipe or a terminal, and documents."""
 
 import io
 import json
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from transformer_cli.api import Translator
     from transformer_cli.pipeline import Translation
 
-CHUNK_LINES = 4000  # lines that are read before they are translated together: enough batches for many cores
-IDLE_S = 0.05  # a program that writes no further line for so long may be waiting for translations
-CHUNK_LINES_ON_TERMINAL = 20  # the same where somebody watches: slower, but the lines come steadily
+CHUNK_LINES = 4000  # lines that are read and translated at a time: enough batches for many cores
+IDLE_S = 0.05  # after such a pause in a pipe, the lines so far are translated: the writer may wait for them
+CHUNK_LINES_ON_TERMINAL = 20  # on a terminal: slower, but lines appear steadily
 TOO_LONG_RESULTS = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
-MAX_LISTED_LINES = 10  # lines that were too long, or lack something, of which the numbers are said
-MAX_SAMPLED_LINES = 100  # lines of the first group, to see whether they have several sentences
-SNIFFED_BYTES = 1 << 13  # of a file, to see what it is
-PARAGRAPH_SHARE = 0.2  # the share of them from which on that is said
+MAX_LISTED_LINES = 10  # line numbers in a warning
+MAX_SAMPLED_LINES = 100  # lines in which several sentences are counted
+SNIFFED_BYTES = 1 << 13  # of a file, to detect its format
+PARAGRAPH_SHARE = 0.2  # share of lines with several sentences above which a warning is printed
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def translate(
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
-        raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
+        raise typer.BadParameter(f"{given[0]} works on one sentence, so --split-sentences cannot be used with it")
     for each in sentences or ():
         if (known := format_by_name(Path(each))) and os.path.isfile(each):
             raise typer.BadParameter(f"{each} is {FORMATS[known].names[0]}; `--input {each}` translates it")
@@ -99,18 +99,18 @@ def translate(
     if folder or form != PLAIN_TEXT:
         what = "a folder is translated as documents" if folder else f"--format {form} translates one document"
         if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
-            why = "" if text_format or folder else ", as the name of the file says"
+            why = "" if text_format or folder else " (by the file's name)"
             raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
     if folder and text_format:
-        raise typer.BadParameter(f"{what}, each as its name says; leave out --format")
+        raise typer.BadParameter(f"{what}, each in the format of its name; leave out --format")
     if folder and output in (None, STDIO):
-        raise typer.BadParameter("a folder is translated into another one; name it with --output")
+        raise typer.BadParameter("a folder needs another folder to write to; name it with --output")
     if not folder and form != PLAIN_TEXT:
         if not input_file and sys.stdin.isatty():
             raise typer.BadParameter(f"--format {form} needs --input FILE, or a pipe")
         input_file = input_file or STDIO
         if not FORMATS[form].is_text and output in (None, STDIO):
-            raise typer.BadParameter(f"--format {form} is no text that can be printed; name a file with --output")
+            raise typer.BadParameter(f"--format {form} is a binary format; name a file with --output")
     if folder and output:
         options.check_output_folder(output, folder)
     else:
@@ -119,15 +119,17 @@ def translate(
             options.check_plain_text(input_file, refuses=text_format is None)
         if output and is_misnamed(output, form, any_text=text_format == PLAIN_TEXT or as_json):
             what, suffix = FORMATS[form].names[0], FORMATS[form].suffixes[0]
-            raise typer.BadParameter(f"--output {output}: {what} is written, whatever its name; name it {suffix}")
+            raise typer.BadParameter(
+                f"--output {output}: the output will be {what}; give it a name that ends in {suffix}"
+            )
     is_interactive = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
-    is_undecided = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
+    is_undecided = split_sentences is None and not any(of_one_sentence.values())  # no option says how to read lines
     if split_sentences is None:
         split_sentences = is_undecided and is_interactive
     from transformer_cli.compute.world import World
 
     if World.from_environment().size > 1:
-        raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
+        raise typer.BadParameter("tfm translate runs in one process; start it without torchrun")
     folders = options.find_runs(run)
     from transformer_cli.api import Translator, read_glossary
 
@@ -137,7 +139,7 @@ def translate(
         **options.given_options(beam_size=beam_size),
         max_tokens=max_tokens,
         n_best=n_best or 1,
-        return_scores=as_json or n_best is not None,  # else only text is printed
+        return_scores=as_json or n_best is not None,  # else only the text is printed
         keep_unk=keep_unk,
         on_too_long=on_too_long,
         prefix=options.require_utf8(prefix, "--prefix"),
@@ -169,12 +171,12 @@ class _InputText(NamedTuple):
     """The lines to translate."""
 
     name: str
-    """what errors call the text"""
+    """name of the text in errors"""
     lines: Iterable[str]
     n_lines: int | None = None
-    """how many there are, if that is known"""
+    """the number of lines, if known"""
     must_wait: Callable[[], bool] = lambda: False
-    """whether the program that writes the lines has not yet written the next one"""
+    """whether the next line has not been written to the pipe yet"""
 
 
 def _translate(
@@ -186,10 +188,10 @@ def _translate(
     first_line: int = 1,
     warns: bool = False,
 ) -> None:
-    """Print the translations of lines. However that ends, say at its end which lines were too long, or lack something.
+    """Prints the translations of lines; at the end, also after an error, warns of lines with problems.
 
-    render: gets the number of a line and its translation. first_line: the number of the first one. warns: whether to
-    say, before the first translation, that many of the lines that were read have several sentences.
+    render: (line number, translation) → text. first_line: number of the first line. warns: warn, before the first
+    translation, if many lines have several sentences.
     """
     from transformer_cli.adapters.terminology.annotations import missing
 
@@ -202,10 +204,10 @@ def _translate(
         for line in text.lines:
             first.extend([line] if warns and len(first) < MAX_SAMPLED_LINES else [])
             yield line
-            out.flush()  # before the next line is read: the program that writes it may wait for these translations
+            out.flush()  # before the next line is read, since its writer may wait for these translations
 
-    is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
-    if is_watched or text.n_lines == 1:  # for which there is no bar either
+    is_watched = out.isatty()  # then no progress bar is needed
+    if is_watched or text.n_lines == 1:  # which has no progress bar either
         terminal.show_status("translating")
     try:
         with progress.bar("translate", text.n_lines, " sentences", is_silent=is_watched) as bar:
@@ -242,30 +244,30 @@ def _line_numbers(lines: Sequence[int]) -> str:
 
 
 def _warn_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
-    """Warn if many of the first lines have several sentences, which are not translated one by one."""
+    """Warns if many of the first lines have several sentences."""
     from transformer_cli.text.sentences import sentence_spans
 
     n_several = sum(len(sentence_spans(line, language)) > 1 for line in lines)
     if n_several > PARAGRAPH_SHARE * len(lines):
         log.warning(
-            "%sseveral sentences in a line, as it seems (in %d of the first %d); some may be left out of the "
-            "translation; --split-sentences translates them one by one",
+            "%sapparently several sentences per line (in %d of the first %d); some may be missing in the translation; "
+            "--split-sentences translates them one by one",
             *(where, n_several, len(lines)),
         )
 
 
 def _translate_interactively(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
-    """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
+    """Translates each line when it is typed, until Ctrl-D."""
     data = translator.run.config.data
     log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.output_language)
     what = "One sentence or paragraph" if translator.settings.split_sentences else "One sentence"
-    log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
+    log.info("%s per line. Ctrl-C discards a line, Ctrl-D ends.", what)
 
     def answer(number: int, line: str) -> None:
         try:
             text = _InputText("", [options.require_utf8(line, f"line {number}")], n_lines=1)
             _translate(translator, text, render, sys.stdout, first_line=number)
-        except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
+        except (DataError, MemoryShortage) as error:  # the next line may be fine
             print(terminal.escape_controls(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
 
@@ -273,18 +275,20 @@ def _translate_interactively(translator: "Translator", render: Callable[[int, "T
 
 
 def format_translation(number: int, translation: "Translation", is_numbered: bool) -> str:
-    """Returns the translation of line `number`, and below it the other ones of the n best, each with its score."""
+    """Returns the translation of line `number`, and below it its alternatives.
+
+    is_numbered: with line number and score, as for --n-best.
+    """
     found = (translation, *translation.alternatives)
     return "\n".join(f"{number}\t{each.score:.4f}\t{each.text}" if is_numbered else each.text for each in found)
 
 
 def translation_as_json(translation: "Translation") -> str:
-    """Returns source and translation, and what belongs to each; the other ones of the n best under `alternatives`.
+    """Returns a translation as one JSON object; the other ones of the n best are under `alternatives`.
 
-    An alignment is in Pharaoh format, such as "0-0 2-1": the source token's index, then the decoder's token's. What was
-    held, and the sentences of a line that was split, say where they stand, as characters [start, end).
+    Alignments are in Pharaoh format, such as "0-0 2-1": the index of the source token, then of the target token. Spans
+    of placeholders and sentences are characters [start, end).
     """
-
     from transformer_cli.adapters.terminology.annotations import annotations
 
     def written(one: "Translation") -> dict[str, Any]:
@@ -312,23 +316,23 @@ def translation_as_json(translation: "Translation") -> str:
 
 
 def _warn_if_misread(sentences: Sequence[str], language: str) -> None:
-    """Warn of arguments that seem to be the words of one sentence, or the name of a file. language: of the source."""
+    """Warns of arguments that may be the words of one sentence, or the name of a file. language: of the source."""
     if len(sentences) > 1 and all(len(each.split()) == 1 for each in sentences):
         from transformer_cli.scoring.metrics import CHARACTER_LANGUAGES
         from transformer_cli.text.normalization import primary_subtag
 
-        if primary_subtag(language) not in CHARACTER_LANGUAGES.keys() - {"ko"}:  # which has spaces
-            what = '%d arguments are %d sentences; if they are one, put quotes around it: "%s"'
+        if primary_subtag(language) not in CHARACTER_LANGUAGES.keys() - {"ko"}:  # Korean has spaces
+            what = '%d arguments are read as %d sentences; if they are one, quote it: "%s"'
             log.warning(what, len(sentences), len(sentences), " ".join(sentences))
     for sentence in sentences:
         if os.path.isfile(sentence):
-            log.warning("%s is read as a sentence; `--input %s` translates the file of that name", sentence, sentence)
+            log.warning("%s is read as a sentence; `--input %s` translates the file with this name", sentence, sentence)
 
 
 def _open_input(sentences: Sequence[str] | None, path: Path | None, *, refuses: bool) -> _InputText:
-    """Returns the sentences given as arguments, else the lines of the file, else those of standard input.
+    """Returns the sentences of the arguments, else the lines of the file, else those of standard input.
 
-    refuses: as `check_plain_text` has it.
+    refuses: as in `check_plain_text`.
     """
     from transformer_cli.text.file_formats import refuse_binary
     from transformer_cli.text.lines import count_lines, decoded_lines, truncated_lines
@@ -358,7 +362,7 @@ def _open_input(sentences: Sequence[str] | None, path: Path | None, *, refuses: 
 
 
 class _StandardInput(io.RawIOBase):
-    """Standard input, which can tell whether the next line would have to be waited for."""
+    """Standard input that can say whether reading the next line would block."""
 
     def __init__(self, raw: io.RawIOBase) -> None:
         self.raw, self.waits = raw, True
@@ -368,7 +372,7 @@ class _StandardInput(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read what there is, or return None instead of waiting for it."""
+        """Reads available bytes, or returns None where reading would block and `waits` is false."""
         return self.raw.readinto(buffer) if self.waits or self._has_more() else None
 
     def must_wait(self) -> bool:
@@ -383,7 +387,7 @@ class _StandardInput(io.RawIOBase):
 
 
 def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:
-    """Translate a document, and say how much of it was translated. Raises DataError for what is no such file."""
+    """Translates a document, and logs counts of its texts. Raises DataError for a file in another format."""
     from transformer_cli.adapters.documents.files import describe_counts
 
     content, counts = _translate_content(translator, path, form)
@@ -396,25 +400,27 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
 
 
 def _translate_folder(translator: "Translator", folder: Path, output: Path) -> None:
-    """Translate the documents of a folder into another one, and copy all other files; say at the end what was done.
+    """Translates the documents of a folder into another one, copies all other files, and logs counts.
 
-    What is there already stays. Raises DataError at the end if a file could not be translated, which is a line before.
+    Keeps existing files. Raises DataError at the end if a file could not be translated; each has an error in the log.
     """
     from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files
 
     paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
     counts = Counter[str]()
     for each in {(output / path.relative_to(folder)).parent for path in paths}:
-        delete_unfinished(each)  # once, and not for each file
+        delete_unfinished(each)  # once, not for each file
     with progress.bar("translate", len(paths), " files") as bar:
         for path in paths:
             name, form = path.relative_to(folder), format_by_name(path)
             try:
-                if not os.path.isfile(path):  # also of one in a folder that is half closed
-                    raise DataError(f"{path}: not a file, but a device, a link or a closed folder; put a copy there")
+                if not os.path.isfile(path):  # also false in a folder without permissions
+                    raise DataError(
+                        f"{path}: a device, a broken link or an unreadable folder, not a file; put a copy there"
+                    )
                 for place, within in ((path, folder), (output / name, output)):
                     if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(within)):
-                        raise DataError(f"{place}: a link that leads out of {within}; put a copy there")
+                        raise DataError(f"{place}: a link to outside of {within}; put a copy there")
                 if os.path.exists(output / name):
                     n_there += 1
                 elif form:
@@ -430,15 +436,17 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                 n_failed += 1
                 log.error("%s", error)
             bar.update()
-    copied = f", {len(others):,} copied as they are ({first_few(others, MAX_LISTED_LINES)})" if others else ""
+    copied = f", {len(others):,} copied unchanged ({first_few(others, MAX_LISTED_LINES)})" if others else ""
     there = f", {n_there:,} there already" if n_there else ""
     log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, describe_counts(counts))
     if n_failed:
-        raise DataError(f"{folder}: {pluralize(n_failed, 'file')} of {len(paths):,} not translated, as said above")
+        raise DataError(
+            f"{folder}: {pluralize(n_failed, 'file')} of {len(paths):,} not translated; see the errors above"
+        )
 
 
 def _translate_content(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:
-    """Returns a document with its text translated, and what was translated of it. Raises TfmError, which names it."""
+    """Returns a translated document and counts of its texts. Raises DataError or MemoryShortage, which name it."""
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, read_content
 
     content, name = read_content(path, FORMATS[form]), "standard input" if path == STDIO else path
@@ -451,7 +459,7 @@ def _translate_content(translator: "Translator", path: Path, form: str) -> tuple
 
 
 def _copy_file(path: Path, to: Path) -> None:
-    """Copy a file. Raises DataError."""
+    """Copies a file. Raises DataError."""
     try:
         file = path.open("rb")
     except OSError as error:

@@ -120,7 +120,9 @@ def test_os_error_is_the_users_if_it_names_a_path_or_a_full_disk(
     broken(OSError(number, os.strerror(number), path))
     answer = tfm("train", cwd=tmp_path)
     if is_users:
-        assert_one_line(answer, f"{path}: {os.strerror(number)}; correct the path, the permissions or the space left")
+        assert_one_line(
+            answer, f"{path}: {os.strerror(number)}; correct the path or its permissions, or free disk space"
+        )
     else:
         assert answer[2].endswith("what `tfm doctor` prints\n")
 

@@ -33,8 +33,8 @@ def test_compare_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> Non
     assert (code, err) == (0, "")
     assert out.startswith("r: 30 sentences\n\nBLEU")
     assert out.endswith(
-        "\n(4 differences share the level of 0.05, by Holm: the smallest p must be below 0.05 / 4, the next one below "
-        f"0.05 / 3, …)\n\n{WEIGHTS_CAUTION}\n"
+        "\n(4 tests at the level of 0.05 with Holm's correction: the smallest p must be below 0.05 / 4, the next one "
+        f"below 0.05 / 3, …)\n\n{WEIGHTS_CAUTION}\n"
     )
     assert out.count("chrF 100.0 → ") + out.count(" → 100.0") == 2
     code, out, _ = tfm("compare", "a", "b", "--reference", "r", "--json", cwd=files)
@@ -199,9 +199,9 @@ def test_compare_patterns_and_names_make_recipes_in_every_form(tfm: Tfm, files: 
     assert "\n| two-s* | " in out
     assert json.loads(tfm(*words[:-1], "--json", cwd=files)[1])["comparisons"][0]["groups"][0]["name"] == "first"
     code, _, err = tfm("compare", "x=r", "x=r", "--reference", "r", cwd=files)
-    assert (code, "x is named twice; give each its own name" in err) == (2, True)
+    assert (code, "x is named twice; give one another name" in err) == (2, True)
     code, _, err = tfm("compare", "none-*", "r", "--reference", "r", cwd=files)
-    assert (code, "none-*: no run has such a name; runs/ has none" in err) == (1, True)
+    assert (code, "none-*: no run matches; runs/ has none" in err) == (1, True)
 
 
 def test_compare_five_seeds_fit_80_columns() -> None:

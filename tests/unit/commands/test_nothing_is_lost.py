@@ -27,7 +27,7 @@ for name in sys.argv[1:]:
 def test_translate_words_without_quotes_warns_that_they_are_sentences(tfm: Tfm, project: Path) -> None:
     code, out, err = tfm("translate", "Hund", "singt.", cwd=project)
     assert (code, out.count("\n")) == (0, 2)
-    assert err == 'warning: 2 arguments are 2 sentences; if they are one, put quotes around it: "Hund singt."\n'
+    assert err == 'warning: 2 arguments are read as 2 sentences; if they are one, quote it: "Hund singt."\n'
     assert tfm("translate", SENTENCE, "Hund", cwd=project)[2] == ""
 
 
@@ -43,20 +43,20 @@ def test_translate_argument_of_several_lines_is_read_as_a_file_is(
 def test_translate_the_name_of_a_file_warns_of_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.de"
     path.write_text(SENTENCE, encoding="utf-8")
-    said = f"warning: {path} is read as a sentence; `--input {path}` translates the file of that name\n"
+    said = f"warning: {path} is read as a sentence; `--input {path}` translates the file with this name\n"
     assert tfm("translate", path, cwd=project)[2].startswith(said)  # then perhaps of its numbers
 
 
-KNOWN = "`--format {}` translates it as what it is"
-EXPORT = "its texts can be translated as html, docx, xliff, po, srt; export them"
+KNOWN = "use `--format {}`"
+EXPORT = "export its text as one of html, docx, xliff, po, srt"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("b.txt", "1\n00:00:01,000 --> 00:00:02,000\nHund\n", f"subtitles (SRT), as it seems; {KNOWN.format('srt')}"),
-        ("a.de", "<!DOCTYPE html>\n<html><p>Hund</p></html>", f"an HTML document, as it seems; {KNOWN.format('html')}"),
-        ("a.de", "<?xml version='1.0'?><a/>", f"XML, as it seems; {EXPORT}"),
+        ("b.txt", "1\n00:00:01,000 --> 00:00:02,000\nHund\n", f"apparently subtitles (SRT); {KNOWN.format('srt')}"),
+        ("a.de", "<!DOCTYPE html>\n<html><p>Hund</p></html>", f"apparently an HTML document; {KNOWN.format('html')}"),
+        ("a.de", "<?xml version='1.0'?><a/>", f"apparently XML; {EXPORT}"),
         ("a.JSON", "{}", f"a JSON file; {EXPORT}"),
         ("a.yml.gz", "a: Hund\n", f"a YAML file; {EXPORT}"),
         ("a.tmx", "<tmx/>", f"a translation memory (TMX); {EXPORT}"),
@@ -69,7 +69,7 @@ def test_translate_a_file_whose_lines_are_no_sentences_is_refused(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
-    remedy = "or `--format text` translates its lines, marks and all"
+    remedy = "or translate its lines, markup included, by `--format text`"
     assert tfm("translate", "-i", path, cwd=project) == (1, "", f"tfm: error: {path}: {said}, {remedy}\n")
     assert tfm("translate", "-i", path, "--format", "text", cwd=project)[0] == 0
 
@@ -78,7 +78,7 @@ def test_translate_a_file_whose_lines_are_no_sentences_is_refused(
     ("name", "content", "said"),
     [
         ("a.md", "Hund\n", "Markdown"), ("a.csv", "Hund\n", "a table (CSV)"), ("a.tsv", "1\n", "a table (TSV)"),
-        ("a.de", '{"a": "Hund"}\n', "JSON, as it seems"),
+        ("a.de", '{"a": "Hund"}\n', "apparently JSON"),
     ],
 )  # fmt: skip
 def test_translate_a_file_that_may_be_lines_is_warned_of(
@@ -86,7 +86,7 @@ def test_translate_a_file_that_may_be_lines_is_warned_of(
 ) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     code, _, err = tfm("translate", "-i", tmp_path / name, cwd=project)
-    assert (code, err) == (0, f"warning: {tmp_path / name}: {said}; every line of it is read as a sentence\n")
+    assert (code, err) == (0, f"warning: {tmp_path / name}: {said}; each of its lines is read as a sentence\n")
 
 
 @pytest.mark.parametrize(("name", "what"), [("a.html", "an HTML document"), ("a.txt", "plain text")])
@@ -105,7 +105,7 @@ def test_translate_the_name_of_a_document_is_refused(
     [
         (b"PK\x03\x04" + bytes(26) + b"word/document.xml", "error: standard input: a Word document (DOCX); export its"),
         (b"%PDF-1.7\n\xe2", "error: standard input: a PDF; export its text"),
-        (b"WEBVTT\n", "error: standard input: subtitles (WebVTT), as it seems; `--format srt` translates it"),
+        (b"WEBVTT\n", "error: standard input: apparently subtitles (WebVTT); use `--format srt`"),
     ],
 )
 def test_translate_what_is_no_plain_text_from_standard_input(
@@ -139,7 +139,7 @@ def test_translate_several_sentences_in_a_line_are_said_before_the_translations(
     forks.start("translate", cwd=project, streams=(text, said, said))
     assert forks.end() == 0
     warning, *lines = said.read_text(encoding="utf-8").split("\n")[:-1]
-    assert warning.startswith("warning: standard input: several sentences in a line")
+    assert warning.startswith("warning: standard input: apparently several sentences per line")
     assert len(lines) == 2
 
 

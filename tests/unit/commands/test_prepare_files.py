@@ -58,7 +58,7 @@ def test_prepare_files_writes_a_config_with_which_training_goes_on(tfm: Tfm, fil
     assert not (made.folder / "left-out.tsv.gz").exists()  # nothing was left out
     again = tfm("prepare", name, *LANGUAGES, cwd=files)
     assert (again[0], again[1].split("\n")[0]) == (0, out.split("\n")[0])
-    assert "nothing has changed" in again[2]
+    assert "already prepared" in again[2]
     assert (files / "memory.yaml").read_text(encoding="utf-8") == text
     if name == "memory.tsv":
         code, _, err = tfm("train", "--config", "memory.yaml", cwd=files)
@@ -138,15 +138,15 @@ def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files:
         (["memory.tsv", "--source", "d/e", "--target", "en"], "--source d/e: data.source: 'd/e' is not a code"),
         (["memory.tsv", "--source", "german", "--target", "en"], "--source german: data.source: 'german' is not"),
         (["memory.tsv", "--source", "de", "--target", "de"], "--source and --target are both de; name two languages"),
-        (["memory.tsv", *LANGUAGES, "--multi30k-dir", "."], "--multi30k-dir is about Multi30k; leave it out"),
+        (["memory.tsv", *LANGUAGES, "--multi30k-dir", "."], "--multi30k-dir cannot be used with FILEs; leave"),
         (["memory.tsv", *LANGUAGES, "--name", "a/b"], "--name a/b: name: 'a/b' cannot name a run"),
         (["memory.tsv", *LANGUAGES, "--name", "other"], "other.yaml exists already, for other"),
         (["none.tsv", *LANGUAGES], "FILE: none.tsv: no such file; correct the path; text is read several times"),
-        (["memory.tsv", *LANGUAGES, "--columns", "1, 4"], ": line 1 has 2 columns, but column 4 is wanted; mend"),
+        (["memory.tsv", *LANGUAGES, "--columns", "1, 4"], ": line 1 has 2 columns, but column 4 is wanted; correct"),
         (["train.de", *LANGUAGES], "train.de: the same text in en is missing; name it too"),
         (["m\udcfcller.tsv", *LANGUAGES], "m\\xfcller.tsv: its name has bytes that are not UTF-8; rename it"),
         (["train.de", "train.en", *LANGUAGES, "--columns", "5,9"], "no file is a table or JSON lines; leave it out"),
-        (["--columns", "1,2"], "--columns 1,2 is about FILEs; name them, or use --set"),
+        (["--columns", "1,2"], "--columns 1,2 needs FILEs; name them, or use --set"),
     ],
 )  # fmt: skip
 def test_prepare_files_mistakes_are_one_line(tfm: Tfm, files: Path, arguments: list[str], said: str) -> None:

@@ -75,7 +75,7 @@ def test_evaluate_table_has_one_line_per_split() -> None:
         {"a": [replace(valid, bleu_signature="nrefs:1|case:mixed|tok:13a")], "b": [lower]}
     )
     assert [line.split()[-2] for line in mixed.split("\n")[:3]] == ["scored", "case:mixed", "case:lc"]
-    assert "compare only those that are scored alike" in mixed
+    assert "compare only rows that are scored alike" in mixed
     assert "±" not in evaluation.results_as_table(
         {"runs/mine": [replace(valid, bleu_interval=None, chrf_interval=None)]}
     )
@@ -89,7 +89,7 @@ def test_prepare_table_has_splits_and_vocabularies() -> None:
         "train     29,000    de  360,634    3.00%       44",
         "train     29,000    en  380,188    1.03%       41",
         "vocabulary (min_freq 2): de 7,851, en 5,892",
-        "validation references that come back exactly from their tokens: 99.7%",
+        "validation references restored exactly by detokenising: 99.7%",
     ]
 
 

@@ -73,7 +73,7 @@ def test_runs_of_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path
     assert (copy.state, copy.epochs_done, copy.epochs) == ("unfinished", 6, 7)
     out = tfm("runs", cwd=workspace)[1]
     again = "tfm train --config runs/copy/config.yaml --set name=copy"
-    assert f"\nunfinished: copy; `{again}` goes on\n" in out
+    assert f"\nunfinished: copy; `{again}` continues it\n" in out
     code, _, err = tfm(*again.split()[1:], cwd=workspace)
     assert (code, "epoch 7/7" in err) == (0, True)
     assert {run.name: run.state for run in list_runs(workspace / "runs")} == {"tiny": "finished", "copy": "finished"}
@@ -167,7 +167,7 @@ def test_runs_shows_the_last_evaluation_of_the_run_alone(tfm: Tfm, workspace: Pa
     run = only(workspace / "runs")
     assert run.evaluation is not None
     assert (code, run.evaluation.bleu, run.evaluation.text, run.evaluation_is_current) == (0, bleu, "test", True)
-    assert "`tfm evaluate` or `tfm compare` found, of test\n" in tfm("runs", cwd=workspace)[1]
+    assert "`tfm evaluate` or `tfm compare`, of test\n" in tfm("runs", cwd=workspace)[1]
 
 
 def test_runs_says_that_bleu_is_of_earlier_weights(tfm: Tfm, workspace: Path) -> None:
@@ -177,7 +177,7 @@ def test_runs_says_that_bleu_is_of_earlier_weights(tfm: Tfm, workspace: Path) ->
     out = tfm("runs", cwd=workspace)[1]
     heads, *_ = lines = out.splitlines()
     assert heads.split() == ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", "of", "seed"]
-    assert "BLEU of earlier weights: tiny; `tfm evaluate --run tiny` judges its best ones" in lines
+    assert "BLEU of earlier weights: tiny; `tfm evaluate --run tiny` evaluates the best ones" in lines
     assert not any("earlier weights: other" in line for line in lines)
 
 
@@ -237,12 +237,12 @@ def test_runs_as_csv_have_all_columns_and_all_settings_that_differ(tfm: Tfm, wor
 def test_runs_says_by_what_a_run_like_another_may_have_other_bits(tfm: Tfm, workspace: Path) -> None:
     other = workspace / "runs/other"
     shutil.copytree(workspace / "runs/tiny", other)
-    assert "perhaps not its bits" not in tfm("runs", cwd=workspace)[1]
+    assert "perhaps other weights" not in tfm("runs", cwd=workspace)[1]
     made_by = {"torch": "1.0", "threads": 99, "date": "2020-01-01T00:00:00+00:00"}
     edit_sealed(other / "run.json", lambda value: value["provenance"].update(made_by))
     os.utime(other / "run.json", (0, 0))
     said = tfm("runs", cwd=workspace)[1].splitlines()[-1]
-    assert said == f"settings and text of other, perhaps not its bits: tiny; torch 1.0 → {version('torch')}"
+    assert said == f"same settings and text as other, perhaps other weights: tiny; torch 1.0 → {version('torch')}"
     train_longer(other, 7)
     code, _, err = tfm("train", "--config", "runs/other/config.yaml", "--set", "name=other", cwd=workspace)
     assert code == 0

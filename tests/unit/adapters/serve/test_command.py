@@ -62,7 +62,7 @@ def test_serve_signal_answers_running_requests_first(
     assert (tmp_path / "out.txt").read_text() == ""
     first, *_, last = (tmp_path / "err.txt").read_text(encoding="utf-8").splitlines()
     assert first == f"de→en: {project / 'runs/tiny'}"
-    assert last == "tfm: stopped by SIGINT; what had been asked before is answered"
+    assert last == "tfm: stopped by SIGINT; all requests were answered"
 
 
 def test_serve_ctrl_c_after_a_signal_ends_at_once(forks: Forks, project: Path, tmp_path: Path) -> None:
