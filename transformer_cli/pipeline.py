@@ -189,9 +189,7 @@ class TextPipeline:
         prefix = target.encode_raw(text)
         for token, index in zip(prefix.tokens, prefix.ids, strict=True):
             if index == UNK:
-                raise DataError(
-                    f"prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
-                )
+                raise DataError(f"prefix: {token!r} is not in the model's vocabulary; leave it out")
         return tuple(prefix.ids)
 
     def protected_spans(self, text: str) -> Sequence[Span]:
@@ -229,9 +227,8 @@ class TextPipeline:
         refuse_lone_surrogates(text)
         encoder = self.line_encoder()
         line = encoder.split_sentences(text, self.language) if self.settings.split_sentences else encoder.encode(text)
-        if line.encoded and len(self.prefix) > (
-            limit := max_target_tokens(self.settings, len(line.encoded), self.max_length)
-        ):
+        limit = max_target_tokens(self.settings, len(line.encoded), self.max_length)
+        if line.encoded and len(self.prefix) > limit:
             raise DataError(
                 f"prefix has {len(self.prefix)} tokens, but the translation may have {limit}; shorten it, or raise "
                 "max_tokens as far as the model's positions allow"
@@ -281,9 +278,8 @@ class TextPipeline:
         if requirements:
             draft = requirements.edit(draft, len(target.decode(self.prefix)))
         cased = partial(upper, language=target.language) if normalized.all_caps else str
-        text, placeholders = insert_placeholders(
-            draft.text, normalized.text, draft.placeholders, draft.links if draft.placeholders else (), cased
-        )
+        links = draft.links if draft.placeholders else ()
+        text, placeholders = insert_placeholders(draft.text, normalized.text, draft.placeholders, links, cased)
         terms: list[tuple[Span, Span | None]] = []
         if requirements:
             text, terms = requirements.finish(text, line.sentence, [one for one, _ in placeholders])

@@ -162,7 +162,7 @@ def test_translate_by_subwords_begins_with_any_prefix(
     ("prefix", "max_tokens", "line", "message"),
     [
         ("(" * 4001, None, "Hund", "^prefix has more than 4,000 characters; shorten it$"),
-        ("The quokka", None, "Hund", "^prefix: the model cannot write 'quokka', which is not in its vocabulary"),
+        ("The quokka", None, "Hund", "^prefix: 'quokka' is not in the model's vocabulary"),
         ("dog " * 15, None, "Der alte Hund.", "^line 8: prefix has 15 tokens, but the translation may have 14; "),
         ("dog " * 13, None, "Hund", "^line 8: prefix has 13 tokens, but the translation may have 12; "),
         ("dog " * 4, 3, "Hund", "^line 8: prefix has 4 tokens, but the translation may have 3; "),

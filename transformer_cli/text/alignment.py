@@ -131,12 +131,9 @@ def spaces_around(placeholder: Placeholder, source: str, left: str, right: str) 
     elif left and not left.isspace() and left not in OPENING_MARKS:
         before = placeholder.before
     if is_word(right) and not is_spaceless(right):
-        leans = (
-            not placeholder.after
-            and not _attaches_left(placeholder, source)
-            and is_word(source[placeholder.offset : placeholder.offset + 1])
-        )
-        after = "" if leans else placeholder.after or " "
+        next_char = source[placeholder.offset : placeholder.offset + 1]
+        attaches_right = not placeholder.after and not _attaches_left(placeholder, source) and is_word(next_char)
+        after = "" if attaches_right else placeholder.after or " "
     elif right and not right.isspace() and right not in CLOSING_MARKS:
         after = placeholder.after
     return before, after

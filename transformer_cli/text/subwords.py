@@ -23,9 +23,7 @@ from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 SENTENCEPIECE_VERSION = version("sentencepiece")
 CHARACTER_COVERAGE = 0.99995  # share of the text whose characters get a piece; rarer ones are written as bytes
-MAX_TRAINING_CHARS = (
-    1_000  # characters, which have at most 4,000 bytes: SentencePiece learns nothing from lines over 4,192 bytes
-)
+MAX_TRAINING_CHARS = 1_000  # at most 4,000 bytes: SentencePiece ignores training lines over 4,192 bytes
 SPACE_MARK = "▁"  # as SentencePiece writes a space
 ESCAPE = "\ue000"  # for private use: "▁" in a text is written as ESCAPE + "_", and ESCAPE twice
 

@@ -32,9 +32,7 @@ try:
 except PackageNotFoundError:
     SPACY_VERSION = None  # an exported model of subwords does not need it
 MAX_UNSPACED_CHARS = 100  # spaCy's rules take n² time for n signs without a space; so cut, 100,000 quotes take 1 s
-MAX_CACHED_FORMS = (
-    100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
-)
+MAX_CACHED_FORMS = 100_000  # spaCy stores every word that it has seen; after so many (40 MB) a new tokeniser is made
 
 
 @dataclass(frozen=True)

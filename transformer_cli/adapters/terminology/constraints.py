@@ -79,10 +79,8 @@ class ConstrainedRanking:
         device = log_probs.device
         rules.mask_logits(log_probs, active.tokens)
         is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
-        is_incomplete = [
-            table.n_missing[state] > 0 for table, state in zip(self._tables, self._row_states, strict=True)
-        ]
-        log_probs[torch.tensor(is_incomplete, device=device), rules.eos] = NEG_INF
+        incomplete = [table.n_missing[state] > 0 for table, state in zip(self._tables, self._row_states, strict=True)]
+        log_probs[torch.tensor(incomplete, device=device), rules.eos] = NEG_INF
         best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
         rows = zip(self._tables, self._row_states, step.alignment.tolist(), is_end, strict=True)
         advancing = [table.advancing_ids(state, None if ends else position) for table, state, position, ends in rows]
@@ -154,16 +152,11 @@ class _StateTable:
         """Returns the next ids of terms if a source position is attended to (None: if the translation would end)."""
         if self._advancing[number]:
             return self._advancing[number]
-        positions = self._terms.positions
-        return sorted(
-            {
-                phrase[0]
-                for phrase, term in self._open(self._states[number].written)
-                if position is None or not positions or position in positions[term]
-            }
-        )
+        positions, missing = self._terms.positions, self._missing_phrases(self._states[number].written)
+        is_anywhere = position is None or not positions
+        return sorted({phrase[0] for phrase, term in missing if is_anywhere or position in positions[term]})
 
-    def _open(self, written: int) -> list[tuple[Ids, int]]:
+    def _missing_phrases(self, written: int) -> list[tuple[Ids, int]]:
         """Returns the phrases of all missing terms, each with its term."""
         terms = enumerate(self._terms.phrases)
         return [(phrase, term) for term, phrases in terms if not written >> term & 1 for phrase in phrases]
@@ -173,7 +166,7 @@ class _StateTable:
         own = self._terms.phrases[newest] if newest >= 0 else ()
         if path in own and (token == WORD_INSIDE or token in self._terms.continuation_ids):
             written, newest, own = written & ~(1 << newest), -1, ()  # dog was the beginning of dogs
-        phrases = self._open(written)
+        phrases = self._missing_phrases(written)
         shortest = max((len(phrase) for phrase in own if path[: len(phrase)] == phrase), default=1)
         longer, path = (*path, token), ()
         for first in (0, *range(shortest, len(longer))):  # no token belongs to two terms
@@ -192,12 +185,10 @@ class _StateTable:
         if state not in self._numbers:
             self._numbers[state] = len(self._states)
             self._states.append(state)
-            phrases, n = self._open(state.written), len(state.path)
-            fewest = {term: min(map(len, self._terms.phrases[term])) for _, term in phrases}
-            advancing = [
-                (phrase, term) for phrase, term in phrases if n and len(phrase) > n and phrase[:n] == state.path
-            ]
-            gained = max((fewest[term] - (len(phrase) - n) for phrase, term in advancing), default=0)
+            missing, n = self._missing_phrases(state.written), len(state.path)
+            fewest = {term: min(map(len, self._terms.phrases[term])) for _, term in missing}
+            begun = [(each, term) for each, term in missing if n and len(each) > n and each[:n] == state.path]
+            gained = max((fewest[term] - (len(each) - n) for each, term in begun), default=0)
             self.n_missing.append(sum(fewest.values()) - max(gained, 0))
-            self._advancing.append(sorted({phrase[n] for phrase, _ in advancing}))
+            self._advancing.append(sorted({each[n] for each, _ in begun}))
         return self._numbers[state]

@@ -61,18 +61,15 @@ class Glossary:
         self._entries: list[tuple[list[str], bool, list[str]]] = []
         for source, target in entries.items():
             is_inflected, text = source.endswith("*"), nfc(source.removesuffix("*"))
+            entry = f"glossary: {source!r} with {target!r}"
             if control := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", source + target):
-                raise DataError(f"glossary: {source!r} with {target!r}: {control[0]!r} is not allowed in an entry")
+                raise DataError(f"{entry}: {control[0]!r} is not allowed in an entry")
             words = [text[start:end] for start, end in _word_spans(text)]
             targets = [each.strip() for each in target.split("|")] if target.strip() else []
             if not words or not all(targets):
-                raise DataError(
-                    f"glossary: {source!r} with {target!r}: an entry needs a source, and | between translations"
-                )
+                raise DataError(f"{entry}: an entry needs a source, and | between translations")
             if len(words) > MAX_ENTRY_WORDS:
-                raise DataError(
-                    f"glossary: {source[:50]!r} has more than {MAX_ENTRY_WORDS} words and signs; shorten it"
-                )
+                raise DataError(f"glossary: {source[:50]!r} has over {MAX_ENTRY_WORDS} words and signs; shorten it")
             self._entries.append((words, is_inflected, targets))
 
     @cached_property
@@ -101,9 +98,9 @@ class Glossary:
             return []
         spans, terms, first = _word_spans(text), list[Term](), 0
         words = [(_fold if any_case else nfc)(text[start:end]) for start, end in spans]
-        leaf_keys = [_leaf_keys(word) for word in words]
+        keys = [_leaf_keys(word) for word in words]
         while first < len(spans):
-            matches = [_longest_match(root, first, words, leaf_keys) for root in tries]
+            matches = [_longest_match(root, first, words, keys) for root in tries]
             end, translations = max(matches, key=lambda each: each[0])  # of equally long ones, the first
             if end > first:
                 span = spans[first][0], spans[end - 1][1]
@@ -117,7 +114,7 @@ class Glossary:
 
 
 def _longest_match(
-    node: _TrieNode, first: int, words: Sequence[str], leaf_keys: Sequence[list[str]]
+    node: _TrieNode, first: int, words: Sequence[str], keys: Sequence[list[str]]
 ) -> tuple[int, list[str]]:
     """Returns the end, and the translations, of the longest entry that begins at the word `first`.
 
@@ -125,7 +122,7 @@ def _longest_match(
     """
     end, translations = first, list[str]()
     for number in range(first, len(words)):
-        if key := next((each for each in leaf_keys[number] if each in node.leaves), None):
+        if key := next((each for each in keys[number] if each in node.leaves), None):
             end, translations = number + 1, node.leaves[key]
         if not (child := node.children.get(words[number])):
             break

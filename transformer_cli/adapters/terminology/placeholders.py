@@ -36,12 +36,11 @@ PLACEHOLDERS = re.compile(
     r"|(?<![\w&;])\w{1,20}&amp;\w{1,20}(?!\w)"  # H&amp;M
     r"|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});"  # may be a character reference of HTML
 )
-_MESSAGE = (
-    re.compile(  # ICU's {n, plural, one {…} other {…}} and {d, date, short}, Fluent's { $n -> … } and { NUMBER($n) }
-        r"\{\s{0,9}(?:\w{1,50}\s{0,9},\s{0,9}"
-        r"(?:plural|select|selectordinal|choice|number|date|time|spellout|ordinal|duration)\b"
-        r"|\$[\w-]{1,50}\s{0,9}->|[A-Z]{2,20}\()"
-    )
+# {n, plural, one {…} other {…}} and {d, date, short} of ICU, { $n -> … } and { NUMBER($n) } of Fluent
+_MESSAGE = re.compile(
+    r"\{\s{0,9}(?:\w{1,50}\s{0,9},\s{0,9}"
+    r"(?:plural|select|selectordinal|choice|number|date|time|spellout|ordinal|duration)\b"
+    r"|\$[\w-]{1,50}\s{0,9}->|[A-Z]{2,20}\()"
 )
 _BRANCH = re.compile(  # before a {…}: the name of a branch whose message is not in the text; not in "one {a, b}"
     r"(?:=\d{1,9}|(?:\A|(?<=\})|(?<=\}\s))(?:zero|one|two|few|many|other))\s{0,9}\Z"
