@@ -85,4 +85,4 @@ def test_export_translates_scores_and_is_served_without_torch_and_subwords_witho
     assert "only exported models can be used" in done.stdout
     needs = [line.partition("needs ")[2] for line in said if line.startswith("tfm: error: this command needs ")]
     assert len(needs) == (not of_words)
-    assert all("install tfm with all that it needs, as README.md says" in line for line in needs)
+    assert all("install tfm as README.md says" in line for line in needs)
