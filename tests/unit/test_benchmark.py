@@ -9,7 +9,7 @@ from measure.figures import Figure
 from transformer_cli.system.terminal import format_table
 
 
-def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark() -> None:
+def test_benchmark_table_has_figures_ratios_and_marks() -> None:
     train = Figure("train", "float32", "target tokens/s", 3000.0, 1500.0)
     lines = format_table([benchmark.HEAD, *map(benchmark._row, (train, Figure("greedy", "other", "s", 0.123)))])
     assert lines.split("\n") == [
@@ -19,7 +19,7 @@ def test_benchmark_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark()
     ]
 
 
-def test_benchmark_section_that_cannot_be_measured_says_why(
+def test_benchmark_section_not_measured_names_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

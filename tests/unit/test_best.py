@@ -3,6 +3,6 @@
 import best
 
 
-def test_best_words_are_runs_of_word_characters_and_single_others() -> None:
+def test_best_words_splits_words_and_signs() -> None:
     assert best.words("A T-shirt, grün!") == ["a", "t", "-", "shirt", ",", "grün", "!"]
     assert best.words("it's 3.50 …") == ["it", "'", "s", "3", ".", "50", "…"]

@@ -82,13 +82,13 @@ def test_core_imports_no_adapter() -> None:
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_core_without_adapters_trains_on_pairs_resumes_scores_and_translates(core: Path) -> None:
+def test_core_alone_trains_resumes_scores_translates(core: Path) -> None:
     done = run_python(core, "-c", f"{PROGRAM}\nimport transformer_cli\nprint(transformer_cli.__file__)")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{core}/transformer_cli/__init__.py\n"
 
 
 @pytest.mark.long
-def test_core_without_adapters_passes_its_tests(core: Path) -> None:
+def test_core_alone_passes_its_tests(core: Path) -> None:
     done = run_python(core, "-m", "pytest", *(f"tests/unit/{room}" for room in ROOMS))
     assert done.returncode == 0, done.stdout

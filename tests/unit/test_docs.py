@@ -30,7 +30,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_docs_links_exist(page: Path) -> None:
     for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         if not link.startswith(("http://", "https://")):
             path, _, anchor = link.partition("#")
@@ -40,19 +40,19 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [ROOT / "docs/design.md", ROOT / "CONTRIBUTING.md"], ids=name)
-def test_functions_that_are_named_exist(page: Path) -> None:
+def test_docs_named_functions_exist(page: Path) -> None:
     for file, function in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8")):
         assert re.search(rf"\b(def|class) {function}\b", (ROOT / "transformer_cli" / file).read_text("utf-8")), file
 
 
-def test_every_page_is_found_from_the_index() -> None:
+def test_docs_index_lists_every_page() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text("utf-8"))}
     assert {page for page in PAGES if page.parent == index.parent} - linked <= {index}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_and_their_options_exist(page: Path) -> None:
+def test_docs_commands_and_options_exist(page: Path) -> None:
     group: Any = typer.main.get_command(app)
     for _, block in FENCE.findall(page.read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").split("\n"):
@@ -64,20 +64,20 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_names_a_page_that_shows_it(command: str) -> None:
+def test_help_names_a_page_that_shows_the_command(command: str) -> None:
     shown = CliRunner().invoke(app, [command, "--help"]).stdout
     pages = re.findall(r"docs/[\w-]+\.md", shown.splitlines()[-1])
     assert len(pages) == 1
     assert f"tfm {command}" in (ROOT / pages[0]).read_text(encoding="utf-8")
 
 
-def test_the_page_of_all_settings_is_what_tfm_config_prints() -> None:
+def test_settings_page_equals_tfm_config() -> None:
     """`python scripts/run_docs.py --write docs/settings.md` writes the page anew."""
     printed = CliRunner().invoke(app, ["config"]).stdout
     assert f"```\n$ tfm config\n{printed}```\n" in (ROOT / "docs/settings.md").read_text(encoding="utf-8")
 
 
-def test_the_example_of_a_command_is_in_its_help_and_is_parsed() -> None:
+def test_help_example_is_parsed() -> None:
     group: Any = typer.main.get_command(app)
     for command, (*_, example) in COMMANDS.items():
         assert f"Example: {example}\n" in CliRunner().invoke(app, [command, "--help"]).stdout
@@ -86,7 +86,7 @@ def test_the_example_of_a_command_is_in_its_help_and_is_parsed() -> None:
         group.get_command(None, command).make_context(command, arguments)  # raises what wrong usage does
 
 
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+def test_site_builds_without_warnings(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is not installed")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

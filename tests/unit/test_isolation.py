@@ -14,7 +14,7 @@ REACH = "import os, sys\ntry:\n    os.listdir(sys.argv[1])\nexcept AssertionErro
 
 
 @pytest.mark.parametrize("folder", ["data", "runs", "exports"])
-def test_isolation_refuses_the_folders_of_the_checkout(folder: str) -> None:
+def test_isolation_refuses_writing_in_the_checkout(folder: str) -> None:
     with pytest.raises(AssertionError, match=rf"open .*{folder}/any"):
         (ROOT / folder / "any").open()
     with pytest.raises(AssertionError, match=r"os\.mkdir"):
@@ -22,12 +22,12 @@ def test_isolation_refuses_the_folders_of_the_checkout(folder: str) -> None:
     assert len(breaches().splitlines()) == 2
 
 
-def test_isolation_refuses_the_users_own_folders_in_started_programs() -> None:
+def test_isolation_refuses_home_in_started_programs() -> None:
     (folder, *_) = [name for name in os.environ[FORBIDDEN].split(os.pathsep) if name.endswith(".cache")]
     assert subprocess.run([sys.executable, "-c", REACH, folder]).returncode == 3
     assert breaches() == f"os.listdir {folder}\n"
 
 
-def test_isolation_leaves_no_variables_of_the_user() -> None:
+def test_isolation_removes_variables_of_the_user() -> None:
     assert {name for name in os.environ if name.startswith(("TFM_", "XDG_", "NO_COLOR", "COLUMNS"))} == set()
     assert not ROOT.is_relative_to(Path.home())

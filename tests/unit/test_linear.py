@@ -5,7 +5,7 @@ import pytest
 import linear
 
 
-def test_linear_patterns_are_all_that_are_compiled_in_the_modules() -> None:
+def test_linear_covers_all_compiled_patterns() -> None:
     found = linear.patterns()
     assert {
         "adapters.terminology.placeholders.PLACEHOLDERS",
@@ -16,7 +16,7 @@ def test_linear_patterns_are_all_that_are_compiled_in_the_modules() -> None:
 
 
 @pytest.mark.parametrize("name", linear.READERS)
-def test_linear_reader_reads_each_of_its_inputs(name: str) -> None:
+def test_linear_readers_read_their_inputs(name: str) -> None:
     read, given = linear.READERS[name]
     for each in given.split("|"):
         text = linear.text_of(each, 60)
@@ -24,7 +24,7 @@ def test_linear_reader_reads_each_of_its_inputs(name: str) -> None:
         read(text)
 
 
-def test_measured_tells_quadratic_time_from_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linear_measured_detects_quadratic_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
 
     def reader(power: int) -> linear.Reader:

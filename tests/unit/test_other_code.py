@@ -12,7 +12,7 @@ from transformer_cli import CompareOptions, Translator, compare, evaluate, inspe
 from transformer_cli.model.transformer import Embedding
 
 
-def test_model_of_other_code_is_said_once_to_whoever_uses_it(
+def test_model_of_other_code_is_warned_of_once(
     workspace: Path, train_tiny: TrainTiny, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs, data = workspace / "runs", workspace / "data"

@@ -27,7 +27,7 @@ def project() -> dict[str, Any]:
     return dict(_pyproject()["project"])
 
 
-def test_every_library_that_is_imported_is_declared_and_the_other_way_round(project: dict[str, Any]) -> None:
+def test_imported_libraries_equal_declared_ones(project: dict[str, Any]) -> None:
     imported = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -46,7 +46,7 @@ def test_every_library_that_is_imported_is_declared_and_the_other_way_round(proj
     assert used == needed | on_request
 
 
-def test_errors_ask_for_the_versions_that_the_extras_declare(project: dict[str, Any]) -> None:
+def test_errors_name_the_versions_of_the_extras(project: dict[str, Any]) -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     source = re.sub(r'"\n +"', "", source)  # a string may go over two lines
     commands = re.findall(r"run `pip install ((?:'[^']+>=[^']+' ?)+)`", source)
@@ -55,7 +55,7 @@ def test_errors_ask_for_the_versions_that_the_extras_declare(project: dict[str, 
     assert asked == {one for extra in ("tensorboard", "ctranslate2") for one in extras[extra]}
 
 
-def test_the_list_of_what_runs_exports_has_the_versions_of_the_metadata(project: dict[str, Any]) -> None:
+def test_runtime_txt_has_the_versions_of_the_metadata(project: dict[str, Any]) -> None:
     extras = project["optional-dependencies"]
     declared = {*project["dependencies"], *extras["ctranslate2"], *extras["serve"]}
     lines = (ROOT / "runtime.txt").read_text(encoding="utf-8").splitlines()
@@ -63,7 +63,7 @@ def test_the_list_of_what_runs_exports_has_the_versions_of_the_metadata(project:
     assert {*extras["ctranslate2"], *extras["serve"]} <= listed <= declared
 
 
-def test_files_that_the_metadata_names_are_there(project: dict[str, Any]) -> None:
+def test_files_in_the_metadata_exist(project: dict[str, Any]) -> None:
     assert [name for name in (project["readme"], *project["license-files"]) if not (ROOT / name).is_file()] == []
     shipped = _pyproject()["tool"]["setuptools"]["package-data"][PACKAGE.name]
     assert [pattern for pattern in shipped if not list(PACKAGE.glob(pattern))] == []
@@ -72,7 +72,7 @@ def test_files_that_the_metadata_names_are_there(project: dict[str, Any]) -> Non
     assert not (ROOT / "configs").is_symlink()
 
 
-def test_the_changelog_begins_with_this_version(project: dict[str, Any]) -> None:
+def test_changelog_begins_with_this_version(project: dict[str, Any]) -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (\S+)", changelog, flags=re.MULTILINE)[0] == project["version"]
 

@@ -26,7 +26,7 @@ def names_in(path: Path) -> set[str]:
     return found
 
 
-def test_paper_map_names_what_exists() -> None:
+def test_paper_map_names_existing_code() -> None:
     assert (len(ROWS) >= 20, len([code for code in NAMED if code.startswith("tests/")]) >= 20) == (True, True)
     named = [code.partition("::") for code in NAMED]
     assert [(path, name) for path, _, name in named if name not in names_in(ROOT / path)] == []
@@ -34,7 +34,7 @@ def test_paper_map_names_what_exists() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("**")[1])
-def test_every_row_names_code_and_a_proof(row: str) -> None:
+def test_paper_map_rows_name_code_and_tests(row: str) -> None:
     paper, here, proof, in_a_line = (cell.strip() for cell in row.strip("|").split("|"))
     assert "`transformer_cli/" in here
     assert "`tests/" in proof
@@ -42,5 +42,5 @@ def test_every_row_names_code_and_a_proof(row: str) -> None:
     assert in_a_line.endswith(".")
 
 
-def test_every_module_of_the_model_is_on_the_map() -> None:
+def test_paper_map_covers_every_model_module() -> None:
     assert {path.relative_to(ROOT).as_posix() for path in MODULES} <= {code.partition("::")[0] for code in NAMED}

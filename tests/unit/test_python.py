@@ -62,7 +62,7 @@ def here(project: Path) -> Path:
         (lambda given: compare(given, examples=-1), "examples: -1; give 0 or more"),
     ],
 )
-def test_text_instead_of_a_list_and_values_out_of_range_are_refused(
+def test_wrong_argument_types_and_values_are_refused(
     translator: Translator, call: Callable[[Any], object], said: str
 ) -> None:
     with pytest.raises(ArgumentError, match=re.escape(said)) as caught:
@@ -70,7 +70,7 @@ def test_text_instead_of_a_list_and_values_out_of_range_are_refused(
     assert isinstance(caught.value, TypeError)
 
 
-def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, translator: Translator, here: Path) -> None:
+def test_run_argument_is_name_path_or_opened_run(project: Path, tiny: Run, translator: Translator, here: Path) -> None:
     folders: Any = {"data_dir": str(project / "data"), "runs_dir": str(project / "runs")}
     named: Any = ("tiny", str(here), here, tiny, translator)
     found = [evaluate(each, splits="test", save_result=False, **folders)[0].result.bleu for each in named]
@@ -90,14 +90,14 @@ def test_a_run_is_a_name_a_path_or_what_is_open(project: Path, tiny: Run, transl
     assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
 
 
-def test_compare_two_searches_of_one_run_have_their_names(project: Path, translator: Translator) -> None:
+def test_compare_translators_of_one_run_by_names(project: Path, translator: Translator) -> None:
     both = {"greedy": translator, "beam": translator.with_options(beam_size=3)}
     (found,) = compare(both, CompareOptions("test", data_dir=project / "data"), examples=0)
     assert [each.name for each in found.systems] == ["greedy", "beam"]
     assert [each.search for each in found.systems] == ["greedy", "beam 3, length penalty 1"]
 
 
-def test_evaluate_lists_as_files(corpus: Path, translator: Translator, project: Path) -> None:
+def test_evaluate_lists_equals_files(corpus: Path, translator: Translator, project: Path) -> None:
     files = [corpus / "test.de", corpus / "test.en"]
     lists = [path.read_text("utf-8").split("\n")[:-1] for path in files]
     kept = project / "runs/tiny/evaluations.jsonl"
@@ -121,7 +121,7 @@ def test_evaluate_lists_as_files(corpus: Path, translator: Translator, project: 
     [{"training.epochs": 1}, {"training": {"epochs": 1}}, "training.epochs=1", ["training.epochs=1"]],
     ids=["dotted", "nested", "text", "list"],
 )
-def test_load_config_takes_a_mapping_or_texts(overrides: Any) -> None:
+def test_load_config_overrides_are_mapping_or_strings(overrides: Any) -> None:
     changed = load_config("demo", overrides)
     training = load_config("demo").training.model_copy(update={"epochs": 1})
     assert changed == load_config("demo").model_copy(update={"training": training})
@@ -137,7 +137,7 @@ def test_load_config_takes_a_mapping_or_texts(overrides: Any) -> None:
         (lambda: Config(**untyped({"modl": 3})), "Config: modl: unknown key; did you mean model?"),
     ],
 )  # fmt: skip
-def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], said: str) -> None:
+def test_setting_errors_name_python_arguments(call: Callable[[], object], said: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(said)}") as caught:
         call()
     assert "--" not in str(caught.value)
@@ -165,7 +165,7 @@ def test_mistakes_in_settings_speak_of_python_alone(call: Callable[[], object], 
         (lambda given: given.run.set_pointer("bset", "step-1234567"), "'bset' is not a pointer; the pointers are best"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_one_line(translator: Translator, call: Callable[[Any], object], said: str) -> None:
+def test_unusable_arguments_raise_one_line(translator: Translator, call: Callable[[Any], object], said: str) -> None:
     with pytest.raises(TfmError, match=re.escape(said)):
         call(translator)
 
@@ -195,7 +195,7 @@ WRONG = "translator.translate(3)\nevaluate(run, splits=3)\ntrain('demo')\n"
 @pytest.mark.parametrize(
     "checker", [["mypy", "--strict"], ["pyright", "--pythonpath", sys.executable]], ids=["mypy", "pyright"]
 )
-def test_checkers_of_types_are_content_with_a_program_and_see_its_mistakes(checker: list[str], tmp_path: Path) -> None:
+def test_type_checkers_accept_a_program_and_find_errors(checker: list[str], tmp_path: Path) -> None:
     found = shutil.which(checker[0], path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     paths = [sys.executable, "-c", "import sys; print(sys.path)"]
     listed = subprocess.run(paths, capture_output=True, text=True).stdout
@@ -208,7 +208,7 @@ def test_checkers_of_types_are_content_with_a_program_and_see_its_mistakes(check
     assert {int(line) - first_wrong for line in re.findall(r"program\.py:(\d+)", done.stdout)} == {0, 1, 2}, done.stdout
 
 
-def test_star_brings_all_public_names() -> None:
+def test_star_import_has_all_public_names() -> None:
     found: dict[str, object] = {}
     exec("from transformer_cli import *", found)
     del found["__builtins__"]
@@ -216,7 +216,7 @@ def test_star_brings_all_public_names() -> None:
     assert all(each.__module__.startswith("transformer_cli.") for each in map(untyped, found.values()))
 
 
-def test_page_is_what_the_docstrings_say_and_has_an_example_for_each_name() -> None:
+def test_python_page_equals_docstrings_with_examples() -> None:
     """`python scripts/python_page.py` writes the page anew, but for its examples."""
     text = PAGE.read_text(encoding="utf-8")
     assert as_page(text) == text
@@ -226,7 +226,7 @@ def test_page_is_what_the_docstrings_say_and_has_an_example_for_each_name() -> N
 
 
 @pytest.mark.usefixtures("no_curves")
-def test_examples_of_the_page_run(workspace: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_page_examples_run(workspace: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = (corpus / "tiny.yaml").read_text("utf-8").replace("name: tiny", "name: mine")
     for split in ("train", "valid", "test"):
         for language in ("de", "en"):

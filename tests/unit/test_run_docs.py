@@ -17,7 +17,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.is_quick()], ids=lambda block: block.place)
-def test_quick_commands_print_what_the_page_says(block: Block, tmp_path: Path, tfm: Tfm) -> None:
+def test_run_docs_quick_commands_print_as_documented(block: Block, tmp_path: Path, tfm: Tfm) -> None:
     if "|" in block.text:  # which takes a shell
         assert run(block, tmp_path, environment(tmp_path))[1] == ""
         return
@@ -26,7 +26,7 @@ def test_quick_commands_print_what_the_page_says(block: Block, tmp_path: Path, t
         assert (code, difference(page, (out + err).splitlines(), 0)) == (0, "")
 
 
-def test_commands_are_in_blocks_that_are_run() -> None:
+def test_run_docs_covers_all_commands() -> None:
     assert [block.place for block in BLOCKS if not all(block.notes.values())] == [], "a reason is missing"
     command = re.compile(r"^(tfm|make|pip|python|torchrun) ", re.MULTILINE)
     unmarked = [block.place for block in BLOCKS if not block.commands() and command.search(block.text)]
@@ -48,13 +48,11 @@ def test_commands_are_in_blocks_that_are_run() -> None:
         ("a dog\na man", "a cat\na boy", 1, False),
     ],
 )
-def test_difference_of_numbers_is_allowed_and_of_words_is_not(
-    page: str, printed: str, allowed: int, same: bool
-) -> None:
+def test_run_docs_allows_other_numbers_but_not_words(page: str, printed: str, allowed: int, same: bool) -> None:
     assert (difference(page.split("\n"), printed.split("\n"), allowed) == "") is same
 
 
-def test_run_notebook_keeps_what_it_prints(tmp_path: Path) -> None:
+def test_run_notebook_stores_outputs(tmp_path: Path) -> None:
     nbformat = pytest.importorskip("nbformat", reason="nbclient is not installed")
     cell = nbformat.v4.new_code_cell("import sys; print(6 * 7); print('!', file=sys.stderr)")
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "a.ipynb")
@@ -62,7 +60,7 @@ def test_run_notebook_keeps_what_it_prints(tmp_path: Path) -> None:
     assert shown_lines(nbformat.read(tmp_path / "a.ipynb", as_version=4)) == ["42"]
 
 
-MAX_CONFIG_BYTES = 400_000
+MAX_NOTEBOOK_BYTES = 400_000
 
 
 def cells(kind: str) -> list[dict[str, Any]]:
@@ -80,10 +78,10 @@ def test_notebook_imports_exist() -> None:
             assert hasattr(import_module(str(node.module)), name.name), f"{node.module}.{name.name}"
 
 
-def test_notebook_keeps_few_small_outputs_and_no_error() -> None:
+def test_notebook_has_small_outputs_and_no_error() -> None:
     shown = [[output["output_type"] for output in cell["outputs"]] for cell in cells("code")]
     assert sum(map(bool, shown)) > 30
     assert max(map(len, shown)) < 5
     assert not any("error" in each for each in shown)
     assert not any(output.get("name") == "stderr" for cell in cells("code") for output in cell["outputs"])
-    assert NOTEBOOK.stat().st_size < MAX_CONFIG_BYTES
+    assert NOTEBOOK.stat().st_size < MAX_NOTEBOOK_BYTES

@@ -24,7 +24,7 @@ def run(script: str, folder: Path, **variables: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_slurm_script_starts_a_launcher_on_each_node_and_requeues_what_failed(tmp_path: Path) -> None:
+def test_slurm_script_starts_launchers_and_requeues_failures(tmp_path: Path) -> None:
     started = (
         "threads 2, torchrun --nnodes 2 --nproc-per-node 4 --max-restarts 3 --rdzv-backend c10d "
         "--rdzv-endpoint node7:29500 --rdzv-id 42-{} -m transformer_cli train --config big.yaml\n"

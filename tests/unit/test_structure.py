@@ -112,17 +112,17 @@ def _room(module: str) -> str:
     return ".".join(parts[: 2 if parts[0] == "adapters" else 1])
 
 
-def test_every_module_has_a_room_and_every_room_its_modules() -> None:
+def test_every_module_belongs_to_a_room() -> None:
     assert {_room(module) for module in imports()} == {*ALLOWED, "adapters"}
 
 
-def test_rooms_import_what_the_table_allows() -> None:
+def test_rooms_import_only_allowed_rooms() -> None:
     pairs = {(module, name) for module in imports() for name in _ours(module)}
     assert ("translate", "runs.run") in pairs
     assert not {(one, other) for one, other in pairs if _room(other) not in (*ALLOWED.get(_room(one), ()), _room(one))}
 
 
-def test_imports_run_in_no_circle() -> None:
+def test_imports_have_no_cycle() -> None:
     graph = {module: _ours(module) - {module} for module in imports()}
     assert graph["training.trainer"] >= {"runs.run", "config.schema", "training.messages", "data.batching"}
     TopologicalSorter(graph).prepare()
@@ -138,7 +138,7 @@ def test_each_library_has_one_owner(library: str, owner: str | tuple[str, ...]) 
     assert {user for user in users if not f"{user}.".startswith(tuple(f"{each}." for each in owners))} == set()
 
 
-def test_every_public_name_can_be_got() -> None:
+def test_every_public_name_can_be_imported() -> None:
     assert set(transformer_cli._HOME) <= set(dir(transformer_cli))
     for_checkers = {f"transformer_cli.{home}.{name}" for name, home in transformer_cli._HOME.items()}
     errors = {

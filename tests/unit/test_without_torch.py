@@ -55,7 +55,7 @@ def not_listed() -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["words", "subwords"])
-def test_export_translates_scores_and_is_served_without_torch_and_subwords_without_all_that_is_not_listed(
+def test_export_works_without_torch(
     kind: str, translator: Translator, by_subwords: Translator, corpus: Path, tmp_path: Path
 ) -> None:
     of_words = kind == "words"

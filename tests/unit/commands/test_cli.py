@@ -27,7 +27,7 @@ def assert_one_line(answer: tuple[int, str, str], *fragments: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["translate --device cuda Hallo", "train --set training.device=cuda"])
-def test_device_that_is_not_there_is_one_line(
+def test_train_on_missing_device_prints_one_line(
     tfm: Tfm, project: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -52,12 +52,12 @@ def rank(number: int) -> dict[str, int]:
     return {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
 
 
-def test_of_several_processes_each_says_its_own_error(tfm: Tfm, tmp_path: Path) -> None:
+def test_several_processes_each_print_their_error(tfm: Tfm, tmp_path: Path) -> None:
     answer = tfm("train", "--set", "training.device=cpu", cwd=tmp_path, environment=rank(1))  # at no address
     assert_one_line(answer, "rank 1: the other processes cannot be")
 
 
-def test_of_several_processes_the_first_says_that_they_were_stopped(
+def test_several_processes_rank_0_reports_the_signal(
     tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
     broken(Interrupted("stopped", 15))
@@ -72,7 +72,7 @@ def test_help_goes_to_standard_output(tfm: Tfm, tmp_path: Path, arguments: tuple
     assert "Usage: tfm" in out
 
 
-def test_help_has_every_command_in_a_group_and_what_it_does_in_full(tfm: Tfm, tmp_path: Path) -> None:
+def test_help_lists_every_command_with_its_description(tfm: Tfm, tmp_path: Path) -> None:
     out = tfm("--help", cwd=tmp_path)[1]
     groups = re.findall(r"^(\w[\w ]+):$", out, re.MULTILINE)
     assert groups == ["Options", "Data and training", "Evaluation", "Translation", "Runs and settings"]
@@ -81,7 +81,7 @@ def test_help_has_every_command_in_a_group_and_what_it_does_in_full(tfm: Tfm, tm
     assert "..." not in listed  # what would not fit in 80 columns
 
 
-def test_help_of_translate_has_its_options_in_groups(tfm: Tfm, tmp_path: Path) -> None:
+def test_help_of_translate_has_groups_of_options(tfm: Tfm, tmp_path: Path) -> None:
     out = tfm("translate", "-h", cwd=tmp_path)[1]
     groups = re.findall(r"^(\w[\w ]+):$", out, re.MULTILINE)
     assert groups == ["Arguments", "Input", "Model and search", "Output", "Options"]
@@ -96,7 +96,7 @@ def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
     assert done.stdout.startswith("tfm 0.")
 
 
-def test_error_that_nobody_foresaw_is_a_traceback_and_one_line(
+def test_unexpected_error_prints_traceback_and_one_line(
     tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
     broken(IndexError("list index\nout of range"))
@@ -114,7 +114,7 @@ def test_error_that_nobody_foresaw_is_a_traceback_and_one_line(
     ("number", "path", "is_users"),
     [(errno.EACCES, "runs/x", True), (errno.ENOENT, None, False), (errno.ENOSPC, "/elsewhere/x", True)],
 )
-def test_os_error_is_the_users_if_it_names_a_path_or_a_full_disk(
+def test_os_error_with_path_or_full_disk_exits_with_1(
     number: int, path: str | None, is_users: bool, tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
     broken(OSError(number, os.strerror(number), path))
@@ -127,6 +127,6 @@ def test_os_error_is_the_users_if_it_names_a_path_or_a_full_disk(
         assert answer[2].endswith("what `tfm doctor` prints\n")
 
 
-def test_windows_is_said_not_to_be_supported(tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_prints_that_it_is_unsupported(tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert_one_line(tfm("--version", cwd=tmp_path), "Windows is not supported", "WSL")

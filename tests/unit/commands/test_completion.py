@@ -8,7 +8,7 @@ from kinds import Tfm
 from transformer_cli.commands import suggestions
 
 
-def test_completion_offers_every_setting_for_set() -> None:
+def test_completion_of_set_offers_every_setting() -> None:
     offered = suggestions.settings("")
     assert {"name=", "data.corpus=", "data.min_freq=", "model.vectors.target=", "training.epochs="} <= {*offered}
     assert all(each.endswith("=") for each in offered)
@@ -35,7 +35,7 @@ def test_completion_offers_every_setting_for_set() -> None:
     ],
     ids=str,
 )
-def test_completion_answers_bash_for_the_last_word(
+def test_completion_in_bash_completes_the_last_word(
     tfm: Tfm, project: Path, words: tuple[str, ...], expected: list[str]
 ) -> None:
     asked = {"_TFM_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(["tfm", *words]), "COMP_CWORD": len(words)}

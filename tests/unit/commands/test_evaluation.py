@@ -28,7 +28,7 @@ def files(corpus: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_compare_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> None:
+def test_compare_files_compares_each_with_the_first(tfm: Tfm, files: Path) -> None:
     code, out, err = tfm("compare", "a", "b", "c", "--reference", "r", "--examples", "1", cwd=files)
     assert (code, err) == (0, "")
     assert out.startswith("r: 30 sentences\n\nBLEU")
@@ -49,7 +49,7 @@ def test_compare_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> Non
     assert len(found["systems"][1]["examples"][0]["translations"]) == 2
 
 
-def test_compare_names_joined_by_commas_are_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:
+def test_compare_commas_join_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:
     code, out, err = tfm("compare", "a,b", "c,d", "--reference", "r", cwd=files)
     assert (code, err) == (0, "")
     assert "\n2 and 2 runs cannot tell c,d and a,b apart: " in out
@@ -59,7 +59,7 @@ def test_compare_names_joined_by_commas_are_runs_of_a_recipe(tfm: Tfm, files: Pa
     assert ([each["name"] for each in found["groups"]], found["compares"]) == (["a,b", "c,d"], "groups")
 
 
-def test_compare_one_recipe_alone_says_mean_and_deviation(tfm: Tfm, files: Path) -> None:
+def test_compare_single_recipe_prints_mean_and_deviation(tfm: Tfm, files: Path) -> None:
     code, out, err = tfm("compare", "a,b,c", "--reference", "r", cwd=files)
     assert (code, err) == (0, "")
     assert out.count(" ± ") == 4  # two headings, two figures
@@ -68,7 +68,7 @@ def test_compare_one_recipe_alone_says_mean_and_deviation(tfm: Tfm, files: Path)
     assert GROUP_CAUTION not in out
 
 
-def test_compare_several_references_and_further_metrics(tfm: Tfm, files: Path) -> None:
+def test_compare_with_several_references_and_metrics(tfm: Tfm, files: Path) -> None:
     references = ("--reference", "r", "--reference", "d")
     code, out, err = tfm("compare", "a", "b", *references, "--metrics", "bleu,chrf++,ter", cwd=files)
     assert (code, err) == (0, "")
@@ -85,14 +85,14 @@ def test_compare_several_references_and_further_metrics(tfm: Tfm, files: Path) -
     assert "short" in err
 
 
-def test_compare_name_with_a_comma_is_one_name(tfm: Tfm, files: Path) -> None:
+def test_compare_existing_name_with_comma_is_one_system(tfm: Tfm, files: Path) -> None:
     shutil.copy(files / "b", files / "b,c")
     code, out, _ = tfm("compare", "a", "b,c", "--reference", "r", cwd=files)
     assert code == 0
     assert out.endswith(f"{WEIGHTS_CAUTION}\n")
 
 
-def test_compare_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_compare_runs_uses_their_test_set(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(project / "runs/tiny", tmp_path / "copy")
     code, out, _ = tfm("compare", "tiny", copy, "--split", "valid", "--split", "test", "--device", "cpu", cwd=project)
     assert code == 0
@@ -153,7 +153,7 @@ def test_compare_table_has_scores_examples_and_a_verdict(comparison: Comparison[
     ]
 
 
-def test_compare_table_of_recipes_has_means_and_the_spread_of_runs() -> None:
+def test_compare_table_of_recipes_has_means_and_spread() -> None:
     score = GroupScore([35.0, 36.0], 35.5, 0.7071, None)
     surer, unsure = GroupDifference(1.0, 0.25, 0.0213), GroupDifference(-1.0, None, None)
     recipes = [
@@ -181,7 +181,7 @@ def test_compare_table_of_recipes_has_means_and_the_spread_of_runs() -> None:
     ]
 
 
-def test_compare_patterns_and_names_make_recipes_in_every_form(tfm: Tfm, files: Path) -> None:
+def test_compare_patterns_and_names_make_recipes(tfm: Tfm, files: Path) -> None:
     for name in "abcd":
         (files / name).rename(files / f"{'one' if name in 'ab' else 'two'}-s{name}")
     words = ("compare", "first=one-s*", "two-s*", "--reference", "r", "--format")
@@ -234,7 +234,7 @@ def test_compare_five_seeds_fit_80_columns() -> None:
         ("csv", ["a|b,score,score ±,n,how", "x&y_,1.0,0.5,,beam", "z,2.0,,-4,"]),
     ],
 )
-def test_write_table_in_each_form(form: TableFormat, lines: list[str]) -> None:
+def test_render_table_in_each_format(form: TableFormat, lines: list[str]) -> None:
     columns = [
         Column("a|b", ["x&y_", "z"]),
         Column("score", [(1.0, 0.5), (2.0, None)], plus_minus),

@@ -22,7 +22,7 @@ TEXT = "a\udc9b\udc80é\x1b]0;a\x07\n\x9b2J"
         "train --set name={}",
     ],
 )
-def test_a_hostile_argument_is_refused_in_plain_text(tfm: Tfm, project: Path, command: str) -> None:
+def test_hostile_argument_is_refused_without_control_codes(tfm: Tfm, project: Path, command: str) -> None:
     code, out, err = tfm(*(part.replace("{}", TEXT) for part in command.split(" ")), cwd=project)
     assert out == ""
     assert code in (1, 2)
@@ -35,13 +35,13 @@ def test_a_hostile_argument_is_refused_in_plain_text(tfm: Tfm, project: Path, co
 
 
 @pytest.mark.parametrize("command", ["translate", "translate Hund", "inspect", "inspect --vectors a.vec"])
-def test_a_sentence_that_is_not_utf_8_is_refused(tfm: Tfm, project: Path, command: str) -> None:
+def test_translate_sentence_not_utf8_is_refused(tfm: Tfm, project: Path, command: str) -> None:
     code, out, err = tfm(*command.split(" "), "Hund \udcff", cwd=project)
     assert (code, out) == (1, "")
     assert err.endswith(": character 6 is the byte 0xff, which is not UTF-8; give it in UTF-8\n")
 
 
-def test_a_picture_may_have_any_name(tfm: Tfm, workspace: Path) -> None:
+def test_picture_with_non_utf8_name_is_written(tfm: Tfm, workspace: Path) -> None:
     code, _, err = tfm("inspect", "--output", "a\udcff.png", "Hund", cwd=workspace)
     assert code == 0, err
     assert (workspace / "a\udcff.png").stat().st_size > 1000

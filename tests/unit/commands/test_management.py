@@ -27,9 +27,7 @@ def told(tfm: Tfm, tmp_path: Path) -> Callable[..., dict[str, str]]:
     return ask
 
 
-def test_doctor_tells_what_is_here_and_leaves_nothing_behind(
-    told: Callable[..., dict[str, str]], tmp_path: Path
-) -> None:
+def test_doctor_prints_facts_and_writes_no_file(told: Callable[..., dict[str, str]], tmp_path: Path) -> None:
     found = told()
     assert [*found] == [
         *("tfm", "python", "packages", "variables", "folder", "downloads", "processor", "memory free", "device"),
@@ -44,20 +42,20 @@ def test_doctor_tells_what_is_here_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_doctor_tells_only_variables_that_have_an_influence(told: Callable[..., dict[str, str]]) -> None:
+def test_doctor_prints_only_relevant_variables(told: Callable[..., dict[str, str]]) -> None:
     variables = told(OMP_NUM_THREADS="3", MY_PASSWORD="secret")["variables"]
     assert "OMP_NUM_THREADS 3" in variables.split(", ")
     assert "secret" not in variables
 
 
-def test_doctor_device_is_told_with_its_precision(told: Callable[..., dict[str, str]]) -> None:
+def test_doctor_prints_device_and_precision(told: Callable[..., dict[str, str]]) -> None:
     with pretended_gpus(1, "NVIDIA H200", (9, 0)):
         found = told()
     assert found["device"] == "cuda:0 (NVIDIA H200)"
     assert found["precision"] == "bfloat16: fast here by compute capability 9.0"
 
 
-def test_config_prints_what_can_be_given_as_a_config(tfm: Tfm, tmp_path: Path) -> None:
+def test_config_output_loads_as_a_config(tfm: Tfm, tmp_path: Path) -> None:
     for name, overrides in (
         (None, ()),
         ("demo", ()),
@@ -71,11 +69,11 @@ def test_config_prints_what_can_be_given_as_a_config(tfm: Tfm, tmp_path: Path) -
         assert tfm("config", "mine.yaml", cwd=tmp_path)[1].partition("\n\n")[2].startswith("name: ")
 
 
-def test_config_without_a_name_is_the_file_of_the_checkout(tfm: Tfm, tmp_path: Path) -> None:
+def test_config_without_name_equals_multi30k_yaml(tfm: Tfm, tmp_path: Path) -> None:
     assert tfm("config", cwd=tmp_path) == (0, shipped_configs()["multi30k"].read_text(encoding="utf-8"), "")
 
 
-def test_config_of_a_run_is_what_it_was_trained_with(tfm: Tfm, project: Path, tiny: Run, tmp_path: Path) -> None:
+def test_config_of_a_run_prints_its_settings(tfm: Tfm, project: Path, tiny: Run, tmp_path: Path) -> None:
     code, out, err = tfm("config", "runs/tiny/config.yaml", cwd=project)
     assert (code, err) == (0, "")
     assert out.startswith("# The settings of runs/tiny/config.yaml\n\nname: tiny ")
@@ -83,7 +81,7 @@ def test_config_of_a_run_is_what_it_was_trained_with(tfm: Tfm, project: Path, ti
     assert load_config(tmp_path / "again.yaml") == tiny.config
 
 
-def test_config_list_names_the_shipped_ones(tfm: Tfm, tmp_path: Path) -> None:
+def test_config_list_prints_shipped_configs(tfm: Tfm, tmp_path: Path) -> None:
     code, out, err = tfm("config", "--list", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == [*shipped_configs()]

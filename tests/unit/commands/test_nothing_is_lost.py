@@ -24,7 +24,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_translate_words_without_quotes_warns_that_they_are_sentences(tfm: Tfm, project: Path) -> None:
+def test_translate_unquoted_words_warns(tfm: Tfm, project: Path) -> None:
     code, out, err = tfm("translate", "Hund", "singt.", cwd=project)
     assert (code, out.count("\n")) == (0, 2)
     assert err == 'warning: 2 arguments are read as 2 sentences; if they are one, quote it: "Hund singt."\n'
@@ -32,7 +32,7 @@ def test_translate_words_without_quotes_warns_that_they_are_sentences(tfm: Tfm, 
 
 
 @pytest.mark.parametrize("options", [(), ("--json",), ("--n-best", "2", "--beam-size", "2")])
-def test_translate_argument_of_several_lines_is_read_as_a_file_is(
+def test_translate_argument_with_lines_equals_a_file(
     tfm: Tfm, project: Path, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     text, path = f"{SENTENCE}\r\n\nDer Hund singt.\n", tmp_path / "in.de"
@@ -40,7 +40,7 @@ def test_translate_argument_of_several_lines_is_read_as_a_file_is(
     assert tfm("translate", *options, text, cwd=project) == tfm("translate", *options, "-i", path, cwd=project)
 
 
-def test_translate_the_name_of_a_file_warns_of_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_file_name_as_sentence_warns(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.de"
     path.write_text(SENTENCE, encoding="utf-8")
     said = f"warning: {path} is read as a sentence; `--input {path}` translates the file with this name\n"
@@ -64,7 +64,7 @@ EXPORT = "export its text as one of html, docx, xliff, po, srt"
         ("a.tex", "Hund\n", f"a LaTeX document; {EXPORT}"),
     ],
 )
-def test_translate_a_file_whose_lines_are_no_sentences_is_refused(
+def test_translate_file_of_another_format_is_refused(
     tfm: Tfm, project: Path, tmp_path: Path, name: str, content: str, said: str
 ) -> None:
     path = tmp_path / name
@@ -81,7 +81,7 @@ def test_translate_a_file_whose_lines_are_no_sentences_is_refused(
         ("a.de", '{"a": "Hund"}\n', "apparently JSON"),
     ],
 )  # fmt: skip
-def test_translate_a_file_that_may_be_lines_is_warned_of(
+def test_translate_file_that_may_be_plain_text_warns(
     tfm: Tfm, project: Path, tmp_path: Path, name: str, content: str, said: str
 ) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
@@ -90,7 +90,7 @@ def test_translate_a_file_that_may_be_lines_is_warned_of(
 
 
 @pytest.mark.parametrize(("name", "what"), [("a.html", "an HTML document"), ("a.txt", "plain text")])
-def test_translate_the_name_of_a_document_is_refused(
+def test_translate_document_name_as_sentence_is_refused(
     tfm: Tfm, project: Path, tmp_path: Path, name: str, what: str
 ) -> None:
     page = tmp_path / name
@@ -108,7 +108,7 @@ def test_translate_the_name_of_a_document_is_refused(
         (b"WEBVTT\n", "error: standard input: apparently subtitles (WebVTT); use `--format srt`"),
     ],
 )
-def test_translate_what_is_no_plain_text_from_standard_input(
+def test_translate_stdin_of_another_format_is_refused(
     forks: Forks, project: Path, tmp_path: Path, content: bytes, said: str
 ) -> None:
     (tmp_path / "in").write_bytes(content)
@@ -117,7 +117,7 @@ def test_translate_what_is_no_plain_text_from_standard_input(
     assert said in (tmp_path / "err").read_text(encoding="utf-8")
 
 
-def test_translate_pipe_answers_lines_before_the_next_is_written(forks: Forks, project: Path, tmp_path: Path) -> None:
+def test_translate_pipe_answers_before_the_next_line(forks: Forks, project: Path, tmp_path: Path) -> None:
     for name in ("in", "out"):
         os.mkfifo(tmp_path / name)
     streams = (tmp_path / "in", tmp_path / "out", tmp_path / "err")
@@ -131,9 +131,7 @@ def test_translate_pipe_answers_lines_before_the_next_is_written(forks: Forks, p
     assert forks.end() == 0
 
 
-def test_translate_several_sentences_in_a_line_are_said_before_the_translations(
-    forks: Forks, project: Path, tmp_path: Path
-) -> None:
+def test_translate_paragraphs_warns_before_the_translations(forks: Forks, project: Path, tmp_path: Path) -> None:
     text, said = tmp_path / "in", tmp_path / "said"
     text.write_text(f"{SENTENCE} {SENTENCE}\n{SENTENCE}\n", encoding="utf-8")
     forks.start("translate", cwd=project, streams=(text, said, said))
@@ -143,7 +141,7 @@ def test_translate_several_sentences_in_a_line_are_said_before_the_translations(
     assert len(lines) == 2
 
 
-def test_translate_numbers_that_are_missing_are_one_line_at_the_end(tfm: Tfm, project: Path) -> None:
+def test_translate_missing_numbers_warn_once_at_the_end(tfm: Tfm, project: Path) -> None:
     lines = ["Der Hund zahlt 1.234,50 €.", SENTENCE, *["Die Katze zahlt 77."] * 10]
     code, _, err = tfm("translate", "--max-tokens", "1", stdin="\n".join(lines).encode(), cwd=project)
     what = "warning: standard input: a number is missing in 11 translations: lines 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, …\n"
@@ -153,7 +151,7 @@ def test_translate_numbers_that_are_missing_are_one_line_at_the_end(tfm: Tfm, pr
 @pytest.mark.parametrize(
     "command", ["evaluate --split valid --json", "score -i in --translation in", "curves", "export"]
 )
-def test_a_run_may_be_an_argument_or_an_option(tfm: Tfm, workspace: Path, command: str) -> None:
+def test_run_as_argument_equals_run_as_option(tfm: Tfm, workspace: Path, command: str) -> None:
     (workspace / "in").write_text("Hund\n", encoding="utf-8")
     name, *options = command.split()
     code, out, err = tfm(name, "tiny", *options, cwd=workspace)
@@ -164,14 +162,14 @@ def test_a_run_may_be_an_argument_or_an_option(tfm: Tfm, workspace: Path, comman
 
 
 @pytest.mark.parametrize("arguments", ["translate Hund", "evaluate", "serve --port 0", "curves"])
-def test_a_run_that_is_named_twice_is_refused(tfm: Tfm, project: Path, arguments: str) -> None:
+def test_run_named_twice_is_refused(tfm: Tfm, project: Path, arguments: str) -> None:
     command, *others = arguments.split()
     code, out, err = tfm(command, "--run", "tiny", "--run", "runs/tiny", *others, cwd=project)
     assert (code, out) == (2, "")
     assert err.endswith("tfm: error: Invalid value: runs/tiny is named twice; name each run once\n")
 
 
-def test_arguments_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+def test_arguments_are_utf8_in_any_locale(tmp_path: Path) -> None:
     environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     (tmp_path / "Männer.yaml").write_text("name: kurz\n", encoding="utf-8")
     (tmp_path / "called").write_text(CALLED_TWICE, encoding="utf-8")

@@ -38,7 +38,7 @@ def dataset(folder: Path, out: str) -> Dataset:
 
 
 @pytest.mark.parametrize("name", ["memory.tsv", "memory.csv", "memory.jsonl"])
-def test_prepare_files_writes_a_config_with_which_training_goes_on(tfm: Tfm, files: Path, name: str) -> None:
+def test_prepare_files_writes_config_for_training(tfm: Tfm, files: Path, name: str) -> None:
     pairs = [line.split("\t") for line in (files / "memory.tsv").read_text(encoding="utf-8").splitlines()]
     if name == "memory.csv":
         rows = "".join(f'"{source}";"{target}"\r\n' for source, target in [("Source", "Target"), *pairs])
@@ -67,7 +67,7 @@ def test_prepare_files_writes_a_config_with_which_training_goes_on(tfm: Tfm, fil
         assert (code, out.count("\n")) == (0, 1), err
 
 
-def test_prepare_files_that_grow_keep_what_is_held_out(tfm: Tfm, files: Path) -> None:
+def test_prepare_grown_files_keeps_held_out_pairs(tfm: Tfm, files: Path) -> None:
     share = "data.held_out.valid=0.1"
     first = dataset(files, tfm("prepare", "memory.tsv", *LANGUAGES, *sets(share), cwd=files)[1])
     held_out = load_config(files / "memory.yaml").data.held_out
@@ -82,7 +82,7 @@ def test_prepare_files_that_grow_keep_what_is_held_out(tfm: Tfm, files: Path) ->
     assert set(first.text("valid", "source")) < set(dataset(files, out).text("valid", "source"))
 
 
-def test_prepare_files_beside_a_config_with_splits_of_its_own_keep_these(tfm: Tfm, files: Path) -> None:
+def test_prepare_files_keeps_splits_of_the_config(tfm: Tfm, files: Path) -> None:
     pair = "{source: valid.de, target: valid.en}"
     own = f"data: {{corpus: files, files: {{train: x.tmx, valid: {pair}}}, min_freq: 1}}\n"
     (files / "own.yaml").write_text(own, encoding="utf-8")
@@ -95,7 +95,7 @@ def test_prepare_files_beside_a_config_with_splits_of_its_own_keep_these(tfm: Tf
         assert tfm("prepare", "memory.tsv", *LANGUAGES, cwd=files)[1] == out.replace("wrote memory.yaml; ", "")
 
 
-def test_prepare_files_dry_run_shows_the_funnel_and_writes_nothing(tfm: Tfm, files: Path) -> None:
+def test_prepare_dry_run_prints_cleaning_and_writes_nothing(tfm: Tfm, files: Path) -> None:
     with (files / "memory.tsv").open("a", encoding="utf-8") as file:
         file.write("<p>Der Hund</p>\tThe dog\n" * 2)
     before = sorted(files.iterdir())
@@ -112,7 +112,7 @@ def test_prepare_files_dry_run_shows_the_funnel_and_writes_nothing(tfm: Tfm, fil
     assert out.split() == ["12,000", "pairs", "read", "12,000", "train", "500", "valid", "500", "test"], err
 
 
-def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files: Path) -> None:
+def test_prepare_config_with_file_lists_cleans_only_on_request(tfm: Tfm, files: Path) -> None:
     (files / "more.jsonl").write_text('{"de": "Hallo Welt", "en": "Hallo Welt"}\n', encoding="utf-8")
     (files / "own.yaml").write_text(
         "data: {corpus: files, files: {train: [memory.tsv, {source: test.de, target: test.en}, more.jsonl], "
@@ -149,7 +149,7 @@ def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files:
         (["--columns", "1,2"], "--columns 1,2 needs FILEs; name them, or use --set"),
     ],
 )  # fmt: skip
-def test_prepare_files_mistakes_are_one_line(tfm: Tfm, files: Path, arguments: list[str], said: str) -> None:
+def test_prepare_files_wrong_arguments_print_one_line(tfm: Tfm, files: Path, arguments: list[str], said: str) -> None:
     (files / "other.yaml").write_text("name: other\n", encoding="utf-8")
     code, out, err = tfm("prepare", *arguments, cwd=files)
     assert (code in (1, 2), out) == (True, "")
@@ -160,7 +160,7 @@ def test_prepare_files_mistakes_are_one_line(tfm: Tfm, files: Path, arguments: l
 # More text for a run
 
 
-def test_prepare_like_a_run_that_knows_few_of_the_words_warns(
+def test_prepare_like_run_with_other_vocabulary_warns(
     tfm: Tfm, files: Path, tiny: Run, by_subwords: Translator
 ) -> None:
     text = [f"Он читает {'а' * n} книг\tHe reads {'a' * n} books" for n in range(1, 60)]
@@ -173,7 +173,7 @@ def test_prepare_like_a_run_that_knows_few_of_the_words_warns(
         assert said[0].endswith(f"of the tokens are unknown to the codec of {run}: is it text of the same kind?")
 
 
-def test_prepare_like_and_train_from_take_what_must_be_equal(tfm: Tfm, files: Path, project: Path, tiny: Run) -> None:
+def test_prepare_like_and_train_from_copy_fixed_settings(tfm: Tfm, files: Path, project: Path, tiny: Run) -> None:
     shutil.copytree(project / "runs", files / "runs")
     share = sets("data.held_out.valid=0.1")
     code, out, err = tfm("prepare", "memory.tsv", "--like", "tiny", *share, cwd=files)

@@ -51,7 +51,7 @@ def result(split: str, loss: float) -> Result:
     )
 
 
-def test_evaluate_json_of_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
+def test_evaluate_json_with_non_utf8_folder_is_ascii() -> None:
     text = evaluation.results_as_json({"runs/\udcff": []})
     assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
 
@@ -93,7 +93,7 @@ def test_prepare_table_has_splits_and_vocabularies() -> None:
     ]
 
 
-def test_attention_map_is_blocks_of_text_that_show_weights_as_shades() -> None:
+def test_attention_map_repr_shows_weights_as_shades() -> None:
     rows, columns, weights = ["<sos>", "a\n"], ["ein", "ö", "两"], torch.tensor([[0.8, 0.15, 0.05], [0.0, 0.4, 0.6]])
     assert repr(AttentionMap("cross", 2, 1, rows, columns, weights, weights)).split("\n") == [
         "encoder–decoder attention, layer 2",
@@ -119,7 +119,7 @@ def test_score_prints_a_line_for_each_pair(tfm: Tfm, project: Path, tmp_path: Pa
     assert found[2]["target"] == "the cat"
 
 
-def test_score_json_is_one_line_whatever_the_text_has(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_score_json_is_one_line_for_any_text(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     lines = ["Der Hund\u2028singt.", "Die Katze\x85singt."]  # at both of which Python, but no other program, ends lines
     (tmp_path / "source").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     files = ("--input", tmp_path / "source", "--translation", tmp_path / "source")

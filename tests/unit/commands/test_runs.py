@@ -52,7 +52,7 @@ def runs_dir(workspace: Path) -> Path:
     return workspace / "runs"
 
 
-def test_list_runs_tells_what_the_run_says_of_itself(runs_dir: Path, tiny: Run) -> None:
+def test_list_runs_returns_the_facts_of_a_run(runs_dir: Path, tiny: Run) -> None:
     run = only(runs_dir)
     assert (run.name, run.state, run.problem, run.newest) == ("tiny", "finished", None, True)
     assert (run.corpus, run.source, run.target) == ("files", "de", "en")
@@ -66,7 +66,7 @@ def test_list_runs_tells_what_the_run_says_of_itself(runs_dir: Path, tiny: Run) 
     assert (run.evaluation, run.evaluation_is_current, run.resume) == (None, None, None)
 
 
-def test_runs_of_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path) -> None:
+def test_runs_prints_how_to_continue_unfinished_run(tfm: Tfm, workspace: Path) -> None:
     shutil.copytree(workspace / "runs/tiny", workspace / "runs/copy")
     train_longer(workspace / "runs/copy", 7)
     copy = next(run for run in list_runs(workspace / "runs") if run.name == "copy")
@@ -81,7 +81,7 @@ def test_runs_of_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path
 
 
 @pytest.mark.parametrize(("patience", "state"), [(2, "finished"), (3, "unfinished")])
-def test_list_runs_whose_patience_is_spent_is_finished(runs_dir: Path, patience: int, state: str) -> None:
+def test_list_runs_with_spent_patience_is_finished(runs_dir: Path, patience: int, state: str) -> None:
     run = Run.open(runs_dir / "tiny")
     training = run.config.training.model_copy(update={"epochs": 9, "patience": patience})
     write_config(run.folder, run.config.model_copy(update={"training": training}))
@@ -93,13 +93,13 @@ def test_list_runs_whose_patience_is_spent_is_finished(runs_dir: Path, patience:
     assert only(runs_dir).state == state
 
 
-def test_list_runs_whose_lock_is_held_is_in_training(runs_dir: Path) -> None:
+def test_list_runs_with_held_lock_is_in_training(runs_dir: Path) -> None:
     with exclusive_lock(runs_dir / ".tiny.lock"):
         assert only(runs_dir).state == "training"
     assert only(runs_dir).state == "finished"
 
 
-def test_list_runs_never_saved_is_new(tmp_path: Path) -> None:
+def test_list_runs_without_checkpoint_is_new(tmp_path: Path) -> None:
     make_run(tmp_path / "runs/first")
     listed = only(tmp_path / "runs")
     assert (listed.state, listed.epochs_done, listed.parameters) == ("new", 0, None)
@@ -121,7 +121,7 @@ DAMAGED = ": damaged: its content is not what was written"
     ],
     ids=str,
 )
-def test_runs_that_is_damaged_is_broken_and_others_are_listed(
+def test_runs_lists_damaged_run_as_broken(
     tfm: Tfm, workspace: Path, name: str, content: bytes | None, problem: str
 ) -> None:
     for path in shutil.copytree(workspace / "runs/tiny", workspace / "runs/other").rglob(name):
@@ -136,7 +136,7 @@ def test_runs_that_is_damaged_is_broken_and_others_are_listed(
     assert out.splitlines()[0].split()[-1] == "seed"  # a run without settings differs from others in none
 
 
-def test_list_runs_of_other_files_and_folders(runs_dir: Path) -> None:
+def test_list_runs_ignores_other_files_and_folders(runs_dir: Path) -> None:
     (runs_dir / "notes.txt").touch()
     (runs_dir / ".tiny.unfinished-1").mkdir()
     (runs_dir / "mine").mkdir()
@@ -144,7 +144,7 @@ def test_list_runs_of_other_files_and_folders(runs_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["gone\n", "../else\n", ""])
-def test_list_runs_warns_of_a_latest_that_names_no_run(
+def test_list_runs_warns_of_latest_without_a_run(
     runs_dir: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (runs_dir / "latest").write_text(content)
@@ -155,7 +155,7 @@ def test_list_runs_warns_of_a_latest_that_names_no_run(
     assert "latest names" in message
 
 
-def test_runs_shows_the_last_evaluation_of_the_run_alone(tfm: Tfm, workspace: Path) -> None:
+def test_runs_shows_last_evaluation_of_single_run(tfm: Tfm, workspace: Path) -> None:
     folder = workspace / "runs/tiny"
     (folder / "evaluations.jsonl").unlink(missing_ok=True)
     code, out, _ = tfm("evaluate", "--json", cwd=workspace)
@@ -170,7 +170,7 @@ def test_runs_shows_the_last_evaluation_of_the_run_alone(tfm: Tfm, workspace: Pa
     assert "`tfm evaluate` or `tfm compare`, of test\n" in tfm("runs", cwd=workspace)[1]
 
 
-def test_runs_says_that_bleu_is_of_earlier_weights(tfm: Tfm, workspace: Path) -> None:
+def test_runs_marks_bleu_of_earlier_weights(tfm: Tfm, workspace: Path) -> None:
     keep(workspace / "runs/tiny", checkpoint="step-0000001")
     shutil.copytree(workspace / "runs/tiny", workspace / "runs/other")
     keep(workspace / "runs/other", split="valid", checkpoint=Run.open(workspace / "runs/other").checkpoint("best").name)
@@ -181,16 +181,14 @@ def test_runs_says_that_bleu_is_of_earlier_weights(tfm: Tfm, workspace: Path) ->
     assert not any("earlier weights: other" in line for line in lines)
 
 
-def test_runs_name_with_a_line_feed_stays_on_its_line(tfm: Tfm, tmp_path: Path) -> None:
+def test_runs_escapes_line_feed_in_a_name(tfm: Tfm, tmp_path: Path) -> None:
     (tmp_path / "runs/a\nb").mkdir(parents=True)
     _, out, _ = tfm("runs", cwd=tmp_path)
     assert [line.split()[0] for line in out.splitlines() if line.startswith("a")] == [r"a\nb"]
     assert r"broken: runs/a\nb: no run here" in out
 
 
-def test_runs_and_curves_show_the_settings_in_which_runs_differ(
-    tfm: Tfm, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_and_curves_show_differing_settings(tfm: Tfm, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = workspace / "runs/other"
     shutil.copytree(workspace / "runs/tiny", other)
     config = Run.open(other).config
@@ -210,7 +208,7 @@ def test_runs_and_curves_show_the_settings_in_which_runs_differ(
     assert list(drawn[0])[1] == f"runs/other (betas {betas}, seed 7)"
 
 
-def test_runs_as_csv_have_all_columns_and_all_settings_that_differ(tfm: Tfm, workspace: Path) -> None:
+def test_runs_csv_has_all_columns_and_differing_settings(tfm: Tfm, workspace: Path) -> None:
     others = {"eps": 1e-7, "betas": (0.5, 0.75), "label_smoothing": 0.1, "patience": 4, "clip_grad_norm": 2.0}
     for name, seed, bleu, epochs in (("b", 3, 20.0, 10), ("a", 10, 40.0, 9)):
         folder = shutil.copytree(workspace / "runs/tiny", workspace / "runs" / name)
@@ -234,7 +232,7 @@ def test_runs_as_csv_have_all_columns_and_all_settings_that_differ(tfm: Tfm, wor
     assert tfm("curves", "runs/*", cwd=workspace)[0] == 0  # not runs/latest, which is a file
 
 
-def test_runs_says_by_what_a_run_like_another_may_have_other_bits(tfm: Tfm, workspace: Path) -> None:
+def test_runs_names_other_versions_of_a_repeated_run(tfm: Tfm, workspace: Path) -> None:
     other = workspace / "runs/other"
     shutil.copytree(workspace / "runs/tiny", other)
     assert "perhaps other weights" not in tfm("runs", cwd=workspace)[1]
@@ -249,14 +247,14 @@ def test_runs_says_by_what_a_run_like_another_may_have_other_bits(tfm: Tfm, work
     assert "other goes on with what may change the last digits of its weights: torch 1.0 → " in err
 
 
-def test_runs_without_a_run_is_empty(tfm: Tfm, refused: Refused, tmp_path: Path) -> None:
+def test_runs_without_runs_prints_nothing(tfm: Tfm, refused: Refused, tmp_path: Path) -> None:
     assert tfm("runs", cwd=tmp_path) == (0, "", "runs/: no run yet; `tfm train` makes one\n")
     assert json.loads(tfm("runs", "--json", cwd=tmp_path)[1]) == {"folder": "runs", "runs": []}
     (tmp_path / "runs").touch()
     refused("runs", cwd=tmp_path)
 
 
-def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(workspace: Path) -> None:
+def test_listing_commands_import_neither_torch_nor_spacy(workspace: Path) -> None:
     commands = [("curves", "--output", "curves.svg"), ("runs",), ("config", "runs/tiny/config.yaml")]
     probe = f"""
 import sys

@@ -81,14 +81,14 @@ def screen() -> Iterator[Screen]:
     screen.close()
 
 
-def test_terminal_shows_control_characters_that_it_would_obey(screen: Screen) -> None:
+def test_terminal_output_escapes_control_characters(screen: Screen) -> None:
     terminal = Terminal(screen.stream.buffer, encoding="utf-8", line_buffering=True)
     shown = ["".join(one if one.isprintable() else repr(one)[1:-1] for one in text) for text in OBEYED.values()]
     print(*(f"eins\t{text}\tzwei" for text in OBEYED.values()), sep="\n", file=terminal)
     assert screen.seen() == "".join(f"eins\t{text}\tzwei\n" for text in shown)
 
 
-def test_bars_are_drawn_on_a_terminal_that_shows_the_rest(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bars_are_drawn_on_a_terminal(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
     sys.stderr.write("\r 50%\x1b[A\x1b[31m\x9b\udce4\n")
     assert screen.seen() == "\r 50%\x1b[A\\x1b[31m\\x9b\\xe4\n"
@@ -100,7 +100,7 @@ def test_bars_are_drawn_on_a_terminal_that_shows_the_rest(screen: Screen, monkey
     assert ("inner:  50%" in seen, "\r" in seen, "\\" in seen) == (True, True, False)
 
 
-def test_a_message_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+def test_message_is_one_line_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     for text in OBEYED.values():
         record = logging.LogRecord("tfm", logging.WARNING, "", 0, "%s: line 1\nis\tgone", (text,), None)
         LineHandler().emit(record)
@@ -123,7 +123,7 @@ def converse(forks: Forks, project: Path, tmp_path: Path, screen: Screen) -> Cal
     return start
 
 
-def test_escape_codes_of_a_text_are_shown_on_a_terminal(
+def test_translation_on_terminal_escapes_control_codes(
     converse: Callable[..., int], forks: Forks, screen: Screen
 ) -> None:
     converse("5 \x1b 6")
@@ -140,7 +140,7 @@ def test_escape_codes_of_a_text_are_shown_on_a_terminal(
 DOG = "the old dog sings in the park.\n"
 
 
-def test_conversation_answers_each_line_offers_earlier_ones_and_keeps_no_file(
+def test_interactive_translate_has_history_without_a_file(
     converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
 ) -> None:
     pid = converse()
@@ -159,7 +159,7 @@ def test_conversation_answers_each_line_offers_earlier_ones_and_keeps_no_file(
     assert not (tmp_path / "state").exists()
 
 
-def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
+def test_translate_file_on_terminal_prints_lines_steadily(
     converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "lines")
@@ -171,7 +171,7 @@ def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
     assert forks.end() == 0
 
 
-def test_note_stands_on_a_terminal_until_something_else_is_said(
+def test_status_on_terminal_is_cleared_by_next_output(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terminal.show_status("loading")
@@ -186,7 +186,7 @@ def test_note_stands_on_a_terminal_until_something_else_is_said(
     assert screen.seen() == "\r\x1b[Ktranslating …\r\x1b[Kdone\n"
 
 
-def test_table_columns_are_as_wide_as_they_look() -> None:
+def test_format_table_aligns_wide_characters() -> None:
     rows = [["run", "loss"], ["größe", "1.0"], ["狗 狗", "2.0"], ["e\u0301", "3.0"], ["\u200bא", "4.0"], ["", "5.0"]]
     lines = ["run    loss", "größe   1.0", "狗 狗   2.0", "e\u0301       3.0", "\u200bא       4.0", "        5.0"]
     assert format_table(rows).split("\n") == lines

@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("line", "said"), ROWS, ids=[line for line, _ in ROWS])
-def test_a_wrong_command_line_gets_its_sentence(tfm: Tfm, folder: Path, line: str, said: str) -> None:
+def test_wrong_command_line_prints_its_error(tfm: Tfm, folder: Path, line: str, said: str) -> None:
     name, *arguments = shlex.split(line)
     assert name == "tfm"
     code, out, err = tfm(*arguments, cwd=folder)
@@ -68,7 +68,7 @@ def test_a_wrong_command_line_gets_its_sentence(tfm: Tfm, folder: Path, line: st
     assert sorted(path.name for path in folder.iterdir()) == sorted(CONFIGS)
 
 
-def test_errors_and_completion_that_need_no_torch_import_none(tmp_path: Path) -> None:
+def test_errors_and_completion_import_no_torch(tmp_path: Path) -> None:
     """What a shell completes, the settings of a config, and that a run is unknown."""
     lines = [
         *("translate Hallo --run none", "evaluate --run none", "score --input a --translation b --run none"),

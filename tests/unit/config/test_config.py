@@ -63,9 +63,7 @@ def test_load_config_finds_every_shipped_config_by_name(tmp_path: Path, monkeypa
     assert load_config("multi30k") == load_config() == Config()
 
 
-def test_load_config_file_goes_before_a_shipped_config_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_config_file_takes_precedence_over_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").write_text("name: mine", encoding="utf-8")
     assert (load_config("demo").name, load_config("subwords").name) == ("mine", "subwords")
@@ -98,7 +96,7 @@ def test_load_config_empty_file_is_the_defaults(path: Path) -> None:
         *(("", None), ("yes", True), ("Größe", "Größe"), ("[0.9, 9e-1]", [0.9, 0.9]), ("{a: b}", {"a": "b"})),
     ],
 )
-def test_parse_reads_numbers_as_yaml_1_2(text: str, value: object) -> None:
+def test_parse_yaml_reads_numbers_as_yaml_1_2(text: str, value: object) -> None:
     found = parse_yaml(text)
     assert (found, type(found)) == (value, type(value))
 
@@ -112,7 +110,7 @@ def test_parse_reads_numbers_as_yaml_1_2(text: str, value: object) -> None:
         *(("no", "'no'"), ("08", "'08'")),
     ],
 )
-def test_as_line_is_one_line_that_is_read_back(value: object, line: str) -> None:
+def test_inline_yaml_is_one_line_and_parses_back(value: object, line: str) -> None:
     assert inline_yaml(value) == line
     assert parse_yaml(f"[{line}]") == [value]
     assert parse_yaml(dump_yaml({"a": value})) == {"a": value}
@@ -138,7 +136,7 @@ def test_dump_config_loads_as_itself(path: Path, text: str) -> None:
     assert load(path, dump_config(config)) == config
 
 
-def test_load_config_paths_of_a_file_count_from_it(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_config_file_paths_are_relative_to_it(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.chdir("/")
     found = [place for _, place in load(path, OWN_FILES).data.texts]
@@ -146,7 +144,7 @@ def test_load_config_paths_of_a_file_count_from_it(path: Path, tmp_path: Path, m
     assert found == expected
 
 
-def test_load_config_paths_of_set_count_from_here(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_config_set_paths_are_relative_to_cwd(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -157,7 +155,7 @@ def test_load_config_paths_of_set_count_from_here(path: Path, tmp_path: Path, mo
     assert texts["train.source"] == tmp_path / "a.en"
 
 
-def test_load_config_lists_of_texts_are_named_in_order_and_come_back(path: Path, tmp_path: Path) -> None:
+def test_load_config_file_lists_have_numbered_names(path: Path, tmp_path: Path) -> None:
     text = "data: {corpus: files, files: {train: [a.tmx, {source: b.de, target: b.en}], valid: c.tsv}, columns: [2, t]}"
     config = load(path, text)
     names = {"train.1": "a.tmx", "train.2.source": "b.de", "train.2.target": "b.en", "valid.1": "c.tsv"}
@@ -167,16 +165,14 @@ def test_load_config_lists_of_texts_are_named_in_order_and_come_back(path: Path,
     assert load(path, commented_settings(config)) == config
 
 
-def test_load_config_home_that_nobody_has_is_an_error(path: Path) -> None:
+def test_load_config_unknown_home_is_an_error(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^'~nobody-at-all/a.en': not a path: "):
         load(path, OWN_FILES, "data.files.train.source=~nobody-at-all/a.en")
     with pytest.raises(ConfigError, match="nobody-at-all"):
         load(path, "model: {vectors: {source: ~nobody-at-all/v.vec}}")
 
 
-def test_load_config_vectors_paths_become_absolute_and_names_stay(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_config_makes_vectors_paths_absolute(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -196,7 +192,7 @@ def test_load_config_vectors_paths_become_absolute_and_names_stay(
         ("source: /name, target: /name", {"source": "/name"}),
     ],
 )
-def test_pretrained_of_one_matrix_is_one_sides_vectors(path: Path, vectors: str, pretrained: dict[str, str]) -> None:
+def test_pretrained_with_tied_embeddings_has_one_side(path: Path, vectors: str, pretrained: dict[str, str]) -> None:
     text = f"data: {{joint_vocabulary: true}}\nmodel: {{tie_embeddings: all, vectors: {{{vectors}}}}}"
     assert load(path, text).model.pretrained == pretrained
     untied = load(path, text, "model.tie_embeddings=target+output").model.pretrained
@@ -216,16 +212,16 @@ def test_pretrained_of_one_matrix_is_one_sides_vectors(path: Path, vectors: str,
         ("model.tie_embeddings=target+output", "model.tie_embeddings", "target+output"),
     ],
 )
-def test_set_writes_one_key(override: str, key: str, value: Any) -> None:
+def test_set_changes_one_key(override: str, key: str, value: Any) -> None:
     assert settings_by_key(load_config(None, [override])) == {**settings_by_key(Config()), key: value}
 
 
-def test_set_wins_over_the_file_and_the_last_over_the_first(path: Path) -> None:
+def test_set_overrides_the_file_and_earlier_sets(path: Path) -> None:
     config = load(path, "name: a\ntraining: {seed: 1, epochs: 4}", "training.seed=2", "training.seed=3", "name=b")
     assert (config.name, config.training.seed, config.training.epochs) == ("b", 3, 4)
 
 
-def test_settings_say_once_what_they_shape() -> None:
+def test_every_setting_affects_one_thing() -> None:
     marked = {kind: keys_affecting(kind) for kind in Affects}
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
     assert marked[Affects.LOCATION] == {
@@ -246,7 +242,7 @@ def test_settings_say_once_what_they_shape() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "said"), WRONG, ids=[wrong for wrong, _ in WRONG])
-def test_load_config_wrong_config_gets_its_sentence(path: Path, wrong: str, said: str) -> None:
+def test_load_config_wrong_config_raises_its_error(path: Path, wrong: str, said: str) -> None:
     if wrong.startswith("--set "):
         assert mistake(None, wrong.removeprefix("--set ")) == f"{wrong.removeprefix('--set ')}: {said}"
     else:
@@ -267,7 +263,7 @@ def test_load_config_wrong_config_gets_its_sentence(path: Path, wrong: str, said
         (f"training: {{epochs: {'9' * 5000}}}", "not YAML: Exceeds the limit (4300 digits) for integer string conver"),
     ],
 )  # fmt: skip
-def test_load_config_mistake_in_a_file_is_one_line_with_its_place(path: Path, text: str, message: str) -> None:
+def test_load_config_error_names_file_and_line(path: Path, text: str, message: str) -> None:
     path.write_text(text, encoding="utf-8")
     assert mistake(path).startswith(f"{path}: {message}")
 
@@ -282,7 +278,7 @@ def test_load_config_mistake_in_a_file_is_one_line_with_its_place(path: Path, te
         ("training.schedule=inverse_sqrt", "the settings: training: warmup_steps: schedule inverse_sqrt needs"),
     ],
 )
-def test_set_mistake_is_one_line(override: str, message: str) -> None:
+def test_set_error_is_one_line(override: str, message: str) -> None:
     assert mistake(None, "name=a", override).startswith(message)
 
 
@@ -295,7 +291,7 @@ def test_set_mistake_is_one_line(override: str, message: str) -> None:
         (["training.epoch=3"], "training.epoch=3: training.epoch: unknown key; did you mean epochs? (and 1 mo"),
     ],
 )
-def test_load_config_mistake_is_named_where_it_stands(path: Path, overrides: list[str], message: str) -> None:
+def test_load_config_error_names_option_or_line(path: Path, overrides: list[str], message: str) -> None:
     path.write_text("training: {epochs: nine}", encoding="utf-8")
     assert mistake(path, *overrides).startswith(message.format(path=path))
 
@@ -303,7 +299,7 @@ def test_load_config_mistake_is_named_where_it_stands(path: Path, overrides: lis
 # Differences
 
 
-def test_differences_list_settings_and_pass_over_the_ignored() -> None:
+def test_differences_list_settings_without_ignored() -> None:
     changes = ["training.seed=1", "training.betas=[0.9, 0.98]", "model.head_dim=8", "data.fingerprint='12345678'"]
     new = load_config(None, changes)
     assert differences(Config(), new) == [
@@ -317,7 +313,7 @@ def test_differences_list_settings_and_pass_over_the_ignored() -> None:
     assert differences(new, new) == []
 
 
-def test_differences_see_files_come_and_go(path: Path, tmp_path: Path) -> None:
+def test_differences_list_added_and_removed_files(path: Path, tmp_path: Path) -> None:
     with_test = load(path, OWN_FILES + "    test: {source: c, target: d}")
     without = load(path, OWN_FILES)
     gone = {"source": tmp_path / "c", "target": tmp_path / "d"}
@@ -328,7 +324,7 @@ def test_differences_see_files_come_and_go(path: Path, tmp_path: Path) -> None:
 # A trained run's decoding section
 
 
-def test_translation_settings_take_overrides_key_by_key_and_last_what_is_named() -> None:
+def test_translation_settings_apply_overrides_then_named() -> None:
     kept = DecodingConfig(beam_size=5, length_penalty=0.6)
     assert translation_settings(kept, {}) == TranslationSettings(beam_size=5, length_penalty=0.6)
     overrides = ["decoding.length_penalty=1", " decoding.no_repeat_ngram_size = 3", "decoding.beam_size=2"]
@@ -354,7 +350,7 @@ def test_translation_settings_take_overrides_key_by_key_and_last_what_is_named()
         ("decoding=4", "decoding: must be a section with keys below it, such as decoding.beam_size, not 4"),
     ],
 )
-def test_translation_settings_refuse_other_overrides(override: str, message: str) -> None:
+def test_translation_settings_refuse_training_overrides(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         translation_settings(DecodingConfig(), {}, ["decoding.top_k=3", override])
     assert str(caught.value).startswith(f"{override}: {message}")
@@ -374,7 +370,7 @@ CLASH = "decoding: sample: true draws tokens at random, but a beam of 5 "
         ({}, ["decoding.top_k=3"], {"beam_size": 0}, "beam_size=0: decoding.beam_size: must be at least 1, not 0"),
     ],
 )
-def test_translation_settings_name_a_clash_by_what_was_given(
+def test_translation_settings_clash_names_the_option(
     kept: dict[str, Any], overrides: list[str], named: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -21,7 +21,7 @@ SHIPPED = {name: path.read_text(encoding="utf-8") for name, path in shipped_conf
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_as_commented_yaml_has_every_setting_with_a_comment_and_loads_back(name: str, tmp_path: Path) -> None:
+def test_commented_settings_have_comments_and_load_back(name: str, tmp_path: Path) -> None:
     config = load_config(name)
     written = commented_settings(config, text=SHIPPED[name])
     (tmp_path / "own.yaml").write_text(written, encoding="utf-8")
@@ -32,7 +32,7 @@ def test_as_commented_yaml_has_every_setting_with_a_comment_and_loads_back(name:
     assert [line for line, below in uncommented if not below.strip().startswith("#")] == []
 
 
-def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
+def test_commented_settings_name_the_default() -> None:
     changed = load_config(
         None,
         ["training.eps=1e-12", "data.captions.sentences=300", "model.num_heads=4", "training.average_checkpoints=2"],
@@ -45,7 +45,7 @@ def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
     assert written.count("[default: ") == len(differences(Config(), changed)) == 4
 
 
-def test_as_commented_yaml_has_facts_of_a_run_only_where_they_are_its_own() -> None:
+def test_commented_settings_omit_default_internal_keys() -> None:
     written = commented_settings(Config())
     assert [each for each in ("fingerprint", "start_token", "imported", "marian") if each in written] == []
     own = load_config(None, ["data.fingerprint=0123abcd", "model.start_token=false", "model.positions=marian"])
@@ -53,7 +53,7 @@ def test_as_commented_yaml_has_facts_of_a_run_only_where_they_are_its_own() -> N
     assert [each for each in ("fingerprint: 0123abcd ", "start_token: false ", "positions: marian ") if each in written]
 
 
-def test_as_commented_yaml_keeps_the_comments_of_the_file() -> None:
+def test_commented_settings_keep_comments_of_the_file() -> None:
     written = commented_settings(load_config("paper-base"), text=SHIPPED["paper-base"])
     assert written.startswith(SHIPPED["paper-base"].split("\n")[0])
     assert "  d_model: 512              # table 3 [default: 256]\n" in written
@@ -63,7 +63,7 @@ def test_as_commented_yaml_keeps_the_comments_of_the_file() -> None:
     assert "  num_heads: 4              # attention heads [default: 8]\n" in changed  # what was said of 8 is not
 
 
-def test_as_commented_yaml_writes_files_below_each_other(tmp_path: Path) -> None:
+def test_commented_settings_put_files_on_lines(tmp_path: Path) -> None:
     sides = "{source: 'a: b, c #.en', target: a.de}"
     (tmp_path / "own.yaml").write_text(
         f"data:\n  corpus: files\n  files: {{train: {sides}, valid: {sides}, test-2: {sides}}}", encoding="utf-8"
@@ -75,14 +75,14 @@ def test_as_commented_yaml_writes_files_below_each_other(tmp_path: Path) -> None
     assert load_config(tmp_path / "again.yaml") == config
 
 
-def test_shipped_configs_each_say_what_they_are_for() -> None:
+def test_shipped_configs_have_titles() -> None:
     said = {name: header_comment(text).split("\n")[0] for name, text in SHIPPED.items()}
     assert len({*said.values()}) == len(SHIPPED)
     assert all(line.startswith("# ") and line.endswith(".") for line in said.values())
     assert max(map(len, SHIPPED)) + max(map(len, said.values())) <= LINE_WIDTH
 
 
-def test_load_config_of_a_shells_pipe_refuses_an_empty_one() -> None:
+def test_load_config_empty_pipe_is_refused() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"name: piped")
     os.close(writing)
@@ -92,11 +92,11 @@ def test_load_config_of_a_shells_pipe_refuses_an_empty_one() -> None:
     os.close(reading)
 
 
-def test_load_config_of_an_empty_device_is_the_defaults() -> None:
+def test_load_config_empty_device_is_the_defaults() -> None:
     assert load_config("/dev/null") == load_config()
 
 
-def test_load_config_paths_of_standard_input_begin_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_config_from_stdin_paths_are_relative_to_cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.yaml").write_text("model: {vectors: {source: ./v.vec}}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     with open("mine.yaml") as file:
@@ -111,7 +111,7 @@ def test_load_config_paths_of_standard_input_begin_here(tmp_path: Path, monkeypa
         (f"{__file__}/a", f"'{__file__}/a': cannot be read: Not a directory; name another file"),
     ],
 )
-def test_load_config_of_what_cannot_be_a_config_is_one_line(path: str, message: str) -> None:
+def test_load_config_unreadable_file_prints_one_line(path: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(path)
     assert str(caught.value).startswith(message)
