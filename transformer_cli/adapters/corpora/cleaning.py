@@ -26,19 +26,13 @@ from transformer_cli.text.normalization import lower, nfc_stripped, primary_subt
 
 TOO_LONG = "too long"  # a rule that always applies
 RATIO_SAMPLE_PAIRS = 10_000  # whose median is the usual length ratio
-MAX_LENGTH_FACTOR, LENGTH_SLACK_CHARS = 4, 20  # see `_has_unlikely_length`
-MAX_OWN_LANGUAGE_PROB = {True: 0.01, False: 1e-5}
+MAX_LENGTH_FACTOR, SLACK_CHARS = 4, 20  # see `_has_unlikely_length`
+OWN_LANGUAGE_PROB = {True: 0.01, False: 1e-5}
 """up to this probability of its own language, a side counts as the detected one. True: this is the language of the
 other side; False: it is a third language, which names and titles are often mistaken for"""
 LANGUAGE_SAMPLE_CHARS = 500  # of a side, for language detection
 PAIRS_PER_LOOKUP = 10_000  # whose duplicates are looked up together
-THRESHOLDS = [
-    RATIO_SAMPLE_PAIRS,
-    MAX_LENGTH_FACTOR,
-    LENGTH_SLACK_CHARS,
-    *MAX_OWN_LANGUAGE_PROB.values(),
-    LANGUAGE_SAMPLE_CHARS,
-]
+THRESHOLDS = [RATIO_SAMPLE_PAIRS, MAX_LENGTH_FACTOR, SLACK_CHARS, *OWN_LANGUAGE_PROB.values(), LANGUAGE_SAMPLE_CHARS]
 
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\\|\{\{|\}\}|\[\[|\]\]|" + _ENTITY.pattern)
@@ -139,7 +133,7 @@ def _has_unlikely_length(ratio: float, source: str, target: str) -> bool:
     With a ratio of 1.2, a source of 50 characters lets expect a target of 60, and allows 4 · 60 + 20 = 260. A target of
     60 allows a source of 220, for which 264 would be expected.
     """
-    expected, found, factor, slack = len(source) * ratio, len(target), MAX_LENGTH_FACTOR, LENGTH_SLACK_CHARS
+    expected, found, factor, slack = len(source) * ratio, len(target), MAX_LENGTH_FACTOR, SLACK_CHARS
     return found > factor * expected + slack or expected > factor * found + slack * ratio
 
 
@@ -181,9 +175,7 @@ def _py3langid_version() -> str | None:
 def _language_rule(data: DataConfig) -> Callable[[str, str], bool] | None:
     """Returns the rule on languages; None, and logs why, if it cannot be applied."""
     if _py3langid_version() is None:
-        log.info(
-            "languages are not checked: py3langid is not installed; `pip install 'transformer-cli[clean]'` adds it"
-        )
+        log.info("languages are not checked without py3langid; install it with `pip install 'transformer-cli[clean]'`")
         return None
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
@@ -199,6 +191,6 @@ def _language_rule(data: DataConfig) -> Callable[[str, str], bool] | None:
     def is_wrong(side: str, own: str, other: str) -> bool:
         sample = side[:LANGUAGE_SAMPLE_CHARS]
         found = identifier.classify(sample)[0] if own in known else own
-        return found != own and dict(identifier.rank(sample))[own] <= MAX_OWN_LANGUAGE_PROB[found == other]
+        return found != own and dict(identifier.rank(sample))[own] <= OWN_LANGUAGE_PROB[found == other]
 
     return lambda one, other: is_wrong(one, source, target) or is_wrong(other, target, source)

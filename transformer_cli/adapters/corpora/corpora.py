@@ -77,9 +77,8 @@ def open_corpus(data: DataConfig, *, multi30k_dir: Path | None = None) -> Opened
         return _open_captions(data)
     if data.corpus == "multi30k":
         pairs = multi30k.find_files(data.source, data.target, multi30k_dir)
-        sums = {
-            path.name: multi30k.checksums()[path.name] for pair in pairs.values() for path in (pair.source, pair.target)
-        }
+        names = [path.name for pair in pairs.values() for path in (pair.source, pair.target)]
+        sums = {name: multi30k.checksums()[name] for name in names}
         return OpenedCorpus(data, sums, {split: partial(read_texts, [pair], data) for split, pair in pairs.items()})
     assert data.files is not None  # the config ensures it
     require_files((f"data.files.{name}", path) for name, path in data.texts)
@@ -87,12 +86,10 @@ def open_corpus(data: DataConfig, *, multi30k_dir: Path | None = None) -> Opened
     texts = {split: text if isinstance(text, tuple) else (text,) for split, text in data.files.items()}
     single_files = [text for split in texts.values() for text in split if isinstance(text, Path)]
     if data.columns and not any(pair_format(text, data) in (TABLE, JSON) for text in single_files):
-        raise DataError(
-            f"data.columns (--columns {','.join(data.columns)}): no file is a table or JSON lines; leave it out"
-        )
-    return OpenedCorpus(
-        data, sums, {split: partial(read_texts, text, data) for split, text in texts.items()}, rule_parameters(data)
-    )
+        option = f"--columns {','.join(data.columns)}"
+        raise DataError(f"data.columns ({option}): no file is a table or JSON lines; leave it out")
+    splits = {split: partial(read_texts, text, data) for split, text in texts.items()}
+    return OpenedCorpus(data, sums, splits, rule_parameters(data))
 
 
 def _open_captions(data: DataConfig) -> OpenedCorpus:

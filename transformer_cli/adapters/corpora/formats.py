@@ -210,9 +210,8 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
                 is_first, width = False, len(cells)
             if quote and any(cells[width:]):
                 remedy = f"put double quotes around text with {delimiter!r}"
-                raise DataError(
-                    f"{location} has {pluralize(len(cells), 'column')}, but the first line has {width}; {remedy}"
-                )
+                found = pluralize(len(cells), "column")
+                raise DataError(f"{location} has {found}, but the first line has {width}; {remedy}")
             yield cells if any(cells) else [], location
     except csv.Error as error:
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
@@ -325,9 +324,8 @@ def _read_json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
         columns = _find_columns(data.columns, keys, location) if data.columns else find_sides(keys, data)
         if columns is None:
             wanted = f"{data.source} and {data.output_language}, or source and target"
-            raise DataError(
-                f"{location}: no keys {wanted}; it has {_shorten_names(keys)}; name two of them as data.columns"
-            )
+            found_keys = _shorten_names(keys)
+            raise DataError(f"{location}: no keys {wanted}; it has {found_keys}; name two of them as data.columns")
         source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError(f"{location}: a side is not text; write both as strings")

@@ -333,9 +333,8 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
         return [(0, len(text))]
     if _is_copy(block, text):
         return [(each.start, max(each.start, each.end)) for each in block.elements]
-    source_spaces, text_spaces = (
-        [match.span() for match in _WHITESPACE.finditer(each)] for each in (block.source, text)
-    )
+    source_spaces = [match.span() for match in _WHITESPACE.finditer(block.source)]
+    text_spaces = [match.span() for match in _WHITESPACE.finditer(text)]
     begin, finish = len(block.source) - len(block.source.lstrip()), len(block.source.rstrip())  # without outer space
     growth = len(text) - len(block.source)
     linked, edges = _longest_linked_spans(block, links), word_boundaries(text)
@@ -459,7 +458,7 @@ def _insert_elements(block: Block, text: str, spans: Sequence[Span], others: Map
     written: list[list[str]] = [[] for _ in spans]
     is_copy = _is_copy(block, text)
     for index in reversed(range(len(spans))):
-        each, inside, is_behind_standalone = block.elements[index], list[str](), False
+        each, inside, follows_standalone = block.elements[index], list[str](), False
         if each.is_proportional:
             written[index] = [*_fill_blocks(each.opening, others)]
             continue
@@ -474,12 +473,11 @@ def _insert_elements(block: Block, text: str, spans: Sequence[Span], others: Map
                 neighbours = text[start - 1 : start] if start else "", text[start : start + 1]
                 placeholder = element.placeholder if element.is_standalone else Placeholder(element.start, "", " ", " ")
                 left, right = spaces_around(placeholder, block.source, *neighbours)
-                left = (
-                    "" if (is_behind_standalone and offset == start) or (is_copy and not placeholder.before) else left
-                )
+                is_spaced = follows_standalone and offset == start
+                left = "" if is_spaced or (is_copy and not placeholder.before) else left
                 right = "" if is_copy and not placeholder.after else right
             inside += [Unescaped(here[offset:start] + left), *written[child], Unescaped(right)]
-            offset, is_behind_standalone = max(start, spans[child][1]), is_standalone
+            offset, follows_standalone = max(start, spans[child][1]), is_standalone
         inside.append(Unescaped(here[offset:end]))
         written[index] = [*_fill_blocks(each.opening, others), *inside, each.closing]
     return written[0]

@@ -59,9 +59,8 @@ def list_files(folder: Path) -> list[Path]:
     """
 
     def is_listed(path: Path) -> bool:
-        is_hidden = any(
-            part.startswith((".", "~$")) for part in path.relative_to(folder).parts
-        )  # ~$a.docx: Word's lock
+        # Word creates ~$a.docx while a.docx is open
+        is_hidden = any(part.startswith((".", "~$")) for part in path.relative_to(folder).parts)
         is_searched = os.path.isdir(path) and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK)
         return not (is_hidden or is_searched)
 

@@ -257,10 +257,9 @@ def _find_block_like(source: str) -> set[int]:
             while open_[-1][0] != name:
                 n_open[open_.pop()[0]] -= 1
             n_open[open_.pop()[0]] -= 1
-        elif (
-            token["slash"] or name in BLOCK_ELEMENTS
-        ):  # an end tag ends the block, so nothing open contains the next one
-            block_like.update(start for _, start in open_ if not token["slash"])
+        elif token["slash"] or name in BLOCK_ELEMENTS:
+            if not token["slash"]:  # an end tag ends the block, so what is open does not contain the next one
+                block_like.update(start for _, start in open_)
             open_.clear()
             n_open.clear()
         elif not source.endswith("/>", start, position):

@@ -51,21 +51,17 @@ def _translate_blocks(
     ]
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
     by_sentences = translator.with_options(split_sentences=True, return_scores=False)
-    found = by_sentences.translate_detailed(lines, name="blocks of text, one a line")
+    found = by_sentences.translate_detailed(lines, name="blocks of text, one per line")
     if translator.settings.on_too_long == "copy":  # the whole line, including the part that was not read
         copied = zip(found, lines, strict=True)
         found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
     remaining = iter(found)
     parts = [[next(remaining) for _ in cuts] for cuts in spans]
     if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
-        log.warning("blocks of text that were too long, of %d: %d", len(texts), n_too_long)
-    counts = Counter(
-        {
-            TRANSLATED: len(texts),
-            MISSING_NUMBER: sum(bool(missing_numbers(each.source, each.text)) for each in found),
-            MISSING_TERM: sum(not place for each in found for _, place in each.terms),
-        }
-    )
+        log.warning("%d of %d blocks of text were too long", n_too_long, len(texts))
+    counts = Counter({TRANSLATED: len(texts)})
+    counts[MISSING_NUMBER] = sum(bool(missing_numbers(each.source, each.text)) for each in found)
+    counts[MISSING_TERM] = sum(not span for each in found for _, span in each.terms)
     return list(map(join_with_links, texts, spans, parts)), counts
 
 

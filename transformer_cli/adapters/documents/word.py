@@ -196,22 +196,13 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
     items.append(_Item([]))
     fields = {each.closes for each in items if each.closes.startswith("field ")}
     pairs = nested_pairs([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
-    main_formatting, formatting_of = _formatting(items)
-    run = next(each.run for each in items if each.text and each.formatting == main_formatting)
-    hyphens = {each.name for each in items if "-" in each.text}
+    main, formatting_of = _formatting(items)
+    run = _RunTag(next(each.run for each in items if each.text and each.formatting == main))
+    only_no_break = {each.name for each in items if "-" in each.text} == {_NO_BREAK_HYPHEN}
     following = [""]
     for each in reversed(items[1:]):
         following.append(each.text[:1] or following[-1])
-    paragraph = _Paragraph(
-        items,
-        following[::-1],
-        main_formatting,
-        _RunTag(run),
-        formatting_of,
-        pairs,
-        hyphens == {_NO_BREAK_HYPHEN},
-        escape,
-    )
+    paragraph = _Paragraph(items, following[::-1], main, run, formatting_of, pairs, only_no_break, escape)
     parts = [raw[0], *head]
     first = -1
     for index in _block_ends(paragraph):
@@ -228,10 +219,8 @@ def _block_ends(paragraph: "_Paragraph") -> list[int]:
     found, open_, newest, last = {len(paragraph.items) - 1}, list[int](), -1, ""
     for index, each in enumerate(paragraph.items):
         last = each.text or last
-        goes_on = (
-            each.name != "w:tab" and paragraph.following[index].islower() and not last.endswith((".", "!", "?", ":"))
-        )
-        if each.name in _TABS_AND_BREAKS and not goes_on:
+        is_inside_sentence = paragraph.following[index].islower() and not last.endswith((".", "!", "?", ":"))
+        if each.name in _TABS_AND_BREAKS and (each.name == "w:tab" or not is_inside_sentence):
             found.add(newest := index)
             last = ""
         elif each.opens and index in paragraph.pairs:
@@ -298,7 +287,7 @@ class _Paragraph:
     """by the index of each text"""
     pairs: set[int]
     """the indices of items that open or close an element"""
-    has_no_break_hyphens: bool
+    only_no_break: bool
     """whether all its hyphens are no-break hyphens; then those of the translation are, too"""
     escape: Callable[[str], str]
 
@@ -312,13 +301,12 @@ def _formatting(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
     counts: Counter[str] = Counter()
     for index, formatting in own.items():
         counts[formatting] += len(items[index].text)
-    main_formatting = max(counts, key=lambda formatting: counts[formatting])
-    last, formatting_of = main_formatting, dict[int, str]()
+    main = max(counts, key=lambda formatting: counts[formatting])
+    last, formatting_of = main, dict[int, str]()
     for index, formatting in own.items():
-        last = formatting_of[index] = (
-            formatting if formatting == main_formatting or any(map(is_word, items[index].text)) else last
-        )
-    return main_formatting, formatting_of
+        last = formatting if formatting == main or any(map(is_word, items[index].text)) else last
+        formatting_of[index] = last
+    return main, formatting_of
 
 
 def _merge_fields(items: Sequence[_Item]) -> list[_Item]:
@@ -362,25 +350,23 @@ def _merge_fields(items: Sequence[_Item]) -> list[_Item]:
 def _write_runs(paragraph: _Paragraph, parts: Sequence[str]) -> str:
     """Returns a translation as runs; words get the run tag before them, and equal neighbours are joined."""
     found = list[tuple[_RunTag | None, str]]()
-    formatting = sign = paragraph.run
+    tag = sign_tag = paragraph.run
     for part in parts:
         if isinstance(part, _RunTag):
-            sign, formatting = part, formatting if isinstance(part, _SignRunTag) else part
+            sign_tag, tag = part, tag if isinstance(part, _SignRunTag) else part
         elif isinstance(part, Unescaped) and part:
-            found.append((formatting if any(map(is_word, part)) else sign, part))
+            found.append((tag if any(map(is_word, part)) else sign_tag, part))
         elif part:
             found.append((None, part))
-    joined = (
-        (formatting, "".join(part for _, part in group)) for formatting, group in groupby(found, key=itemgetter(0))
-    )
-    return "".join(_write_run(paragraph, formatting, text) if formatting else text for formatting, text in joined)
+    joined = ((tag, "".join(part for _, part in group)) for tag, group in groupby(found, key=itemgetter(0)))
+    return "".join(_write_run(paragraph, tag, text) if tag else text for tag, text in joined)
 
 
-def _write_run(paragraph: _Paragraph, formatting: _RunTag, words: str) -> str:
-    prefix = _prefix(formatting)
-    texts = words.split("-") if paragraph.has_no_break_hyphens else [words]
+def _write_run(paragraph: _Paragraph, tag: _RunTag, words: str) -> str:
+    prefix = _prefix(tag)
+    texts = words.split("-") if paragraph.only_no_break else [words]
     tagged = [f'<{prefix}t xml:space="preserve">{paragraph.escape(text)}</{prefix}t>' if text else "" for text in texts]
-    return f"{formatting}{f'<{prefix}{_NO_BREAK_HYPHEN[2:]}/>'.join(tagged)}</{prefix}r>"
+    return f"{tag}{f'<{prefix}{_NO_BREAK_HYPHEN[2:]}/>'.join(tagged)}</{prefix}r>"
 
 
 def _prefix(run: str) -> str:

@@ -36,7 +36,7 @@ _TEXT_PART = [  # of a text with escaped HTML tags; the second: also with line e
     for line in ("(?!)", r"\r\n?|\n|&#(?:10|x0{0,5}[Aa]);")
 ]
 
-_EventSpan = tuple[int, int]
+_Range = tuple[int, int]
 """The indices of the start and end event of an element"""
 
 
@@ -62,10 +62,9 @@ def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
                 unit = []
         elif event.kind == "start" and event.name == "file":
             named = [event.attributes.get(f"{side}-language") for side in ("source", "target")]
-            if any(
-                name and primary_subtag(name) != primary_subtag(own) for name, own in zip(named, languages, strict=True)
-            ):
-                other_languages.append((named[0] or languages[0], named[1] or languages[1]))
+            file_languages = named[0] or languages[0], named[1] or languages[1]
+            if [*map(primary_subtag, file_languages)] != [*map(primary_subtag, languages)]:
+                other_languages.append(file_languages)
             build.end_block(event.raw if named[1] else _set_attributes(event.raw, {"target-language": languages[1]}))
         else:
             build.end_block(event.raw)
@@ -94,8 +93,8 @@ def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, i
         return
     original, seg_source = unit, _child(unit, "seg-source")
     if not target:
-        behind = max(source[1], seg_source[1] if seg_source else 0) + 1
-        unit, target = [*unit[:behind], *_empty_target(unit, source[0]), *unit[behind:]], (behind + 1, behind + 2)
+        after = max(source[1], seg_source[1] if seg_source else 0) + 1
+        unit, target = [*unit[:after], *_empty_target(unit, source[0]), *unit[after:]], (after + 1, after + 2)
     segs = [each for each in unit if each.kind == "start" and each.name == "sdl:seg"]
     states = {each.attributes.get("id", ""): each.attributes for each in segs}
     attributes = {**attributes, **unit[target[0]].attributes}
@@ -128,12 +127,12 @@ def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, i
     for index, each in enumerate(unit):
         if each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in to_translate:
             raws[index] = _set_attributes(each.raw, {"conf": "Draft", "origin": "mt"})
-    place = 0
+    last = 0
     for name, (start, end) in to_translate.items():
-        build.end_block(*raws[place : start + 1])
+        build.end_block(*raws[last : start + 1])
         kept[NO_LETTER] += not _add_segment(build, unit, sources[name])
-        place = end
-    build.end_block(*raws[place:])
+        last = end
+    build.end_block(*raws[last:])
 
 
 def _empty_target(unit: Sequence[XmlEvent], source: int) -> list[XmlEvent]:
@@ -141,22 +140,19 @@ def _empty_target(unit: Sequence[XmlEvent], source: int) -> list[XmlEvent]:
     space = unit[source - 1].raw if unit[source - 1].kind == "text" else ""
     tag, attributes = tag_name(unit[source].raw).removesuffix("source") + "target", unit[source].attributes
     keeps = f' xml:space="{attributes["xml:space"]}"' if "xml:space" in attributes else ""
-    return [
-        XmlEvent("text", "", space),
-        XmlEvent("start", "target", f"<{tag}{keeps}>"),
-        XmlEvent("end", "target", f"</{tag}>"),
-    ]
+    start, end = XmlEvent("start", "target", f"<{tag}{keeps}>"), XmlEvent("end", "target", f"</{tag}>")
+    return [XmlEvent("text", "", space), start, end]
 
 
-def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _EventSpan) -> bool:
+def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool:
     """Add the content of an element as text and inline elements. Returns whether it has a letter."""
     inlines = list[Inline]()
     depth = 0  # in an element that is copied
     keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
     for each in unit[span[0] + 1 : span[1]]:
         kind, name, attributes = each.kind, each.name, each.attributes
-        goes_round = name == "g" or (name == "mrk" and attributes.get("mtype") not in ("protected", "x-sdl-deleted"))
-        if depth or (kind == "start" and not goes_round):
+        is_spanning = name == "g" or (name == "mrk" and attributes.get("mtype") not in ("protected", "x-sdl-deleted"))
+        if depth or (kind == "start" and not is_spanning):
             if not depth:
                 pair = f"code {attributes.get('rid') or attributes.get('id')}"
                 inlines.append(Inline("", "", pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))))
@@ -196,27 +192,24 @@ def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:
             yield open_.pop(), index, len(open_)
 
 
-def _child(unit: Sequence[XmlEvent], name: str) -> _EventSpan | None:
+def _child(unit: Sequence[XmlEvent], name: str) -> _Range | None:
     """Returns the span of the first child of a unit with this name."""
     return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
 
 
-def _segments(unit: Sequence[XmlEvent], span: _EventSpan) -> dict[str, _EventSpan]:
+def _segments(unit: Sequence[XmlEvent], span: _Range) -> dict[str, _Range]:
     """Returns the spans of the segments in an element by their `mid`."""
     inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
     found = [each for each in inside if unit[each[0]].attributes.get("mtype") == "seg"]
     return {unit[start].attributes.get("mid", ""): (start, end) for start, end in found if unit[start].name == "mrk"}
 
 
-def _needs_translation(
-    unit: Sequence[XmlEvent], source: _EventSpan, target: _EventSpan, attributes: Mapping[str, str]
-) -> bool:
+def _needs_translation(unit: Sequence[XmlEvent], source: _Range, target: _Range, attributes: Mapping[str, str]) -> bool:
     """Whether a target is empty or an unconfirmed copy of its source. attributes: see `is_confirmed`."""
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
-    return not has_content or (
-        [each.raw for each in one] == [each.raw for each in other] and is_untranslated_copy(attributes)
-    )
+    is_equal = [each.raw for each in one] == [each.raw for each in other]
+    return not has_content or (is_equal and is_untranslated_copy(attributes))
 
 
 def _set_attributes(tag: str, attributes: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Text of one's own on its way into splits: which rule leaves what out, what is held out, and what is written down."""
+"""Cleaning and splitting of the user's text: what each rule leaves out, what is held out, and what is written."""
 
 import gzip
 import importlib.util
@@ -59,7 +59,7 @@ def clean_and_split(data: DataConfig, folder: Path | None) -> dict[str, Any]:
 
 
 def dirty() -> list[tuple[str, str]]:
-    """Good pairs, with all that is planted among them."""
+    """Good pairs, with all planted pairs among them."""
     pairs = list(GOOD)
     for number, pair in enumerate(pair for planted in PLANTED.values() for pair in planted):
         pairs.insert(500 + 41 * number, pair)
@@ -85,10 +85,10 @@ def test_clean_each_rule_leaves_out_exactly_its_planted_pairs(
 
 @pytest.mark.parametrize("rule", ["copies", "markup", "length", "duplicates", "held_out", "language"])
 def test_clean_rule_that_is_off_leaves_nothing_out(config: Callable[..., DataConfig], rule: str) -> None:
-    others = [each for each in get_args(Rule) if each not in (rule, "language")]  # which takes long to begin
+    others = [each for each in get_args(Rule) if each not in (rule, "language")]  # this rule is slow to start
     facts = clean_and_split(config([*GOOD[:100], *PLANTED[rule]], clean=others), None)
     assert rule not in facts["left_out"]
-    assert facts["splits"]["train"] >= 100 + len(PLANTED[rule]) / 2  # another rule may take some of it
+    assert facts["splits"]["train"] >= 100 + len(PLANTED[rule]) / 2  # another rule may leave out some of them
 
 
 def test_clean_long_pair_is_left_out_of_train_refused_in_valid(config: Callable[..., DataConfig]) -> None:
@@ -121,8 +121,8 @@ def test_clean_without_py3langid_logs_it_and_skips_the_rule(
     caplog.set_level("INFO")
     assert clean_and_split(data, None)["left_out"] == {}
     message = caplog.messages[0]
-    assert message.startswith("languages are not checked: py3langid is not installed; `pip install")
-    assert open_corpus(data).rules != with_rule  # so it is another dataset
+    assert message.startswith("languages are not checked without py3langid; install it")
+    assert open_corpus(data).rules != with_rule  # so this is another dataset
 
 
 def test_clean_language_unknown_to_py3langid_is_not_checked(

@@ -1,4 +1,4 @@
-"""Corpora of one's own files and of the captions: what is read, and every way in which that can fail."""
+"""The corpora of the user's files and of the captions: what is read, and how it can fail."""
 
 import gc
 import gzip
@@ -19,7 +19,7 @@ from transformer_cli.errors import DataError
 
 
 def own(tmp_path: Path, *, skip_empty: bool = False, **contents: str | bytes) -> DataConfig:
-    """A config whose files hold what is given as `train_source=…`, text or bytes; the others hold one sentence."""
+    """A config with files of the given contents, as in `train_source=…`; the others have one sentence."""
     sides: dict[str, dict[str, Path]] = {}
     for split in dict.fromkeys(["train", "valid", *(key.rsplit("_", 1)[0] for key in contents)]):
         for side in ("source", "target"):
@@ -50,7 +50,7 @@ def test_open_corpus_files_returns_splits_in_order_and_checksums(tmp_path: Path)
         "news": [("n", "N")],
         "again": [("n", "N")],
     }
-    sizes = {"train": 2, "valid": 1, "news": 1, "again": 1}  # in this order, whatever that of the files is
+    sizes = {"train": 2, "valid": 1, "news": 1, "again": 1}  # in this order, whatever the order of the files
     assert list(write(data, tmp_path)["splits"].items()) == list(sizes.items())
     assert set(corpus.checksums) == {f"{split}.{side}" for split in corpus.splits for side in ("source", "target")}
     assert corpus.checksums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()

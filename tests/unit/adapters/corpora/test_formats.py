@@ -1,4 +1,4 @@
-"""Parallel text in every form that is read: which pairs come of it, where they stand, and what is refused."""
+"""Every format of parallel text: its pairs, their locations, and what is refused."""
 
 import bz2
 import gzip
@@ -86,7 +86,7 @@ def places(path: Path, left_out: list[tuple[str, str]] | None = None, **more: An
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """read(content, name, **settings) → (source, target, place) of a file with this content."""
+    """read(content, name, **settings): the (source, target, location) triples of a file with this content."""
 
     def of_content(content: str | bytes, name: str = "text", **more: Any) -> list[tuple[str, str, str]]:
         path = tmp_path / name
@@ -121,7 +121,7 @@ def test_read_texts_utf_16_of_any_format_gives_the_pairs(read: Read, content: st
         ('de\ten\n"Er sagte ""ja""."\tyes\n', "a", [('Er sagte "ja".', "yes", "line 2")]),  # as pandas writes it
         ('"a b"\t"c\nd"\ne\tf\n', "a", [("a b", "c d", "line 1"), ("e", "f", "line 3")]),
         ('"a\tb"\t"""c"""\n', "a", [("a\tb", '"c"', "line 1")]),
-        ('"a" b\t"c"\n', "a", [('"a" b', '"c"', "line 1")]),  # where not all is quoted, quotes are text
+        ('"a" b\t"c"\n', "a", [('"a" b', '"c"', "line 1")]),  # unless all cells are quoted, quotes are text
         ('"a"\t"b"\n', "a", [('"a"', '"b"', "line 1")]),
         ('"a\tb ""c""\n', "a", [('"a', 'b ""c""', "line 1")]),
         ('de\ten\n"Ein ""Hund"""\t"a\nb"\n'.encode("utf-16"), "a", [('Ein "Hund"', "a b", "line 2")]),  # Excel's
@@ -185,7 +185,7 @@ def test_read_texts_other_region_or_script_is_left_out(read: Read, target: str, 
     [
         *(("utf-16", "utf-16"), ("utf-16", "utf-16-le"), ("utf-16", "utf-16-be"), ("utf-8", "utf-8-sig")),
         *(("utf-16", "utf-8-sig"), ("latin-1", "utf-8-sig"), ("ISO-8859-1", "utf-16"), ("Unicode", "utf-8")),
-    ],  # the byte order mark goes before what is declared
+    ],  # a byte order mark overrides the declaration
 )
 def test_read_texts_tmx_any_encoding_reads_pairs_counts_others(tmp_path: Path, declared: str, encoding: str) -> None:
     path, left_out = tmp_path / "memory.xml", list[tuple[str, str]]()
@@ -407,8 +407,8 @@ def test_pair_files_matches_languages_in_any_order() -> None:
         *("a.de other.txt", "other.txt a.en"),
         *("a.de.tok a.en.tok", "de.x en.x", "deu_Latn.dev eng_Latn.dev", "a.deu a.eng", "de-DE.test en-US.test"),
         *("corpus.de.txt corpus_v2.en.txt", "a.de-en.de a.de-en.en", "deutsch.txt english.txt"),
-        *("x-ref.de x-src.en", "tgt.de src.en"),  # the language counts
-        "one.txt other.txt",  # else the first is the source
+        *("x-ref.de x-src.en", "tgt.de src.en"),  # a language counts before a role
+        "one.txt other.txt",  # otherwise the first is the source
     ],
 )
 def test_pair_files_two_files_are_matched_by_language_or_role(names: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Multi30k: what is read, where it is found, how it is fetched, and every way in which that can fail."""
+"""Multi30k: where it is found, what is read, how it is downloaded, and how that can fail."""
 
 import gzip
 import hashlib
@@ -36,7 +36,7 @@ GERMAN_ENGLISH = {name for name in FILES if ".cs." not in name}
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No named folder, no proxy, no pauses, a cache of our own, and a Multi30k of our own."""
+    """No named folder, no proxy, no pauses, a separate cache, and a small Multi30k."""
     monkeypatch.delenv(multi30k.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
@@ -45,9 +45,9 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with what `answers` holds, one after the other; then with our Multi30k.
+    """Gives the answers in `answers` one after the other, then the files of the small Multi30k.
 
-    An answer is a status, bytes, or of the file only so many bytes ("5"), after which the server is silent ("5 …").
+    An answer is a status, content, the length of a truncated file ("5"), or one after which the server hangs ("5 …").
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """Where Multi30k is fetched from."""
+    """The server from which Multi30k is downloaded."""
     with Server() as server:
         monkeypatch.setattr(multi30k, "ADDRESS", f"http://127.0.0.1:{server.server_address[1]}")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -95,7 +95,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with all of our Multi30k."""
+    """A folder with the whole small Multi30k."""
     folder = tmp_path / "multi30k"
     folder.mkdir()
     for name, content in FILES.items():
@@ -128,12 +128,12 @@ def test_multi30k_folder_gives_pairs_checksums_and_splits(
     }
     assert list(corpus.splits) == ["train", "valid", "test_2016_flickr", "test_2017_flickr"]
     assert corpus.checksums == {name: SUMS[name] for name in GERMAN_ENGLISH}
-    swapped = open_corpus(DataConfig(source="en", target="cs"), multi30k_dir=folder)  # which has no test set of 2017
+    swapped = open_corpus(DataConfig(source="en", target="cs"), multi30k_dir=folder)  # Czech has no test set of 2017
     assert (list(swapped.splits), read(swapped, "valid")) == ([*corpus.splits][:3], [("A child .", "Dítě .")])
     assert not caplog.records
     monkeypatch.setenv("TFM_MULTI30K_DIR", str(folder))
     assert everything(open_corpus(DataConfig())) == everything(corpus)
-    monkeypatch.setenv("TFM_MULTI30K_DIR", str(tmp_path / "nowhere"))  # which the argument outranks
+    monkeypatch.setenv("TFM_MULTI30K_DIR", str(tmp_path / "nowhere"))  # the argument overrides it
     assert everything(open_corpus(DataConfig(), multi30k_dir=folder)) == everything(corpus)
 
 
@@ -174,7 +174,7 @@ def test_multi30k_missing_folder_error_names_its_option(monkeypatch: pytest.Monk
 def test_multi30k_is_downloaded_once_and_again_if_damaged(
     server: Server, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.answers = [503, 429]  # after which it is asked again
+    server.answers = [503, 429]  # after these, the download is tried again
     corpus = open_corpus(DataConfig())
     assert everything(corpus)["train"] == [("Ein Hund läuft .", "A dog runs ."), ("Zwei Männer .", "Two men .")]
     assert sorted({*server.asked}) == sorted(GERMAN_ENGLISH)

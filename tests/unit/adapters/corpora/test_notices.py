@@ -1,4 +1,4 @@
-"""What looks wrong in text and is not surely wrong is one warning, and nothing of it an error."""
+"""Text that looks wrong gives one warning and no error."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ TRAIN, VALID = ((next(sides), next(sides)) for sides in (PAIRS["train"], PAIRS["
 
 @pytest.fixture
 def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Warned:
-    """Prepare words from these sides, and return the warnings."""
+    """Prepare a dataset of words from these sides, and return the warnings."""
 
     def run(train: Sides = TRAIN, valid: Sides = VALID) -> list[str]:
         files = {}

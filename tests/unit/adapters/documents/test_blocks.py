@@ -1,4 +1,4 @@
-"""Blocks are made of what a format finds, and come back at the same places, in any writing."""
+"""Blocks are built from the calls of a parser and written back in the same places, in any script."""
 
 import html
 import re
@@ -20,7 +20,7 @@ EVENT = re.compile(
 
 
 def document(source: str) -> Document:
-    """Of a small format: <b>, <g> and <i> go round words, <x/> is a point, <s/> a seam, and <p/> ends a block."""
+    """Parses a small format: <b>, <g>, <i> go around words, <x/> stands alone, <s/> is proportional, <p/> ends a block."""
     builder = Builder(escaping_writer(partial(html.escape, quote=False)))
     for found in EVENT.finditer(source):
         if found["text"]:
@@ -44,7 +44,7 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 
 def doubled(block: Block) -> tuple[str, list[Link]]:
-    """Each word twice as long, so that no place is where it was."""
+    """Each word twice as long, so that all offsets change."""
     text = re.sub(r"\w+", lambda found: found[0] * 2, block.text)
     return text, list(zip(spans(block.text), spans(text), strict=True))
 
@@ -98,7 +98,7 @@ def test_render_by_two_threads_at_once_gives_both_results() -> None:
     both = Barrier(2, timeout=10)
 
     def escape(words: str) -> str:
-        both.wait()  # until the other thread has come as far
+        both.wait()  # until the other thread is here, too
         return words
 
     builder = Builder(escaping_writer(escape))

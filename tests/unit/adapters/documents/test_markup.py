@@ -1,4 +1,4 @@
-"""HTML is cut into blocks and put together again: nothing is lost, and inline elements follow their words."""
+"""HTML is parsed into blocks and written again: nothing is lost, and inline elements follow their words."""
 
 import re
 from collections import Counter
@@ -57,8 +57,8 @@ def test_render_html_unchanged_text_gives_the_same_page(html: str) -> None:
         ("<p>Ein <b>roter</b> Hund</p>", "<p>Hund <b>roter</b> Ein</p>"),
         ("<b>Ein <i>roter</i></b> Hund", "Hund <b><i>roter</i> Ein</b>"),
         ("<li><a href=x>Ein Hund</a></li>", "<li><a href=x>Hund Ein</a></li>"),
-        ("Ein <img src=x> Hund", "<img src=x> Hund Ein"),  # it stands before the same word
-        ("Hund<img src=x> ein", "ein Hund<img src=x>"),  # it stands behind the same word
+        ("Ein <img src=x> Hund", "<img src=x> Hund Ein"),  # before the same word
+        ("Hund<img src=x> ein", "ein Hund<img src=x>"),  # after the same word
         ("Nimm <code>a b</code> da", "<code>a b</code> da Nimm"),
         ("a &lt; b &amp;&#99;&nbsp;&auml; < d", "d &lt; &amp;c\xa0ä b &lt; a"),
         ("<p>a\n   b</p>\n\n<p>c\td</p>", "<p>b a</p>\n\n<p>d c</p>"),
@@ -113,7 +113,7 @@ def test_word_links_finds_a_normalised_word() -> None:
     source = "Ma\N{COMBINING DIAERESIS}d\N{SOFT HYPHEN}chen ja"
     links = [((0, 9), (0, 4)), ((10, 12), (5, 8))]
     assert word_links(source, ["mädchen", "ja"], "girl yes", ["girl", "yes"], [0, 1]) == links
-    held = [((9, 12), (4, 7))]  # what follows a word at once is not of it
+    held = [((9, 12), (4, 7))]  # characters right after a word do not belong to it
     found = word_links(source.replace(" ", "{x} "), ["mädchen", "ja"], "girl{x} yes", ["girl", "yes"], [0, 1], held)
     assert found == [links[0], *held, ((13, 15), (8, 11))]
 
@@ -150,7 +150,7 @@ def test_parse_html_unclosed_elements_appear_once() -> None:
     document = parse_html(html)
     n_elements, n_blocks = sum(len(block.elements) for block in document.blocks), len(document.blocks)
     is_same = document.render([same(block) for block in document.blocks]) == html
-    assert is_same  # a value without documents, which pytest would take minutes to show
+    assert is_same  # a bare value: pytest would take minutes to show the documents
     assert n_blocks > 3_900
     assert n_elements <= n_blocks + html.count("<")
 
@@ -168,7 +168,7 @@ def test_render_html_keeps_all_markup_of_any_page(html: str, translate: object) 
     document = parse_html(html)
     translations = [translate(block) for block in document.blocks]  # type: ignore[operator]
     result = document.render(translations)
-    written, wanted = texts(result), [text for text, _ in translations]  # white space is that of the new place
+    written, wanted = texts(result), [text for text, _ in translations]  # white space is that of the new position
     assert sorted("".join(text.split()) for text in written) == sorted("".join(text.split()) for text in wanted)
     without_texts = [re.sub("(alt|title)=(['\"]?).*?\\2(?=>)", "", each) for each in MARKUP.findall(html)]
     found = [re.sub("(alt|title)=(['\"]?).*?\\2(?=>)", "", each) for each in MARKUP.findall(result)]

@@ -1,4 +1,4 @@
-"""Messages of a catalogue that have no translation get one; all else stays as it was written."""
+"""Messages of a catalogue without a translation get one; everything else stays byte for byte."""
 
 import pytest
 from hypothesis import given

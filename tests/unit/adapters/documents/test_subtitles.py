@@ -1,4 +1,4 @@
-"""Sentences of subtitles are translated across cues, and everything but their words stays where it is."""
+"""Sentences of subtitles are translated across cues; everything but their words stays in its place."""
 
 import re
 
@@ -67,7 +67,7 @@ LINES = ["1\n", "00:00:01,000 --> 00:00:02,000\n", "\n", "A dog ", "runs.\n", "<
 
 @given(st.lists(st.sampled_from([*LINES, "犬。", "♪\n", "&amp;", "<\n", "WEBVTT\n"]), max_size=25).map("".join))
 def test_subtitles_any_text_keeps_everything(text: str) -> None:
-    text = text.replace("<\n", "\n") if text.startswith("WEBVTT") else text  # in which it stands for a tag
+    text = text.replace("<\n", "\n") if text.startswith("WEBVTT") else text  # there, it begins a tag
     try:
         assert translated(text, lambda block: (block.text, [])) == text
     except DataError:

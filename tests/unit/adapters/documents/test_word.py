@@ -1,6 +1,6 @@
-"""Word documents keep every byte outside translated paragraphs, and what stands in these goes with its words.
+"""Word documents keep every byte outside translated paragraphs; in these, properties and marks follow their words.
 
-Their archives are read as far as it is safe, and what cannot be read is called what it is.
+Their archives are read within safe limits; an unreadable one gets a clear error.
 """
 
 import io
@@ -27,16 +27,16 @@ BODY = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/
 
 
 def paragraph(inner: str, translate: Translate) -> str:
-    """Returns what a paragraph becomes, without what is around it."""
+    """Returns a translated paragraph without the document around it."""
     source = f"{BODY}<w:p>{inner}</w:p></w:body></w:document>"
     document = parse_part(source)
     written = document.render([translate(block) for block in document.blocks])
-    parse_part(written)  # which is whole XML
+    parse_part(written)  # it is well-formed
     return written.removeprefix(f"{BODY}<w:p>").removesuffix("</w:p></w:body></w:document>")
 
 
 def seen(inner: str) -> list[tuple[str, str]]:
-    """Returns what a reader sees of a paragraph: words with their look, and marks; equal neighbours are one."""
+    """Returns what a reader sees of a paragraph: words with formatting, and marks; equal neighbours are joined."""
     found = list[tuple[str, str]]()
 
     def add(look: str, what: str) -> None:
@@ -170,7 +170,7 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from([backwards, turned]))
 def test_word_any_paragraph_keeps_everything(pieces: list[str], translate: Translate) -> None:
     open_, inner = list[str](), ""
-    for piece in pieces:  # containers, which are always closed
+    for piece in pieces:  # containers are always closed
         name = re.match(r"</?(w:hyperlink|w:ins)", piece)
         if name and piece[1] == "/":
             if not open_ or open_[-1] != name[1]:
@@ -259,7 +259,7 @@ def test_word_other_or_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch, 
 def test_archive_limits_the_total_size_of_members_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformer_cli.adapters.documents.archive.MAX_UNPACKED_BYTES", 1 << 20)
     opened = Archive(archive({"a": bytes(600_000), "b": bytes(600_000), "c": bytes(400_000)}))
-    for name in ("a", "c", "a", "c"):  # again and again
+    for name in ("a", "c", "a", "c"):  # several times
         assert opened.read(name)
     with pytest.raises(DataError, match="b: more than 1 MiB with the parts before it; translate the document in parts"):
         opened.read("b")

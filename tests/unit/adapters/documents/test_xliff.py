@@ -1,4 +1,4 @@
-"""Segments of XLIFF get targets; what people have translated stays, and each inline element comes back once."""
+"""Segments of XLIFF get targets; those that people have translated stay, and each inline element appears once."""
 
 import re
 
@@ -30,7 +30,7 @@ def opened(inner: str) -> ParsedFile:
 def translated(inner: str, translate: object = turned) -> str:
     file = opened(inner)
     found = file.render([translate(block) for block in file.blocks]).decode()  # type: ignore[operator]
-    assert "".join(token.raw for token in xml_events(found[1:], {})) == found[1:]  # it is whole XML
+    assert "".join(token.raw for token in xml_events(found[1:], {})) == found[1:]  # it is well-formed
     return found.removeprefix(f"\ufeff{HEAD}").removesuffix(END)
 
 
