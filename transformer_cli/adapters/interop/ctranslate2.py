@@ -143,12 +143,8 @@ class CTranslate2Engine:
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = never_stop
     ) -> Iterator[SearchResult]:
         """See `Engine`. before_step: called once for each batch."""
-        ids, limits, prefix = (
-            [each.ids for each in sentences],
-            [each.max_tokens for each in sentences],
-            sentences[0].prefix,
-        )
-        is_greedy = settings.beam_size == 1
+        ids, limits = [each.ids for each in sentences], [each.max_tokens for each in sentences]
+        prefix, is_greedy = sentences[0].prefix, settings.beam_size == 1
         alpha = 0.0 if is_greedy else settings.length_penalty  # greedy search compares no hypotheses
         is_constrained = bool(prefix or settings.no_repeat_ngram_size)
         is_scored = settings.return_scores or not is_greedy
@@ -285,15 +281,15 @@ class CTranslate2Engine:
         library = self._library
         level = library.get_log_level()
         torch_threads = count_threads()
+        # default: the type of the weights
+        compute_type = "float32" if self.is_on_cpu and int8_sums_overflow() else "default"
         library.set_log_level(logging.ERROR)  # `open_exported` logs the type
         try:
             return library.Translator(
                 str(self._folder),
                 device=self.device,
                 device_index=index,
-                compute_type="float32"
-                if self.is_on_cpu and int8_sums_overflow()
-                else "default",  # the type of the weights
+                compute_type=compute_type,
                 inter_threads=threads,
                 intra_threads=1,
                 max_queued_batches=-1,  # `_bounded_queue` bounds them

@@ -136,10 +136,8 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel
     if bad_words not in ([], [[config["pad_token_id"]]]):
         raise unsupported(searched_in, "bad_words_ids", bad_words, "tfm writes every token of the vocabulary but <pad>")
     eos_ids = [row for row, token in enumerate(target.tokens) if token == foreign.EOS]
-    if generation.get("forced_eos_token_id") not in (None, *eos_ids):
-        raise unsupported(
-            searched_in, "forced_eos_token_id", generation["forced_eos_token_id"], f"it is not {foreign.EOS}"
-        )
+    if (forced := generation.get("forced_eos_token_id")) not in (None, *eos_ids):
+        raise unsupported(searched_in, "forced_eos_token_id", forced, f"it is not {foreign.EOS}")
     weights_path, tensors = _read_weights(folder, weights)
     for key in ("max_length", "max_new_tokens"):
         longest, most = generation.get(key), config.get("max_position_embeddings")
@@ -148,9 +146,8 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel
             log.warning(what, searched_in, key, longest)
     if config.get("tie_word_embeddings", True) and not _is_tied(tensors):
         log.warning("%s: tie_word_embeddings is true, but the weights differ, so they are not tied", path)
-    names = {
-        name: rename_weight(name, WEIGHT_NAMES) for name in tensors if name not in map(POSITION_TABLE.format, STACKS)
-    }
+    tables = [POSITION_TABLE.format(stack) for stack in STACKS]
+    names = {name: rename_weight(name, WEIGHT_NAMES) for name in tensors if name not in tables}
     settings = {ours: config.get(theirs, default) for ours, (theirs, default) in MODEL_KEYS.items()}
     if settings["activation"] == "silu":
         settings["activation"] = "swish"

@@ -71,8 +71,8 @@ def export_to_hugging_face(
     if os.path.lexists(destination):
         raise ConfigError(f"{destination} exists already; name another output, or delete it first")
     checkpoint, model = load_best(source_run, torch.device("cpu"))
-    lists = [[*FIRST_TOKENS, *codec.all_tokens()[len(SPECIALS) :]] for codec in codecs]
-    is_one = config.model.tie_embeddings == "all"
+    vocabularies = [[*FIRST_TOKENS, *codec.all_tokens()[len(SPECIALS) :]] for codec in codecs]
+    is_shared = config.model.tie_embeddings == "all"
     n_positions = config.model.max_length or DEFAULT_POSITIONS
     settings: dict[str, Any] = {
         "architectures": ["MarianMTModel"],
@@ -80,38 +80,37 @@ def export_to_hugging_face(
         **{key: values[0] for key, values in SUPPORTED.items()},
         **{theirs: getattr(config.model, ours) for ours, (theirs, _) in MODEL_KEYS.items()},
         "max_position_embeddings": n_positions,
-        "vocab_size": len(lists[0]),
-        "decoder_vocab_size": len(lists[1]),
-        "share_encoder_decoder_embeddings": is_one,
+        "vocab_size": len(vocabularies[0]),
+        "decoder_vocab_size": len(vocabularies[1]),
+        "share_encoder_decoder_embeddings": is_shared,
         "tie_word_embeddings": config.model.tie_embeddings != "none",
     }
     settings |= {f"decoder_{key}": settings[f"encoder_{key}"] for key in PER_STACK_KEYS}
-    settings |= {
-        key: config.model.dropout for key, value in settings.items() if value is None
-    }  # of its two further kinds
-    end, pad = FIRST_TOKENS.index(foreign.EOS), FIRST_TOKENS.index(PAD)
-    ends = {"decoder_start_token_id": pad, "pad_token_id": pad, "eos_token_id": end, "bos_token_id": end}
+    # attention_dropout and activation_dropout
+    settings |= {key: config.model.dropout for key, value in settings.items() if value is None}
+    eos, pad = FIRST_TOKENS.index(foreign.EOS), FIRST_TOKENS.index(PAD)
+    special_ids = {"decoder_start_token_id": pad, "pad_token_id": pad, "eos_token_id": eos, "bos_token_id": eos}
     keys = hugging_face.search_keys(is_sample=config.decoding.sample)
     search = {theirs: getattr(config.decoding, ours) for ours, (theirs, _) in keys.items()}
-    search |= {"max_length": n_positions, "bad_words_ids": [[pad]], "forced_eos_token_id": end}
-    added = {lists[0].index(symbol): {"content": symbol} for symbol in config.data.subwords.user_defined_symbols}
+    search |= {"max_length": n_positions, "bad_words_ids": [[pad]], "forced_eos_token_id": eos}
+    added = {vocabularies[0].index(symbol): {"content": symbol} for symbol in config.data.subwords.user_defined_symbols}
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": config.data.source,
         "target_lang": config.data.output_language,
-        "separate_vocabs": not is_one,
+        "separate_vocabs": not is_shared,
         "model_max_length": n_positions,
         "added_tokens_decoder": added,
     }
     with atomic_folder(destination) as folder:
         save_file(_export_weights(model, n_positions), folder / "model.safetensors", {"format": "pt"})
-        write_json(folder / "config.json", {**settings, **ends})
-        write_json(folder / "generation_config.json", {**search, **ends})
+        write_json(folder / "config.json", {**settings, **special_ids})
+        write_json(folder / "generation_config.json", {**search, **special_ids})
         write_json(folder / "tokenizer_config.json", tokenizer)
         for side, codec, name in zip(SIDES, codecs, ("vocab.json", "target_vocab.json"), strict=True):
             write_bytes(folder / f"{side}.spm", codec.proto)
-            if side == "source" or not is_one:
-                write_json(folder / name, {token: row for row, token in enumerate(lists[SIDES.index(side)])})
+            if side == "source" or not is_shared:
+                write_json(folder / name, {token: row for row, token in enumerate(vocabularies[SIDES.index(side)])})
     size = format_bytes((destination / "model.safetensors").stat().st_size)
     log.info("%s: %s of %s, for transformers, %s", destination, checkpoint, source_run.folder, size)
     return destination
@@ -131,9 +130,12 @@ def _refuse_unsupported(config: Config) -> None:
 
 def _export_weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
     """Returns the weights under MarianMTModel's names, in its order of ids and width."""
-    back, width = [(ours, theirs) for theirs, ours in reversed(WEIGHT_NAMES)], width_permutation(model.config).argsort()
+    reversed_names, width = (
+        [(ours, theirs) for theirs, ours in reversed(WEIGHT_NAMES)],
+        width_permutation(model.config).argsort(),
+    )
     rows = [EOS, UNK, SOS]  # for FIRST_TOKENS; <pad> gets the vector of <sos>, with which a target begins
-    is_one = model.config.tie_embeddings == "all"
+    is_shared = model.config.tie_embeddings == "all"
     weights: dict[str, Tensor] = {}
     for ours, parameter in model.named_parameters():
         value = permute_width(ours, parameter.detach(), width)
@@ -144,10 +146,10 @@ def _export_weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
             value = value[None]
         if ".qkv." in ours:
             for part, matrix in zip("qkv", value.chunk(3), strict=True):
-                weights[rename_weight(ours.replace(".qkv.", f".{part}."), back)] = matrix
+                weights[rename_weight(ours.replace(".qkv.", f".{part}."), reversed_names)] = matrix
             continue
-        name = ours.replace("source_embedding.", "", int(is_one)).replace("attention.output.", "attention.o.")
-        weights[rename_weight(name, back)] = value
+        name = ours.replace("source_embedding.", "", int(is_shared)).replace("attention.output.", "attention.o.")
+        weights[rename_weight(name, reversed_names)] = value
     if model.config.positions == "marian":  # without a table, transformers computes its own
         for stack, embedding in zip(STACKS, (model.source_embedding, model.target_embedding), strict=True):
             weights[POSITION_TABLE.format(stack)] = embedding.positions(torch.arange(n_positions))[:, width]

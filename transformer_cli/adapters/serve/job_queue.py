@@ -113,15 +113,10 @@ class TranslationJob(Job):
 
     def _encode_line(self, limits: Limits) -> None:
         index, encoder = len(self.input_lines), self.translator.pipeline.line_encoder(SPLIT_REMEDY)
-        max_tokens = max(
-            1, min(limits.line_tokens, limits.hypothesis_tokens // self.translator.settings.rows_per_sentence)
-        )
+        by_hypotheses = limits.hypothesis_tokens // self.translator.settings.rows_per_sentence
+        text, max_tokens = self.lines[index], max(1, min(limits.line_tokens, by_hypotheses))
         try:
-            line = (
-                encoder.split_to_fit(self.lines[index], max_tokens)
-                if self.are_sentences
-                else encoder.encode(self.lines[index])
-            )
+            line = encoder.split_to_fit(text, max_tokens) if self.are_sentences else encoder.encode(text)
             if (n_tokens := max((len(unit.encoded) for unit in line.units), default=0)) > max_tokens:
                 raise DataError(f"{n_tokens} tokens, but this server takes at most {max_tokens}; {SPLIT_REMEDY}")
         except DataError as error:
@@ -208,8 +203,8 @@ class JobQueue:
                 job.future.set_result(outcome)
 
     def _run(self) -> None:
-        with WorkerPool(self._n_workers) as side:
-            for _ in side.run(self._work, range(self._n_workers)):
+        with WorkerPool(self._n_workers) as pool:
+            for _ in pool.run(self._work, range(self._n_workers)):
                 pass
 
     def _work(self, _: int) -> None:
@@ -219,17 +214,16 @@ class JobQueue:
             jobs: list[Job] = list(dict.fromkeys(job for job, _ in batch)) or [first]
             before_step = partial(_stop_if_cancelled, jobs)
             try:
-                found = (
-                    {first: first.function(before_step)}
-                    if isinstance(first, FunctionJob)
-                    else _translate(batch, before_step)
-                )
+                if isinstance(first, FunctionJob):
+                    outcomes: dict[Job, Any] = {first: first.function(before_step)}
+                else:
+                    outcomes = _translate(batch, before_step)
             except Exception as error:
-                found = dict[Job, Any].fromkeys(jobs, error)
+                outcomes = dict.fromkeys(jobs, error)
             with self._changed:
                 self._n_busy -= 1
                 self._long_batch_ended = monotonic() if first.cost > SHORT_JOB_COST else self._long_batch_ended
-            for job, outcome in found.items():
+            for job, outcome in outcomes.items():
                 self._finish(job, outcome)
 
     def _next_job(self) -> Job | None:
@@ -250,17 +244,17 @@ class JobQueue:
                 if left <= 0 or self._is_closing:
                     break
                 self._changed.wait(left)
-            job = self._choose(waiting)
+            job = self._choose_job(waiting)
             job.is_available = False
             self._long_batch_ended = math.inf if job.cost > SHORT_JOB_COST else self._long_batch_ended
             self._n_busy += 1
             self._changed.notify()
             return job
 
-    def _choose(self, waiting: Sequence[Job]) -> Job:
+    def _choose_job(self, waiting: Sequence[Job]) -> Job:
         """Returns the next job; of long ones, the one with the longest wait divided by the square of its cost.
 
-        A job that costs 10,000 so comes before one that costs 100,000 and has waited up to a hundred times as long.
+        So a job that costs 10,000 comes before one that costs 100,000 and has waited up to a hundred times as long.
         """
         now, short = monotonic(), next((job for job in waiting if job.cost <= SHORT_JOB_COST), None)
         if short and now - self._long_batch_ended < LONG_JOB_DELAY_S:
@@ -271,16 +265,14 @@ class JobQueue:
     def _form_batch(self, first: TranslationJob) -> _Batch:
         """Take parts of a job, then of others that are no longer. Returns [] if the job was cancelled or has failed."""
         with self._changed:
-            most = max(first.cost, SHORT_JOB_COST)
-            others = [
-                job for job in self._jobs if isinstance(job, TranslationJob) and job.is_available and job.cost <= most
-            ]
-            together = [first, *(job for job in others if job.can_batch_with(first))]
-            for job in together:
+            max_cost = max(first.cost, SHORT_JOB_COST)
+            available = [job for job in self._jobs if isinstance(job, TranslationJob) and job.is_available]
+            others = [job for job in available if job.cost <= max_cost and job.can_batch_with(first)]
+            for job in others:
                 job.is_available = False
         batch: _Batch = []
         left = math.inf
-        for job in together:
+        for job in (first, *others):
             try:
                 while (
                     len(batch) < MAX_BATCH_LINES

@@ -91,8 +91,8 @@ class RequestMiddleware:
         headers = dict(scope["headers"])
         client = (scope.get("client") or ("-",))[0]
         is_proxy = is_local_address(client)
-        if is_proxy and (named := headers.get(b"x-forwarded-for", b"").rpartition(b",")[2].strip()):
-            client = quote(named[:MAX_LOGGED_CHARS], safe=":[]")
+        if is_proxy and (forwarded := headers.get(b"x-forwarded-for", b"").rpartition(b",")[2].strip()):
+            client = quote(forwarded[:MAX_LOGGED_CHARS], safe=":[]")
         routed = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # uvicorn omits the body
 
         async def send_and_note(message: Message) -> None:
@@ -129,9 +129,7 @@ class RequestMiddleware:
             return JSONResponse({"error": TOO_MANY_REQUESTS}, 503, {"Retry-After": "1", "Connection": "close"})
         if b"transfer-encoding" in headers:  # 11,000 chunks of one byte block uvicorn for a third of a second
             return JSONResponse({"error": CHUNKED_BODY}, 411, {"Connection": "close"})
-        host_header = (
-            headers.get(b"host", b"localhost").decode("latin-1").lower()
-        )  # HTTP/1.0 has none, but all browsers have
+        host_header = headers.get(b"host", b"localhost").decode("latin-1").lower()  # all browsers send one
         host = _host_name(host_header)
         is_number = ":" in host or host.replace(".", "").isdecimal()  # no host name is only digits, or has a colon
         if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or is_number):
@@ -139,13 +137,13 @@ class RequestMiddleware:
             remedy = f"its operator may add --allow-host {host[:MAX_LOGGED_CHARS]}"
             return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 400)
         origin = headers.get(b"origin", b"").decode("latin-1")
-        own, port = scope.get("server") or ("", None)
-        mine = {host_header, *self._hosts, *(f"{name}:{port}" for name in self._hosts)}
-        if is_local_address(own):
-            mine |= {f"{name}:{port}" for name in ("localhost", "127.0.0.1", "[::1]")}
-        if is_proxy and (named := headers.get(b"x-forwarded-host")):
-            mine.add(named.decode("latin-1").lower())
-        if not origin or origin.lower().partition("://")[2] in mine or {origin, "*"} & self._origins:
+        address, port = scope.get("server") or ("", None)
+        own_hosts = {host_header, *self._hosts, *(f"{name}:{port}" for name in self._hosts)}
+        if is_local_address(address):
+            own_hosts |= {f"{name}:{port}" for name in ("localhost", "127.0.0.1", "[::1]")}
+        if is_proxy and (forwarded := headers.get(b"x-forwarded-host")):
+            own_hosts.add(forwarded.decode("latin-1").lower())
+        if not origin or origin.lower().partition("://")[2] in own_hosts or {origin, "*"} & self._origins:
             return None
         what = f"pages of {origin[:MAX_LOGGED_CHARS]} may not use this server"
         remedy = f"its operator may add --cors-origin {origin[:MAX_LOGGED_CHARS]}"

@@ -99,13 +99,12 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
     refuse_over_limit(body.n_characters, limits.characters, "characters")
     is_html = body.format == "html"
     if is_html and body.source == AUTO:  # parsing with languages changes lang attributes, so detect first
-        looked_at = [block.text for text in texts for block in parse_html(text).blocks]
+        detected_in = [block.text for text in texts for block in parse_html(text).blocks]
     else:
-        looked_at = texts
-    translator, source, confidence = directions.choose(body.source, body.target, " ".join(looked_at))
-    documents = (
-        [parse_html(text, (source, translator.run.config.data.output_language)) for text in texts] if is_html else []
-    )
+        detected_in = texts
+    translator, source, confidence = directions.choose(body.source, body.target, " ".join(detected_in))
+    languages = (source, translator.run.config.data.output_language)
+    documents = [parse_html(text, languages) for text in texts] if is_html else []
     lines_of = [[block.text for block in each.blocks] for each in documents] or [text.split("\n") for text in texts]
     lines = list(chain.from_iterable(lines_of))
     refuse_over_limit(len(lines), limits.lines, "lines")

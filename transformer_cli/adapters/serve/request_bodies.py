@@ -215,11 +215,10 @@ def _parse_body(request: Request, body: bytes) -> dict[str, Any]:
     media_type = content_type.partition(";")[0].strip().lower()
     is_json = JSON_TYPE.fullmatch(media_type) is not None
     in_url = [] if is_json else _form_fields(request.scope["query_string"])
-    in_body = (
-        _multipart_fields(content_type, body)
-        if media_type == MULTIPART
-        else _form_fields(body if media_type == FORM else b"")
-    )
+    if media_type == MULTIPART:
+        in_body = _multipart_fields(content_type, body)
+    else:
+        in_body = _form_fields(body if media_type == FORM else b"")
     if service.api_key is not None:
         _check_api_key(service.api_key.encode(), request.headers.get("authorization", ""), body, in_body + in_url)
     try:
@@ -251,7 +250,7 @@ def _check_api_key(api_key: bytes, authorization: str, body: bytes, fields: Fiel
             keys.append(json.loads(found[1]).encode())
     for name, value in fields:
         if name == b"api_key":
-            keys.append(_percent_decoded(value[: 3 * len(api_key) + 1]))  # a longer one is wrong anyway
+            keys.append(_percent_decode(value[: 3 * len(api_key) + 1]))  # a longer one is wrong anyway
     if not any(keys):
         raise HTTPException(400, "Please contact the server operator to get an API key")
     if not any(hmac.compare_digest(key, api_key) for key in keys):
@@ -286,17 +285,16 @@ def _form_parameters(in_body: Fields, in_url: Fields) -> dict[str, Any]:
     for fields in (in_body, in_url):
         values_of: dict[str, list[str]] = {}
         for name, value in fields:
-            text = _percent_decoded(value).decode().replace("\r\n", "\n")
-            values_of.setdefault(_percent_decoded(name).decode(), []).append(text)
+            text = _percent_decode(value).decode().replace("\r\n", "\n")
+            values_of.setdefault(_percent_decode(name).decode(), []).append(text)
         found |= {name: values if len(values) > 1 else values[0] for name, values in values_of.items()}
     return found
 
 
-def _percent_decoded(text: bytes) -> bytes:
+def _percent_decode(text: bytes) -> bytes:
     """Decode %XX and +. Other percent signs stay, as in q=5% of all, which curl -d sends unescaped."""
-    return _PERCENT_ENCODED.sub(
-        lambda run: bytes.fromhex(run[0].replace(b"%", b" ").decode()), text.replace(b"+", b" ")
-    )
+    text = text.replace(b"+", b" ")
+    return _PERCENT_ENCODED.sub(lambda run: bytes.fromhex(run[0].replace(b"%", b" ").decode()), text)
 
 
 def _form_fields(form: bytes) -> Fields:
