@@ -20,7 +20,7 @@ EVENT = re.compile(
 
 
 def document(source: str) -> Document:
-    """Parses a small format: <b>, <g>, <i> go around words, <x/> stands alone, <s/> is proportional, <p/> ends a block."""
+    """Parses a small format: <b>, <g>, <i> are inline, <x/> is standalone, <s/> is proportional, <p/> ends a block."""
     builder = Builder(escaping_writer(partial(html.escape, quote=False)))
     for found in EVENT.finditer(source):
         if found["text"]:
