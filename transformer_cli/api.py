@@ -263,9 +263,9 @@ def evaluate(
         translator = Translator(opened, device, others=others, runs_dir=runs_dir)
     if settings:
         translator = translator.with_options(**dict(settings))
-    named = files or (() if lists is None else ["lists"])
+    names = files or (() if lists is None else ["lists"])
     return scoring.evaluate(
-        translator, texts, lowercase=lowercase, metrics=metrics, save_result=save_result, named=named
+        translator, texts, lowercase=lowercase, metrics=metrics, save_result=save_result, files=names
     )
 
 

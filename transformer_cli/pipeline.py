@@ -244,7 +244,7 @@ class TextPipeline:
         requirements = self.hook.requirements(encoded, self.codecs, may_constrain=may_constrain)
         constraints = requirements.constraints if requirements else None
         more = constraints.min_tokens if constraints else 0
-        limit = max_target_tokens(self.settings, len(encoded), self.max_length, more=more)
+        limit = max_target_tokens(self.settings, len(encoded), self.max_length, extra_tokens=more)
         request = SearchRequest(encoded.ids, limit, key, self.prefix)
         constrained = replace(request, constraints=constraints) if constraints else None
         return PreparedSentence(line, request, requirements, constrained)

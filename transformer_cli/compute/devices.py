@@ -134,10 +134,10 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
         import torch
 
         return torch.cuda.mem_get_info(device)[0]
-    found = []
-    machine = dict(re.findall(r"(\w+):\s+(\d+) kB", _read_text(root / "proc/meminfo")))
-    if "MemAvailable" in machine:
-        found.append((int(machine["MemAvailable"]) + int(machine.get("SwapFree", 0))) * 1024)
+    limits = []
+    meminfo = dict(re.findall(r"(\w+):\s+(\d+) kB", _read_text(root / "proc/meminfo")))
+    if "MemAvailable" in meminfo:
+        limits.append((int(meminfo["MemAvailable"]) + int(meminfo.get("SwapFree", 0))) * 1024)
     if group := re.search(r"^0::/(.*)", _read_text(root / "proc/self/cgroup"), re.MULTILINE):  # 0::/user.slice/job
         inside = Path(group[1])
         for each in (inside, *inside.parents):
@@ -145,23 +145,23 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
             limit, use = _read_text(folder / "memory.max").strip(), _read_text(folder / "memory.current").strip()
             if limit.isdigit() and use.isdigit():  # a group without a limit says "max"
                 cached = re.search(r"^inactive_file (\d+)$", _read_text(folder / "memory.stat"), re.MULTILINE)
-                found.append(
+                limits.append(
                     max(0, int(limit) - int(use) + (int(cached[1]) if cached else 0))
                 )  # cached files can be dropped
-    return min(found, default=None)
+    return min(limits, default=None)
 
 
 @contextmanager
-def catch_oom(what: Callable[[], str]) -> Iterator[None]:
+def catch_oom(message: Callable[[], str]) -> Iterator[None]:
     """Raise MemoryShortage if the block runs out of memory.
 
-    what: returns the message, such as "a batch of … does not fit in memory; lower …".
+    message: returns its text, such as "a batch of … does not fit in memory; lower …".
     """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or OOM_MESSAGES.search(str(error)):
-            raise MemoryShortage(what()) from None
+            raise MemoryShortage(message()) from None
         raise
 
 

@@ -109,20 +109,21 @@ class World:
             raise
         except Exception as error:
             failure = error
-        words: list[str | None] = [None] * self.size  # the message of each process that failed
+        messages: list[str | None] = [None] * self.size  # the message of each process that failed
         if self.size > 1:
             import torch.distributed as dist
 
             try:
                 with self._translate_errors():
-                    dist.all_gather_object(words, failure and (str(failure) or type(failure).__name__))
+                    dist.all_gather_object(messages, failure and (str(failure) or type(failure).__name__))
             except DistributedError:
                 if failure is None:
                     raise
         if failure is not None:
             raise failure
-        if said := next(((rank, said) for rank, said in enumerate(words) if said is not None), None):
-            raise TfmError("rank {} has failed: {}".format(*said))
+        for rank, message in enumerate(messages):
+            if message is not None:
+                raise TfmError(f"rank {rank} has failed: {message}")
 
     def all_gather(self, *values: float) -> list[list[float]]:
         """Returns the values of each process, by rank: [[value, …], …]."""

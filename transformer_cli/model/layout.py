@@ -101,17 +101,19 @@ class Packed:
         """
         size = GROUP_SIZE if device.type == "cpu" else max(GPU_GROUP_SIZE, math.ceil(len(ids) / MAX_GROUPS))
         pads_to_multiples = device.type == "cpu" and torch.is_autocast_enabled("cpu")
-        n_tokens, unit = int(is_token.sum()), PAD_LENGTH_MULTIPLE if pads_to_multiples else 1
+        n_tokens, length_multiple = int(is_token.sum()), PAD_LENGTH_MULTIPLE if pads_to_multiples else 1
         self.n_rows = math.ceil(n_tokens / PAD_MULTIPLE) * PAD_MULTIPLE if pads_to_multiples else n_tokens
-        filler = (0, self.n_rows - n_tokens)
-        self.ids = to_device(nn.functional.pad(ids[is_token], filler), device)
-        self.positions = to_device(nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], filler), device)
+        padding = (0, self.n_rows - n_tokens)
+        self.ids = to_device(nn.functional.pad(ids[is_token], padding), device)
+        self.positions = to_device(nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], padding), device)
         lengths = is_token.sum(dim=1)  # 3 2 5
         first = lengths.cumsum(0) - lengths  # the first token of each sentence: 0 3 5
         masks, tokens = [], []
         for start in range(0, len(ids), size):
             group = slice(start, start + size)
-            columns = torch.arange(math.ceil(int(lengths[group].max()) / unit) * unit, device=ids.device)
+            columns = torch.arange(
+                math.ceil(int(lengths[group].max()) / length_multiple) * length_multiple, device=ids.device
+            )
             masks.append(columns < lengths[group, None])
             tokens.append((first[group, None] + columns).flatten())  # 0 1 2 3 4 5, and 5 6 7 8 9
         self.masks = [to_device(group, device) for group in masks]
@@ -140,19 +142,21 @@ class Packed:
         masks = [mask[:, None, None, :] for mask in self.masks]
         if is_causal:
             masks = [mask & causal_mask(mask.shape[-1], mask.device) for mask in masks]
-        return self._to(self, masks, record)
+        return self._attention_fn(self, masks, record)
 
     def cross_attention_fn(self, source: Layout, record: list[RecordedAttention] | None = None) -> AttentionFn:
         """As in `Layout`, group by group: queries and the result are (heads, target tokens, depth)."""
         assert isinstance(source, Packed)
-        return self._to(source, [mask[:, None, None, :] for mask in source.masks], record)
+        return self._attention_fn(source, [mask[:, None, None, :] for mask in source.masks], record)
 
-    def _to(self, source: "Packed", masks: list[Tensor], record: list[RecordedAttention] | None) -> AttentionFn:
+    def _attention_fn(
+        self, source: "Packed", masks: list[Tensor], record: list[RecordedAttention] | None
+    ) -> AttentionFn:
         def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
-            found = []
+            outputs = []
             for q, k, v, mask in zip(self.pad(queries), source.pad(keys), source.pad(values), masks, strict=True):
-                found.append(attention(q, k, v, dropout, may_attend=mask, record=record))
-            return self.unpad(found)
+                outputs.append(attention(q, k, v, dropout, may_attend=mask, record=record))
+            return self.unpad(outputs)
 
         return attend
 

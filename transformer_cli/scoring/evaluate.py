@@ -133,18 +133,18 @@ def evaluate(
     lowercase: bool = False,
     metrics: Iterable[str] = (),
     save_result: bool = True,
-    named: Iterable[str | Path] = (),
+    files: Iterable[str | Path] = (),
 ) -> list[Evaluation]:
     """Evaluate a translator on each text; see `evaluate_text`. Raises DataError.
 
-    save_result: append each result to the run's evaluations.jsonl, if it can be written. named: the files of the texts,
+    save_result: append each result to the run's evaluations.jsonl, if it can be written. files: the files of the texts,
     which are saved with the result.
     """
-    found, keep = [], result_sink(translator, named)
+    found, save = [], result_sink(translator, files)
     for text in texts:
         found.append(evaluate_text(translator, text, lowercase=lowercase, metrics=metrics))
         if save_result:
-            keep(asdict(found[-1].result), text)
+            save(asdict(found[-1].result), text)
     return found
 
 
@@ -210,7 +210,7 @@ def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> Res
     It does not hold the models.
     """
     run, device = translator.run, translator.engine.device
-    how = {
+    conditions = {
         "checkpoint": translator.checkpoints[0],
         "others": [str(each.folder) for each in translator.runs[1:]],
         "decoding": translator.settings.model_dump(mode="json", include=set(DecodingConfig.model_fields)),
@@ -218,12 +218,12 @@ def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> Res
         "files": [*map(str, files)] or None,
     }
 
-    def keep(result: Mapping[str, Any], text: ParallelText) -> None:
+    def save(result: Mapping[str, Any], text: ParallelText) -> None:
         names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
         sums = dict(zip(names, map(sha256_of_lines, (text.sources, *text.references)), strict=True))
-        append_result(run.folder, {**how, **result}, device=device, shards=run.config.training.shards, sums=sums)
+        append_result(run.folder, {**conditions, **result}, device=device, shards=run.config.training.shards, sums=sums)
 
-    return keep
+    return save
 
 
 def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
@@ -252,7 +252,7 @@ def evaluate_text(
 
     lowercase, metrics: as in `evaluate`.
     """
-    started = time.monotonic()
+    start_time = time.monotonic()
     pipeline, codecs, data = translator.pipeline, translator.run.codecs, translator.run.config.data
     if lowercase:
         data = data.model_copy(update={"lowercase": True})
@@ -263,16 +263,16 @@ def evaluate_text(
     losses = _losses(translator, text.name, split)
     scored = nonblank_rows(text.sources, text.references[0])
     texts = [translations[row].text for row in scored]
-    wanted = [[lines[row] for row in scored] for lines in text.references]
+    scored_references = [[lines[row] for row in scored] for lines in text.references]
     if data.tokens == "words":
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
-        tokens += [[pipeline.encode(line, codecs.target).tokens for line in lines] for lines in wanted[1:]]
+        tokens += [[pipeline.encode(line, codecs.target).tokens for line in lines] for lines in scored_references[1:]]
     else:
         tokenizer = tokenizer_or_fallback(data.output_language, lowercase=data.lowercased)
-        tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
-    warn_about_text(texts, wanted[0], text.name, data.output_language)
+        tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *scored_references)]
+    warn_about_text(texts, scored_references[0], text.name, data.output_language)
     extra_metrics = score_text(
-        texts, *wanted, language=data.output_language, lowercase=data.lowercased, extra_metrics=metrics
+        texts, *scored_references, language=data.output_language, lowercase=data.lowercased, extra_metrics=metrics
     )
     bleu, chrf = (extra_metrics.pop(name) for name in METRICS)
     assert isinstance(bleu, BleuScore)
@@ -288,7 +288,7 @@ def evaluate_text(
         chrf=chrf.score,
         chrf_interval=chrf.interval,
         chrf_signature=chrf.signature,
-        seconds=round(time.monotonic() - started, 3),
+        seconds=round(time.monotonic() - start_time, 3),
         brevity_penalty=bleu.brevity_penalty,
         length_ratio=bleu.length_ratio,
         precisions=bleu.precisions,

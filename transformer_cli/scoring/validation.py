@@ -32,15 +32,15 @@ def greedy_score(
 def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[str]) -> list[str]:
     """Returns the greedy translation of each source; blank lines stay empty."""
     engine = TransformerEngine([model.eval()])
-    most = None if engine.max_length is None else engine.max_length - N_SOS_EOS
+    max_tokens = None if engine.max_length is None else engine.max_length - N_SOS_EOS
     encoded = [codecs.source.encode(line) for line in sources]
     rows = [row for row, line in enumerate(encoded) if line.ids]
-    ids = [encoded[row].ids[:most] for row in rows]
+    ids = [encoded[row].ids[:max_tokens] for row in rows]
     requests = [SearchRequest(each, max_target_tokens(GREEDY, len(each), engine.max_length)) for each in ids]
     texts = [""] * len(sources)
-    for places, found in engine.translate(requests, GREEDY):
-        for place, (best, *_) in zip(places, found, strict=True):
-            source = encoded[rows[place]].tokens
+    for batch, found in engine.translate(requests, GREEDY):
+        for index, (best, *_) in zip(batch, found, strict=True):
+            source = encoded[rows[index]].tokens
             attended = [source[index] for index in best.alignment]
-            texts[rows[place]] = codecs.target.decode(best.tokens, unk_replacements=attended)
+            texts[rows[index]] = codecs.target.decode(best.tokens, unk_replacements=attended)
     return texts

@@ -97,17 +97,17 @@ class TransformerEngine:
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings
     ) -> list[tuple[Sequence[int], TranslationSettings]]:
         """Returns the sentences of each batch, as indices, and its settings: constraints need a wider beam."""
-        positions = BATCH_POSITIONS if self.is_on_cpu else GPU_BATCH_POSITIONS
+        max_positions = BATCH_POSITIONS if self.is_on_cpu else GPU_BATCH_POSITIONS
         constrained = [row for row, each in enumerate(sentences) if each.constraints]
         others = [row for row, each in enumerate(sentences) if not each.constraints]
         wider = settings.model_copy(update={"beam_size": max(settings.beam_size, MIN_CONSTRAINED_BEAM)})
         return [
-            ([rows[place] for place in places], way)
-            for rows, way in ((others, settings), (constrained, wider))
-            for places in batches_longest_first(
+            ([rows[index] for index in batch], settings_of_batch)
+            for rows, settings_of_batch in ((others, settings), (constrained, wider))
+            for batch in batches_longest_first(
                 [sentences[row].ids for row in rows],
-                positions,
-                way.rows_per_sentence,
+                max_positions,
+                settings_of_batch.rows_per_sentence,
                 min(self._threads, len(rows) // MIN_SENTENCES_PER_THREAD),
             )
         ]

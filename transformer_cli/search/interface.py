@@ -45,8 +45,8 @@ class Constraints(Protocol):
     def min_tokens(self) -> int:
         """The least number of tokens of the phrases together."""
 
-    def rank_fn(self, of_batch: Sequence[Any]) -> Callable[..., Any]:
-        """Returns the `beam.RankFn` of a batch. of_batch: the constraints of each sentence, all of this class."""
+    def rank_fn(self, constraints: Sequence[Any]) -> Callable[..., Any]:
+        """Returns the `beam.RankFn` of a batch. constraints: those of each sentence, all of this class."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class SearchRequest:
 
 
 def max_target_tokens(
-    settings: TranslationSettings, source_tokens: int, max_length: int | None, *, more: int = 0
+    settings: TranslationSettings, source_tokens: int, max_length: int | None, *, extra_tokens: int = 0
 ) -> int:
     """Returns the maximum length of a translation.
 
-    source_tokens: the length of the source. max_length: the model's number of positions (None: no limit). more: tokens
-    of constraints, which may be longer than the words they replace.
+    source_tokens: the length of the source. max_length: the model's number of positions (None: no limit). extra_tokens:
+    those of constraints, which may be longer than the words they replace.
     """
-    wanted = more + (2 * source_tokens + 10 if settings.max_tokens is None else settings.max_tokens)
-    return wanted if max_length is None else min(wanted, max_length - N_SOS_EOS)
+    n_tokens = extra_tokens + (2 * source_tokens + 10 if settings.max_tokens is None else settings.max_tokens)
+    return n_tokens if max_length is None else min(n_tokens, max_length - N_SOS_EOS)
 
 
 @dataclass(frozen=True)
@@ -148,21 +148,22 @@ class TargetScorer(Protocol):
 
 
 def batches_longest_first(
-    sentences: Sequence[Sized], positions: int, rows_per_sentence: int = 1, n_batches: int = 1
+    sentences: Sequence[Sized], max_positions: int, rows_per_sentence: int = 1, n_batches: int = 1
 ) -> list[list[int]]:
     """Returns batches of sentences of similar length, as indices.
 
-    A batch has at most `positions` padded positions and MAX_BATCH_ROWS hypotheses (rows_per_sentence each). The longest
-    sentences come first, so that threads finish at about the same time. There are at least n_batches, if there are
-    enough sentences.
+    A batch has at most max_positions padded positions and MAX_BATCH_ROWS hypotheses (rows_per_sentence each). The
+    longest sentences come first, so that threads finish at about the same time. There are at least n_batches, if there
+    are enough sentences.
     """
     lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
-    most = max(1, MAX_BATCH_ROWS // rows_per_sentence)
-    groups = group_by_length(lengths, positions)[::-1]
-    if len(groups) < (least := min(n_batches, len(lengths))):  # 5 sentences for 4 batches: 2, 1, 1, 1
-        shares = [np.array_split(group, -(-len(group) * least // len(lengths)))[::-1] for group in groups]
+    max_sentences = max(1, MAX_BATCH_ROWS // rows_per_sentence)
+    groups = group_by_length(lengths, max_positions)[::-1]
+    if len(groups) < (n_needed := min(n_batches, len(lengths))):  # 5 sentences for 4 batches: 2, 1, 1, 1
+        shares = [np.array_split(group, -(-len(group) * n_needed // len(lengths)))[::-1] for group in groups]
         groups = [share for of_group in shares for share in of_group]
-    return [group[start : start + most].tolist() for group in groups for start in range(0, len(group), most)]
+    starts = ((group, start) for group in groups for start in range(0, len(group), max_sentences))
+    return [group[start : start + max_sentences].tolist() for group, start in starts]
 
 
 def batch_too_large(sentences: Sequence[Sized], rows_per_sentence: int) -> str:
@@ -172,17 +173,17 @@ def batch_too_large(sentences: Sequence[Sized], rows_per_sentence: int) -> str:
     return f"{what} do not fit in memory; use a smaller beam, or split long sentences"
 
 
-def group_by_length(lengths: NDArray[Any], most: int) -> list[NDArray[np.int64]]:
-    """Group sentences of similar length, with at most `most` padded positions per group, <sos> and <eos> included.
+def group_by_length(lengths: NDArray[Any], max_positions: int) -> list[NDArray[np.int64]]:
+    """Group sentences of similar length, with at most max_positions padded positions per group.
 
-    lengths (sentences,). Returns the indices of each group, the shortest sentences first; a sentence longer than `most`
-    is a group of its own. For example, lengths [5, 1, 4] and most = 14 give [[1, 2], [0]]: 2 × (4 + 2) = 12 positions
-    fit, and 3 × (5 + 2) = 21 do not.
+    lengths (sentences,), without <sos> and <eos>, which are counted. Returns the indices of each group, the shortest
+    sentences first; a sentence longer than max_positions is a group of its own. For example, lengths [5, 1, 4] and
+    max_positions = 14 give [[1, 2], [0]]: 2 × (4 + 2) = 12 positions fit, and 3 × (5 + 2) = 21 do not.
     """
     order = np.argsort(lengths, kind="stable")
     groups, start = [], 0
     for end, width in enumerate((lengths[order] + N_SOS_EOS).tolist()):  # the last of a group is its longest
-        if start < end and (end + 1 - start) * width > most:
+        if start < end and (end + 1 - start) * width > max_positions:
             groups.append(order[start:end])
             start = end
     return [*groups, order[start:]] if len(order) else []

@@ -61,7 +61,7 @@ def test_evaluations_get_a_line_for_every_judged_text(workspace: Path, corpus: P
     data, translator = run.config.data, translator_of(run)
     judged = evaluate(translator, select_texts(data, splits=["valid", "test"], data_dir=workspace / "data"))
     files = (corpus / "test.de", corpus / "test.en")
-    judged += evaluate(translator, select_texts(data, files=files), named=files)
+    judged += evaluate(translator, select_texts(data, files=files), files=files)
     lines = kept(folder)
     named = [str(path) for path in files]
     assert {line["split"]: line["files"] for line in lines} == {"valid": None, "test": None, "test.de": named}

@@ -84,8 +84,8 @@ class SystemOutput:
     texts: list[list[str]]
     """the lines of each text"""
     search: str | None = None
-    """a description of the search; None for a file, like `keep`"""
-    keep: ResultSink | None = None
+    """a description of the search; None for a file, like `save`"""
+    save: ResultSink | None = None
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,10 @@ def _comparisons(
     systems = _open_all(members, [each for _, given in groups for each in given], options.runs_dir)
     if examples is None:
         _check_groups([called for called, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
-    texts, written, language, lowercase = _translate_all(members, systems, options, open_run)
-    searches = [dict.fromkeys(each.search for each in group if each.search) for group in split_by_size(written, sizes)]
+    texts, outputs, language, lowercase = _translate_all(members, systems, options, open_run)
+    searches = [dict.fromkeys(each.search for each in group if each.search) for group in split_by_size(outputs, sizes)]
     comparisons: list[Comparison[Score]] = []
-    for text, lines in zip(texts, zip(*(each.texts for each in written), strict=True), strict=True):
+    for text, lines in zip(texts, zip(*(each.texts for each in outputs), strict=True), strict=True):
         references = text.references
         rows = nonblank_rows(text.sources or references[0], references[0], *lines)
         if not rows:
@@ -199,16 +199,16 @@ def _comparisons(
         n_sentences = len(rows)
         show_status(f"{text.name}: testing whether chance explains the differences")
         of_systems, of_references = ([[one[row] for row in rows] for one in each] for each in (lines, references))
-        found = tests(of_systems, *of_references, language=language, lowercase=lowercase, extra_metrics=extra_metrics)
-        for row, of_run in enumerate(written):
-            result: dict[str, Any] = {"split": text.name, "sentences": n_sentences}
+        results = tests(of_systems, *of_references, language=language, lowercase=lowercase, extra_metrics=extra_metrics)
+        for row, output in enumerate(outputs):
+            record: dict[str, Any] = {"split": text.name, "sentences": n_sentences}
             for metric in METRICS:
-                of_runs = [score for of_group in found[metric].scores for score in of_group.scores]
-                result |= {metric.lower(): of_runs[row], f"{metric.lower()}_signature": found[metric].signatures[0]}
-            if of_run.keep:
-                of_run.keep(result, text)
+                of_runs = [score for of_group in results[metric].scores for score in of_group.scores]
+                record |= {metric.lower(): of_runs[row], f"{metric.lower()}_signature": results[metric].signatures[0]}
+            if output.save:
+                output.save(record, text)
         differences: list[list[Difference | GroupDifference]] = [
-            [each.difference for each in found[metric].scores if each.difference] for metric in METRICS
+            [each.difference for each in results[metric].scores if each.difference] for metric in METRICS
         ]
         sentences = None if examples is None else pluralize(n_sentences, "sentence")
         evidence: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
@@ -216,17 +216,19 @@ def _comparisons(
         # negative, so p is at least 2 / 2^n. sacreBLEU counts larger differences only: with three sentences it may
         # print p = 0.0001 instead of 0.25.
         least_p: float = 2.0 ** (1 - n_sentences) if sentences else 0.0
-        said = [None, *verdicts(names, *differences, evidence=evidence, least_p=least_p)]
-        single = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
+        verdict_of = [None, *verdicts(names, *differences, evidence=evidence, least_p=least_p)]
+        line_chrf = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
         compared = []
         for row, name in enumerate(names):
-            scores = {metric: of.scores[row] for metric, of in found.items()}
+            scores = {metric: result.scores[row] for metric, result in results.items()}
             bleu, chrf = (scores.pop(metric) for metric in METRICS)
-            shown = _examples(text, (lines[0], lines[row]), (single[0], single[row]))[:examples] if single else []
-            compared.append(System(name, bleu, chrf, scores, said[row], shown, " / ".join(searches[row]) or None))
-        signatures = {metric: of.signatures for metric, of in found.items()}
-        judged: Literal["systems", "groups"] = "groups" if examples is None else "systems"
-        comparisons.append(Comparison(text.name, n_sentences, judged, signatures, compared))
+            shown = (
+                _examples(text, (lines[0], lines[row]), (line_chrf[0], line_chrf[row]))[:examples] if line_chrf else []
+            )
+            compared.append(System(name, bleu, chrf, scores, verdict_of[row], shown, " / ".join(searches[row]) or None))
+        signatures = {metric: result.signatures for metric, result in results.items()}
+        compared_as: Literal["systems", "groups"] = "groups" if examples is None else "systems"
+        comparisons.append(Comparison(text.name, n_sentences, compared_as, signatures, compared))
     return comparisons
 
 
@@ -271,13 +273,13 @@ def _translate_all(
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")
-    about_runs = {"beam_size": options.beam_size is not None, "device": options.device != "auto"}
-    for name, is_given in about_runs.items():
+    run_options = {"beam_size": options.beam_size is not None, "device": options.device != "auto"}
+    for name, is_given in run_options.items():
         if is_given and not runs:
             raise DataError(f"{name} applies to runs, but all of these are files; omit it")
-    lowered = [name for name, run in runs if run.config.data.lowercased]
-    if lowered and len(lowered) < len(names):
-        log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowered)))
+    lowercased_runs = [name for name, run in runs if run.config.data.lowercased]
+    if lowercased_runs and len(lowercased_runs) < len(names):
+        log.info("%s: lower-cased, so all are scored without case", ", ".join(dict.fromkeys(lowercased_runs)))
     beam = _beam(options)
     searches = {
         name: (each.settings if isinstance(each, Translator) else each.config.decoding).model_copy(update=beam).describe
@@ -291,18 +293,18 @@ def _translate_all(
         )
     texts = _texts([run for _, run in runs], options)
     if len(texts) > 1 and len(runs) < len(names):
-        among = ", ".join(text.name for text in texts)
-        raise DataError(f"files hold the translations of one text, but there are {among}; name one split")
+        split_names = ", ".join(text.name for text in texts)
+        raise DataError(f"files hold the translations of one text, but there are {split_names}; name one split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
-    of = {}
+    by_number = {}
     for number in files_first:  # files are read before any run translates, so that errors in them come soon
-        of[number] = _output_of(systems[number], texts, options, open_run)
-    written = [of[number] for number in range(len(systems))]
+        by_number[number] = _output_of(systems[number], texts, options, open_run)
+    outputs = [by_number[number] for number in range(len(systems))]
     language = options.language or next((run.config.data.output_language for _, run in runs), "en")
-    for name, of_system in zip(names, written, strict=True):
-        for each, lines in zip(texts, of_system.texts, strict=True):
+    for name, output in zip(names, outputs, strict=True):
+        for each, lines in zip(texts, output.texts, strict=True):
             warn_about_text(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
-    return texts, written, language, options.lowercase or bool(lowered)
+    return texts, outputs, language, options.lowercase or bool(lowercased_runs)
 
 
 def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | None]) -> None:
@@ -318,18 +320,18 @@ def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | N
                 raise DataError(f"{name}: has the same weights as {other}; name runs with different seeds")
     for names in groups:
         settings = {name: settings_by_key(run.config) for name in names if (run := systems[name])}
-        of_seed: dict[int, list[str]] = {}
+        by_seed: dict[int, list[str]] = {}
         for name, values in settings.items():
-            of_seed.setdefault(values["training.seed"], []).append(name)
-        for seed, alike in of_seed.items():
-            if len(alike) > 1:
+            by_seed.setdefault(values["training.seed"], []).append(name)
+        for seed, same_seed in by_seed.items():
+            if len(same_seed) > 1:
                 what = "%s: trained with the same training.seed, %d; their spread does not show the effect of the seed"
-                log.warning(what, ", ".join(alike), seed)
+                log.warning(what, ", ".join(same_seed), seed)
         keys = [key for key in differing_settings(list(settings.values())) if key not in MAY_DIFFER]
         if keys:
-            told = first_few(keys, MAX_LISTED_SETTINGS)
+            listed = first_few(keys, MAX_LISTED_SETTINGS)
             what = "%s: runs of one group that differ in %s; their spread is not due to chance alone"
-            log.warning(what, ", ".join(settings), told)
+            log.warning(what, ", ".join(settings), listed)
 
 
 def _open_all(names: Sequence[str], systems: Sequence[RunLike], runs_dir: Path) -> list[OpenSystem]:
@@ -400,16 +402,16 @@ def _output_of(
         return SystemOutput([lines])
     opened = system if isinstance(system, Translator) else open_run(system, options.device)
     translator = opened.with_options(on_too_long="truncate", **_beam(options))
-    written = []
+    lines_of_texts = []
     for text in texts:
         translations = translator.translate_detailed(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
             log.warning(
                 "%s: %s: %s too long: truncated", translator.run.folder, text.name, pluralize(n_long, "sentence")
             )
-        written.append([each.text for each in translations])
+        lines_of_texts.append([each.text for each in translations])
     given = [options.sources, *options.reference_files] if options.sources else []
-    return SystemOutput(written, translator.settings.describe, result_sink(translator, given))
+    return SystemOutput(lines_of_texts, translator.settings.describe, result_sink(translator, given))
 
 
 def _beam(options: CompareOptions) -> dict[str, Any]:

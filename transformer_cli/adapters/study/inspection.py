@@ -311,15 +311,15 @@ def translate_from(
     sentence. Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
     line = translator.pipeline.line_encoder("split the sentence").encode(sentence)
-    read, wanted = line.encoded, translator.pipeline.prepare(line, 0).request
-    if max_tokens is not None and len(read) > max_tokens:
-        raise DataError(f"{len(read)} tokens, but at most {max_tokens} can be inspected; split the sentence")
-    if not wanted:
+    encoded, request = line.encoded, translator.pipeline.prepare(line, 0).request
+    if max_tokens is not None and len(encoded) > max_tokens:
+        raise DataError(f"{len(encoded)} tokens, but at most {max_tokens} can be inspected; split the sentence")
+    if not request:
         raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
-    n_words, limit = len(forced) - (EOS in forced[-1:]), wanted.max_tokens
+    n_words, limit = len(forced) - (EOS in forced[-1:]), request.max_tokens
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
-    (translation,) = translator.with_options(prefix=tuple(forced[:limit])).translate_encoded([sentence], [read])
+    (translation,) = translator.with_options(prefix=tuple(forced[:limit])).translate_encoded([sentence], [encoded])
     return translation
 
 

@@ -112,27 +112,27 @@ def paired_tests(
     if len(references[0]) > MAX_INTERVAL_SENTENCES:
         n_sentences = len(references[0])
         log.warning("%d sentences: the tests take about %.1f GB of memory", n_sentences, n_sentences * 1e-4)
-    named = [(str(index), lines) for index, lines in enumerate(systems)]
+    named_systems = [(str(index), lines) for index, lines in enumerate(systems)]
     metrics = text_metrics(language=language, lowercase=lowercase, references=references, extra_metrics=extra_metrics)
     signatures, results = zip(
         *(
-            PairedTest(named, metrics, None, test_type=kind, n_samples=samples)()
+            PairedTest(named_systems, metrics, None, test_type=kind, n_samples=samples)()
             for kind, samples in (("bs", RESAMPLES), ("ar", SHUFFLES))
         ),
         strict=True,
     )
-    found = {}
-    for name, theirs in zip(metrics, signatures[0], strict=True):  # sacreBLEU's own names: BLEU, chrF2, chrF2++, TER
-        baseline, scores = results[0][theirs][0], []
-        for resampled, shuffled in zip(*(each[theirs] for each in results), strict=True):
+    by_metric = {}
+    for name, key in zip(metrics, signatures[0], strict=True):  # sacreBLEU's own names: BLEU, chrF2, chrF2++, TER
+        baseline, scores = results[0][key][0], []
+        for resampled, shuffled in zip(*(each[key] for each in results), strict=True):
             difference = None
             if resampled is not baseline:
                 points = resampled.score - baseline.score
                 difference = Difference(points, *((resampled.p_value, shuffled.p_value) if points else (None, None)))
             interval = Interval(float(resampled.mean), float(resampled.ci))
             scores.append(PairedScore(resampled.score, interval, difference))
-        found[name] = ByMetric([str(each[theirs]) for each in signatures], scores)
-    return found
+        by_metric[name] = ByMetric([str(each[key]) for each in signatures], scores)
+    return by_metric
 
 
 def group_tests(
@@ -148,14 +148,14 @@ def group_tests(
     systems: the lines of each run, group after group. sizes: the number of runs of each group, at least two. Other
     arguments are as in `paired_tests`.
     """
-    found = {}
+    by_metric = {}
     metrics = text_metrics(language=language, lowercase=lowercase, references=references, extra_metrics=extra_metrics)
     for name, metric in metrics.items():
         scores = split_by_size([float(metric.corpus_score(lines, None).score) for lines in systems], sizes)
         differences = (None, *(welch(each, scores[0]) for each in scores[1:]))
         means = [GroupScore(each, mean(each), stdev(each), of) for each, of in zip(scores, differences, strict=True)]
-        found[name] = ByMetric([str(metric.get_signature())], means)
-    return found
+        by_metric[name] = ByMetric([str(metric.get_signature())], means)
+    return by_metric
 
 
 def split_by_size(values: Sequence[Item], sizes: Sequence[int]) -> list[list[Item]]:
@@ -173,10 +173,11 @@ def welch(scores: Sequence[float], others: Sequence[float]) -> GroupDifference:
         return GroupDifference(points, None, None)
     sizes = (len(scores), len(others))
     degrees_of_freedom = error**4 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
-    angles, share = _student(degrees_of_freedom)
+    angles, cumulative = _student(degrees_of_freedom)
     scale = error * math.sqrt(degrees_of_freedom)  # points = t · error = scale · tan θ
-    half_width = scale * math.tan(angles[np.searchsorted(share, 0.95)])
-    return GroupDifference(points, half_width, float(1.0 - np.interp(math.atan(abs(points) / scale), angles, share)))
+    half_width = scale * math.tan(angles[np.searchsorted(cumulative, 0.95)])
+    p = 1.0 - np.interp(math.atan(abs(points) / scale), angles, cumulative)
+    return GroupDifference(points, half_width, float(p))
 
 
 def _student(degrees_of_freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -186,9 +187,9 @@ def _student(degrees_of_freedom: float) -> tuple[NDArray[np.float64], NDArray[np
     with one degree of freedom all angles are equally likely: |t| ≤ 1 is θ ≤ π/4, so its probability is 0.5.
     """
     angles = np.linspace(0.0, math.pi / 2, INTEGRATION_STEPS + 1)
-    middles = np.concatenate(([0.0], np.cos((angles[1:] + angles[:-1]) / 2) ** (degrees_of_freedom - 1)))
-    share = np.cumsum(middles)
-    return angles, share / share[-1]
+    densities = np.concatenate(([0.0], np.cos((angles[1:] + angles[:-1]) / 2) ** (degrees_of_freedom - 1)))
+    cumulative = np.cumsum(densities)
+    return angles, cumulative / cumulative[-1]
 
 
 def verdicts(
