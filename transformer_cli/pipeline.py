@@ -23,8 +23,6 @@ from transformer_cli.text.normalization import Placeholder, surrounding_space, u
 from transformer_cli.text.sentences import join_translations
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
 
-EMPTY_HYPOTHESIS = Hypothesis([], [], 0.0, 0.0)  # for a sentence that needs no search
-
 
 @dataclass(frozen=True)
 class Translation:

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from transformer_cli.config.load import translation_settings
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ArgumentError, CheckpointError, ConfigError, DataError, TfmError
-from transformer_cli.pipeline import (
-    EMPTY_HYPOTHESIS,
-    NO_HOOK,
-    LineHook,
-    PreparedSentence,
-    TextPipeline,
-    Translation,
-    join_parts,
-)
+from transformer_cli.pipeline import NO_HOOK, LineHook, PreparedSentence, TextPipeline, Translation, join_parts
 from transformer_cli.runs.run import Run, differing_codecs
 from transformer_cli.search.interface import (
     BeforeStep,
@@ -45,6 +37,7 @@ MAX_PENDING_TOKENS = 500_000  # a stream translates the lines that it has read a
 # A sentence is sampled by its key. Part n of line k has the key k + n·PART_KEY_STEP, so the first part has that of its
 # line; piece m of that part, if it is cut further, has k + n·PART_KEY_STEP + m·PIECE_KEY_STEP.
 PART_KEY_STEP, PIECE_KEY_STEP = 1 << 32, 1 << 64
+EMPTY_HYPOTHESIS = Hypothesis([], [], 0.0, 0.0)  # for a sentence that needs no search
 
 Same = TypeVar("Same", bound="Translator")
 OnProgress = Callable[[int], object]
