@@ -72,13 +72,13 @@ def find_target_languages(tokens: Iterable[str]) -> dict[str, str]:
 
 def target_token_of(language: str, targets: Mapping[str, str]) -> str:
     """Returns the target token of a language, given by a code of two or three letters. Raises ConfigError."""
-    written = {code.lower().replace("-", "_"): token for code, token in targets.items()}
-    token = written.get(short_code(language.lower()).replace("-", "_"))
+    tokens = {code.lower().replace("-", "_"): token for code, token in targets.items()}
+    token = tokens.get(short_code(language.lower()).replace("-", "_"))
     if token is None:
         if not targets:
-            raise ConfigError(f"to: {language}: the model translates into one language only; leave it out")
+            raise ConfigError(f"to: {language}: the model has only one target language; leave it out")
         some = first_few(sorted(targets))
-        raise ConfigError(f"{language} is not a language that the model writes; choose one of {some}")
+        raise ConfigError(f"{language} is not a target language of the model; choose one of {some}")
     return token
 
 

@@ -126,8 +126,8 @@ class LineEncoder:
         return parts[0] if len(parts) == 1 else InputLine(sentence, NO_TOKENS, parts=parts)
 
     def _pieces(self, line: str, masked: str, span: Span, max_tokens: int) -> Iterator[InputLine]:
-        own = replace(self, codec=with_target_of_line(self.codec, line))
-        encode = cache(lambda start, end: own._encode_text(line[start:end]))
+        encoder = replace(self, codec=with_target_of_line(self.codec, line))
+        encode = cache(lambda start, end: encoder._encode_text(line[start:end]))
         for start, end in split_long_sentence(masked, span, lambda *span: len(encode(*span)) <= max_tokens):
             yield replace(self.from_encoded(line[start:end], encode(start, end)), start=start)
 

@@ -272,7 +272,7 @@ def test_prepare_folder_without_manifest_says_to_delete_it(workshop: Workshop) -
 
 
 def test_prepare_for_a_language_that_the_model_would_not_write_leaves_nothing(workshop: Workshop) -> None:
-    with pytest.raises(ConfigError, match="to: fr: the model translates into one language only"):
+    with pytest.raises(ConfigError, match="to: fr: the model has only one target language"):
         workshop.prepare(to="fr")
     assert workshop.datasets() == []
 

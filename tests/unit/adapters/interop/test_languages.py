@@ -192,7 +192,7 @@ def test_translate_to_prepends_the_target_language_token(several: Run) -> None:
 
 
 def test_translate_to_unknown_language_is_one_line_error(several: Run, tmp_path: Path, tfm: Tfm) -> None:
-    said = "tfm: error: de is not a language that the model writes; choose one of es, fr\n"
+    said = "tfm: error: de is not a target language of the model; choose one of es, fr\n"
     assert tfm("translate", "--run", "several", "--to", "de", "the dog", cwd=tmp_path) == (1, "", said)
     assert tfm("translate", "--run", "several", "--to", "es", "", cwd=tmp_path)[:2] == (0, "\n")
 
