@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all; small files and sums, and with which words they are refused."""
+"""Atomic files and folders, small files and checksums, and the errors about them."""
 
 import os
 import stat
@@ -111,7 +111,7 @@ LEFT_FOLDER = ".folder.v2.unfinished-ffffffff"
 
 
 def leave(folder: Path, seconds: float) -> None:
-    """What a process left so many seconds ago that was killed while it wrote a file and filled a folder."""
+    """The unfinished file and folder of a process that was killed so many seconds ago."""
     (folder / LEFT).write_text("half")
     (folder / LEFT_FOLDER).mkdir()
     (folder / LEFT_FOLDER / "half").write_text("half")

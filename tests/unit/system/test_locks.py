@@ -1,4 +1,4 @@
-"""Locks: who is kept out, when they are lifted, and what is said where there are none."""
+"""Locks: how long they are held, and file systems without locks."""
 
 import errno
 import fcntl

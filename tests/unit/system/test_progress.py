@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, a line a minute elsewhere."""
+"""Progress: a bar on a terminal, otherwise one log line per minute."""
 
 import io
 import logging
@@ -28,7 +28,7 @@ def test_bar_on_a_terminal_shows_progress_and_vanishes(monkeypatch: pytest.Monke
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, in seconds, that progress reads."""
+    """A clock for tqdm, in seconds."""
     now = [1000.0]
     monkeypatch.setattr("tqdm.std.time", lambda: now[0])
     return now

@@ -1,4 +1,4 @@
-"""Signals end every command with one line and 128 + n, from its first moment on; training saves before."""
+"""A signal ends any command with one line and exit code 128 + n, also during imports; training saves first."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ Learner.backward = long
 
 
 def long_step(step: int, *, seconds: float) -> str:
-    """Makes a step long; it touches the file "reached" when it begins."""
+    """Code that makes a step slow and writes the file "reached" when it begins."""
     return LONG.format(step=step, seconds=seconds)
 
 

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, or whose reader leaves; output files that are the name of a stream."""
+"""Standard streams that are closed or full or lose their reader, and outputs such as /dev/stdout."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def used(project: Path, tmp_path: Path) -> Path:
 
 
 def read_lines(path: Path, count: int) -> list[str]:
-    """Like `head`: open a FIFO, read as many lines, and leave."""
+    """Like `head`: open a FIFO, read so many lines, and close it."""
     with path.open(encoding="utf-8") as file:
         return [file.readline() for _ in range(count)]
 

@@ -69,9 +69,9 @@ def unsupported(path: Path, key: str, value: object, why: str) -> DataError:
     return DataError(f"{path}: {key}: {preview(value)} cannot be imported: {why}")
 
 
-def refuse_unsupported(path: Path, found: Mapping[str, Any], first_known: Mapping[str, tuple[object, ...]]) -> None:
-    """Raises DataError for the first setting with an unsupported value. known: the supported values by key."""
-    for key, values in first_known.items():
+def refuse_unsupported(path: Path, found: Mapping[str, Any], supported: Mapping[str, tuple[object, ...]]) -> None:
+    """Raises DataError for the first setting with an unsupported value. supported: the allowed values by key."""
+    for key, values in supported.items():
         if key in found and found[key] not in values:
             raise unsupported(path, key, found[key], f"tfm computes {' or '.join(map(preview, values))} only")
 

@@ -85,9 +85,7 @@ def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes 
     Raises DataError.
     """
     path, decoder_path = _find_files(folder, weights)
-    decoder = (
-        _parse_settings(foreign.read_file(decoder_path, read_text), str(decoder_path)) if decoder_path.is_file() else {}
-    )
+    decoder = _read_settings(decoder_path)
     arrays = read_npz(path)
     if SETTINGS_ARRAY not in arrays:
         raise DataError(f"{path}: {SETTINGS_ARRAY} is missing, so it is not a model of Marian")
@@ -165,9 +163,7 @@ def _find_vocabularies(
     Reads them from the settings of decoding or training, otherwise from the files' names. Raises DataError.
     """
     config_path = folder / f"{model.name}.yml"
-    trained = (
-        _parse_settings(foreign.read_file(config_path, read_text), str(config_path)) if config_path.is_file() else {}
-    )
+    trained = _read_settings(config_path)
     codes = foreign.first_known(given, foreign.find_languages(folder))
     for settings in (decoder, trained):
         named = settings.get("vocabs")
@@ -250,6 +246,11 @@ def _rename_weight(name: str) -> str:
     for pattern, replacement in WEIGHT_NAMES:
         name = re.sub(pattern, replacement, name)
     return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", name)
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """Returns the settings in a YAML file; {} if there is none. Raises DataError."""
+    return _parse_settings(foreign.read_file(path, read_text), str(path)) if path.is_file() else {}
 
 
 def _parse_settings(text: str, where: str) -> dict[str, Any]:

@@ -130,10 +130,8 @@ def _refuse_unsupported(config: Config) -> None:
 
 def _export_weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
     """Returns the weights under MarianMTModel's names, in its order of ids and width."""
-    reversed_names, width = (
-        [(ours, theirs) for theirs, ours in reversed(WEIGHT_NAMES)],
-        width_permutation(model.config).argsort(),
-    )
+    reversed_names = [(ours, theirs) for theirs, ours in reversed(WEIGHT_NAMES)]
+    width = width_permutation(model.config).argsort()
     rows = [EOS, UNK, SOS]  # for FIRST_TOKENS; <pad> gets the vector of <sos>, with which a target begins
     is_shared = model.config.tie_embeddings == "all"
     weights: dict[str, Tensor] = {}

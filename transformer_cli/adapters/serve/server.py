@@ -69,13 +69,13 @@ def bind(host: str, port: int) -> ListeningSocket:
     where = f"--host {host} --port {port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with ExitStack() as until_bound:
-            found = until_bound.enter_context(ListeningSocket(family, kind, protocol))
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-            found.bind(address)
-            until_bound.pop_all()
-        return found
+        with ExitStack() as on_error:
+            bound = on_error.enter_context(ListeningSocket(family, kind, protocol))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            bound.bind(address)
+            on_error.pop_all()
+        return bound
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{where}: {reason}; choose another port or address of this machine") from None
@@ -138,9 +138,9 @@ class Server(uvicorn.Server):
     async def _track_requests(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application and record when each connection's next request is due."""
         if scope["type"] == "lifespan":
-            watch = asyncio.create_task(self._close_idle_connections())
+            closing = asyncio.create_task(self._close_idle_connections())
             await self._app(scope, receive, send)
-            watch.cancel()
+            closing.cancel()
             return
         connection = self._bound.connections.get(scope["client"]) or _Connection(self._bound, 0.0)  # it was reset
         connection.deadline = math.inf
@@ -185,10 +185,10 @@ class _BoundedQueueHandler(QueueHandler):
 
 
 @contextmanager
-def nonblocking_log(seconds: float = 2.0) -> Iterator[None]:
+def nonblocking_log(timeout_s: float = 2.0) -> Iterator[None]:
     """Write the log in a thread during the block, so that a blocked log blocks no request.
 
-    seconds: how long the end of the block waits for the log's reader.
+    timeout_s: how long the end of the block waits for queued lines to be written.
     """
     package = logging.getLogger("transformer_cli")
     before, lines = package.handlers, SimpleQueue[logging.LogRecord]()
@@ -200,7 +200,7 @@ def nonblocking_log(seconds: float = 2.0) -> Iterator[None]:
     finally:
         ending = threading.Thread(target=listener.stop, daemon=True)  # stop() waits until all is written
         ending.start()
-        ending.join(seconds)
+        ending.join(timeout_s)
         handler = signals.current_stop_handler()
         if ending.is_alive() and handler is not None and handler.number is not None:
             os._exit(128 + handler.number)  # the thread holds the log's lock, so another write would wait for ever

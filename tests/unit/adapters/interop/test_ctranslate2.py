@@ -1,4 +1,4 @@
-"""An exported model beside ours, ids to ids: every shape of the family, every option of the search."""
+"""The engine of exported models against ours, with every variant of the model and every option of the search."""
 
 import math
 import os
@@ -72,7 +72,7 @@ def translate(
 
 
 class Recorder:
-    """Stands in front of CTranslate2's translator, and writes down what is called."""
+    """Wraps CTranslate2's translator and records its calls."""
 
     def __init__(self, translator: Any, called: list[str]) -> None:
         self._translator, self._called = translator, called
@@ -87,7 +87,7 @@ def search(**named: Any) -> TranslationSettings:
 
 
 def assert_same(found: list[list[Hypothesis]], ours: list[list[Hypothesis]]) -> None:
-    """Greedy translations: the same tokens and attention, and log-probabilities but for rounding."""
+    """Compare greedy translations: same tokens and attention, and log-probabilities up to rounding."""
     pairs = [(one, other) for (one,), (other,) in zip(found, ours, strict=True)]
     assert [one.tokens for one, _ in pairs] == [other.tokens for _, other in pairs]
     assert [one.alignment for one, _ in pairs] == [other.alignment for _, other in pairs]

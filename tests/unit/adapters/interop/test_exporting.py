@@ -1,4 +1,4 @@
-"""`tfm export --format huggingface`: a folder of MarianMTModel, which the import reads as the same model."""
+"""`tfm export --format huggingface`: a folder for MarianMTModel, which is imported again as the same model."""
 
 import json
 import shutil

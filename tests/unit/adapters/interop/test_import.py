@@ -1,4 +1,4 @@
-"""Models as Marian writes them become runs with Marian's scores; what cannot be held is refused in one line."""
+"""Imported models of Marian have Marian's scores; unsupported and damaged ones are refused in one line."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Which languages an imported model has, which vocabulary is whose, and models of several target languages."""
+"""The languages and vocabularies of imported models, and models with several target languages."""
 
 import json
 import shutil
@@ -214,7 +214,7 @@ def test_finetuning_settings_have_the_imported_models_search(folder: Path, tmp_p
 
 @pytest.fixture
 def theirs(folder: Path, tmp_path: Path) -> Path:
-    """A model as Hugging Face has it, with random weights that are tied, and two tokens that were added."""
+    """A model in Hugging Face's format, with random tied weights and two added tokens."""
     from safetensors.numpy import save_file
 
     place = tmp_path / "theirs"

@@ -1,4 +1,4 @@
-"""`tfm export`: a run becomes a folder that translates and is judged like the run, with tfm and without it."""
+"""`tfm export`: the folder translates and is evaluated like the run, with tfm and without it."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from transformer_cli.system.files import write_text
 
 @pytest.fixture(scope="module")
 def exported(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The project's run of words, exported. Not to be written to."""
+    """The project's run of words, exported. Do not write to it."""
     return export(translator.run.folder, tmp_path_factory.mktemp("exports") / "tiny")
 
 
@@ -32,7 +32,7 @@ def copy(exported: Run, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def sentences(corpus: Path) -> list[str]:
-    """The test set, with blank lines and words that nobody knows."""
+    """The test set, with blank lines and unknown words."""
     return ["", *(corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1], " ", "Quokka schläft ▁ 🦘."]
 
 

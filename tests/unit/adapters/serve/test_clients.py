@@ -1,4 +1,4 @@
-"""What programs that speak LibreTranslate's API send, as their own sources write it, is answered as they read it.
+"""Requests of programs that use LibreTranslate's API, as in their sources, and the answers that they expect.
 
 Mastodon: app/lib/translation_service/libre_translate.rb. Discourse: its translator's provider/libre_translate.rb.
 deep-translator 1.11.4: deep_translator/libre.py. jefs42/libretranslate, for PHP: src/LibreTranslate.php.

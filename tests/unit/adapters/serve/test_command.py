@@ -1,4 +1,4 @@
-"""`tfm serve` as a process: it says where it is, ends in order, and refuses an empty key."""
+"""`tfm serve` as a process: its address, signals, reloading, and an empty key."""
 
 import json
 import os
@@ -28,7 +28,7 @@ ADDRESS = r"^serving at ([^,]+),"
 
 
 def told(path: Path, pattern: str) -> re.Match[str]:
-    """Wait until a file has what a pattern describes."""
+    """Wait until a file matches a pattern. Returns the match."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if path.exists() and (found := re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)):

@@ -1,4 +1,4 @@
-"""What surrounds translation: keys, limits, slow clients, what is not HTTP, the log, the page."""
+"""The server around translation: keys, limits, slow clients, hosts and origins, the log, metrics, the page."""
 
 import json
 import logging
@@ -527,7 +527,7 @@ def test_nonblocking_log_drops_lines_that_nobody_reads(monkeypatch: pytest.Monke
 
     package = logging.getLogger("transformer_cli")
     monkeypatch.setattr(package, "handlers", [Pipe()])
-    with server.nonblocking_log(seconds=60):
+    with server.nonblocking_log(timeout_s=60):
         for number in range(10):
             package.error("line %d", number)
         is_read.set()

@@ -1,4 +1,4 @@
-"""What the page asks for: steps, one attention map, vectors in the plane."""
+"""`POST /inspect/…`: steps, an attention map, vectors in a plane."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What waits is translated together, in turns, and only if somebody still waits for it."""
+"""The job queue: batches of several jobs, the order of jobs, limits, and cancelled jobs."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ def started(n_workers: int = 1, limits: Limits = Limits()) -> Iterator[JobQueue]
 
 @contextmanager
 def held(queue: JobQueue, n_workers: int = 1) -> Iterator[None]:
-    """Every worker is busy during the block."""
+    """Keep every worker busy during the block."""
     begun, go_on = threading.Barrier(n_workers + 1), threading.Event()
 
     def hold() -> None:
@@ -50,7 +50,7 @@ def held(queue: JobQueue, n_workers: int = 1) -> Iterator[None]:
 
 @pytest.fixture
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The lines that were translated together, in their order."""
+    """The lines of each batch, in order."""
     seen: list[list[str]] = []
     translate = Translator.translate_lines
 

@@ -1,4 +1,4 @@
-"""The page in a browser: what a person does there, and sees."""
+"""The page in a browser: what a user does and sees there."""
 
 import re
 import shutil
@@ -50,14 +50,14 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, server: Running) -> Iterator[Any]:
-    """The page, with nothing typed yet. Afterwards: it has asked nobody else, and no script has failed."""
+    """The page without text. Checks at the end that it sent requests only to its server and no script failed."""
     with opened(browser, server.url) as page:
         yield page
 
 
 @contextmanager
 def opened(browser: Any, url: str, **window: Any) -> Iterator[Any]:
-    """The page at a server's address, in a window of its own."""
+    """The page of a server in a new window."""
     wrong: list[str] = []
     context = browser.new_context(**{"viewport": {"width": 1100, "height": 900}, **window})
     page = context.new_page()
@@ -73,13 +73,13 @@ def opened(browser: Any, url: str, **window: Any) -> Iterator[Any]:
 
 
 def look_into(page: Any, text: str = SENTENCE) -> None:
-    """Type a text and wait until it can be looked into."""
+    """Type a text and wait for its inspection."""
     page.fill("#input", text)
     expect(page.locator("#target [aria-selected=true]")).to_be_visible(timeout=WAIT)
 
 
 def shares(page: Any) -> list[float]:
-    """What is written below the source words, in percent; 0 if nothing is."""
+    """The percentages below the source words; 0 if there is none."""
     return [float(each.removesuffix(" %") or 0) for each in page.locator("#source .word small").all_inner_texts()]
 
 
