@@ -57,7 +57,7 @@ SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "s
 SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hold text
 CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hold markup, not text
 OTHER_LANGUAGES = "a unit without one of the languages"
-UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "forms of the plural"
+UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
 _UNSAFE_ENTITY = re.compile(  # any but a short text
     r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)"

@@ -39,9 +39,9 @@ def _add_message(build: Builder, message: Message, kept: Counter[str], encoding:
     """Add the `msgstr` of a message: the existing one, or else the text to translate."""
     source, lines = "".join(message.strings.get("msgid", ())), message.msgstr_lines
     if message.is_translated:
-        kept["fuzzy" if message.is_fuzzy else "translated already"] += bool(source)  # not the header
+        kept["fuzzy" if message.is_fuzzy else "already translated"] += bool(source)  # not the header
     elif "msgid_plural" in message.strings:
-        kept["forms of the plural"] += 1
+        kept["plural forms"] += 1
     elif source:
         end = lines[-1][len(lines[-1].rstrip()) :]
         line_end = '"' + ("\r\n" if end == "\r\n" else "\n") + '"'

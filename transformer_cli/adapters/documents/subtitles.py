@@ -65,34 +65,36 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
 
 def _parse_parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
     """Yield the parts of subtitles, and count the cues that are kept because their times are malformed."""
-    between, last_s, is_in_cue, is_apart = list[str](), float("-inf"), False, True  # between: lines between two cues
+    between, last_s, is_in_cue, is_separate = list[str](), float("-inf"), False, True  # between: lines between two cues
     lines = LINE.findall(text)
     for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
-        is_name = _TIMES.fullmatch(following) and (line.strip().isdecimal() or not before.strip())  # of a cue
-        is_wrong = begins and not times and "-->" in line
-        if times or not is_in_cue or not line.strip() or is_name or is_wrong:
+        is_identifier = _TIMES.fullmatch(following) and (
+            line.strip().isdecimal() or not before.strip()
+        )  # a cue number or identifier
+        is_malformed = begins and not times and "-->" in line
+        if times or not is_in_cue or not line.strip() or is_identifier or is_malformed:
             between.append(line)
-            kept["malformed times"] += is_wrong
-            ends_cue = is_wrong or (is_vtt and not line.strip("\r\n"))  # SRT also has cues with blank lines in them
+            kept["malformed times"] += is_malformed
+            ends_cue = is_malformed or (is_vtt and not line.strip("\r\n"))  # cues of SRT may contain blank lines
             is_in_cue = bool(times) or (is_in_cue and not ends_cue)
             if times:
-                is_apart |= _seconds(*times.groups()[:4]) - last_s > MAX_GAP_S
+                is_separate |= _seconds(*times.groups()[:4]) - last_s > MAX_GAP_S
                 last_s = _seconds(*times.groups()[4:])
             continue
         if not has_letter(line):  # music, or a number
             between.append(line)
-            is_apart = True
+            is_separate = True
             continue
         bare = _MARKUP_OR_SPACE.sub("", line)
-        is_apart |= bare.startswith(_SOUND_STARTS)
+        is_separate |= bare.startswith(_SOUND_STARTS)
         if speaker := _SPEAKER_DASH.match(line):
             between.append(speaker[0])
-            is_apart = True
+            is_separate = True
         if between:
-            kind = "block_end" if is_apart else "cue" if any("-->" in each for each in between) else "line"
+            kind = "block_end" if is_separate else "cue" if any("-->" in each for each in between) else "line"
             yield _Part(kind, "".join(between))
-        is_apart = bare.endswith(_SOUND_ENDS)
+        is_separate = bare.endswith(_SOUND_ENDS)
         inside = line[speaker.end() if speaker else 0 :]
         end = len(inside.rstrip())
         between = [inside[end:]]
@@ -135,21 +137,23 @@ def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
 def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
     """Add the parts between two block ends, sentence by sentence."""
     lengths = [len(each.text) if each.kind == "text" else int(each.kind in _BREAKS) for each in parts]
-    places = [0, *accumulate(lengths)]
+    offsets = [0, *accumulate(lengths)]
     text = "".join(each.text if each.kind == "text" else " " * (each.kind in _BREAKS) for each in parts)
     spans = sentence_spans(text, language)
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     adjacent = {*starts} & {*ends}  # offsets of sentences that follow another one without a space
-    cues = [place for place, each in zip(places, parts, strict=False) if each.kind == "cue"]
+    cues = [offset for offset, each in zip(offsets, parts, strict=False) if each.kind == "cue"]
     across = _elements_across_cues(parts)
-    for index, (place, length, each) in enumerate(zip(places, lengths, parts, strict=False)):
-        number = bisect_right(starts, place) - 1
-        is_inside = number >= 0 and place < ends[number]
+    for index, (offset, length, each) in enumerate(zip(offsets, lengths, parts, strict=False)):
+        number = bisect_right(starts, offset) - 1
+        is_inside = number >= 0 and offset < ends[number]
         if each.kind == "text":
-            within = (cuts[bisect_right(cuts, place) : bisect_left(cuts, place + length)] for cuts in (starts, ends))
-            edges = sorted({place, *chain.from_iterable(within), place + length})
+            inner_cuts = (
+                cuts[bisect_right(cuts, offset) : bisect_left(cuts, offset + length)] for cuts in (starts, ends)
+            )
+            edges = sorted({offset, *chain.from_iterable(inner_cuts), offset + length})
             for start, end in pairwise(edges):
-                raw = each.raw[start - place : end - place] if each.raw == each.text else each.raw
+                raw = each.raw[start - offset : end - offset] if each.raw == each.text else each.raw
                 number = bisect_right(starts, start) - 1
                 if start in adjacent:
                     build.end_block()

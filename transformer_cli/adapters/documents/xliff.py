@@ -114,7 +114,7 @@ def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, i
         and _needs_translation(unit, sources[name], span, {**attributes, **states.get(name, {})})
     }  # fmt: skip
     kept["locked"] += len(locked)
-    kept["translated already"] += len(targets.keys() - to_translate.keys() - locked)
+    kept["already translated"] += len(targets.keys() - to_translate.keys() - locked)
     if not to_translate:
         build.end_block(*(each.raw for each in original))
         return

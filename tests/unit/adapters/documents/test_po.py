@@ -68,9 +68,9 @@ def test_po_line_end_in_a_sentence_stays_in_proportion() -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        ('msgid "a"\nmsgstr "x"\n', "translated already"),
+        ('msgid "a"\nmsgstr "x"\n', "already translated"),
         ('#, fuzzy, c-format\nmsgid "a"\nmsgstr "x"\n', "fuzzy"),
-        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\n', "forms of the plural"),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\n', "plural forms"),
     ],
 )
 def test_po_existing_translations_are_kept_and_counted(message: str, reason: str) -> None:

@@ -66,10 +66,10 @@ def test_xliff_untranslated_segments_get_a_target(unit: str, expected: str) -> N
 @pytest.mark.parametrize(
     ("inner", "reason"),
     [
-        ("<trans-unit><source>a</source><target>x</target></trans-unit>", "translated already"),
-        ("<trans-unit><source>a</source><target><x id='1'/></target></trans-unit>", "translated already"),
-        ("<trans-unit><source>a</source><target state='translated'>a</target></trans-unit>", "translated already"),
-        ("<trans-unit mq:status='Proofread'><source>a</source><target>a</target></trans-unit>", "translated already"),
+        ("<trans-unit><source>a</source><target>x</target></trans-unit>", "already translated"),
+        ("<trans-unit><source>a</source><target><x id='1'/></target></trans-unit>", "already translated"),
+        ("<trans-unit><source>a</source><target state='translated'>a</target></trans-unit>", "already translated"),
+        ("<trans-unit mq:status='Proofread'><source>a</source><target>a</target></trans-unit>", "already translated"),
         ("<trans-unit approved='yes'><source>a</source></trans-unit>", "approved"),
         ("<trans-unit mq:locked='locked'><source>a</source><target/></trans-unit>", "locked"),
         ("<trans-unit m:locked='true'><source>a</source><target/></trans-unit>", "locked"),
