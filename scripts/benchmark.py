@@ -3,7 +3,7 @@
     make benchmark                                     all sections
     python scripts/benchmark.py --only train --json    one section, as JSON
 
-Prints a table to standard output, and progress to standard error. It does not judge: marks are what we want to reach.
+Prints a table to standard output and progress to standard error. Marks are goals; missing one is not an error.
 """
 
 import argparse
@@ -59,7 +59,7 @@ MARKS = {  # for the ratio, unless a unit is given
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the chosen sections, and print the figures. arguments: None uses the arguments of the process."""
+    """Measures the chosen sections and prints the figures. arguments: None uses those of the process."""
     parser = argparse.ArgumentParser(description="Measure each figure beside a plain reference in the same run.")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="a section; repeatable (default: all)")
     parser.add_argument("--run", help="a run of configs/multi30k.yaml to decode with (default: the newest)")
@@ -97,7 +97,7 @@ def measured(section: str, run: str | None) -> list[Figure]:
 
 
 def machine() -> dict[str, Any]:
-    """Returns what the figures depend on: the processor, its load, and the versions of the libraries."""
+    """Returns the processor, its load, and the versions of libraries."""
     about = Path("/proc/cpuinfo")
     flags = set(about.read_text().split()) if about.exists() else set[str]()
     return {
@@ -117,7 +117,7 @@ def _row(figure: Figure) -> tuple[str, ...]:
 
 
 def _rounded(value: float | None) -> str:
-    """Round to three significant digits, but keep all digits before the point."""
+    """Rounds to three significant digits, but keeps all digits before the point."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"

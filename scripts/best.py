@@ -2,18 +2,17 @@
 
     make best    both directions, then with --diverse
 
-Trains a run for each seed, which takes one to two hours (an interrupted one goes on), then translates each split with
-each of them, and where there are several also with all together, as an ensemble: greedily and by the config's own
-search. Scores the text in the ways that others report.
+Trains a run for each seed, which takes one to two hours and resumes if interrupted. Then translates each split with
+each run, and with all of them as an ensemble, by greedy search and by the config's own. Computes the scores that others
+report.
 
---diverse trains a model on what models of both directions translate (Nguyen et al. 2020), for either of two configs:
-the runs of all seeds translate the training split (exported in int8, by their own search). A new model of the same
-config learns, for half as long, from the pairs, from their source sentences with the translations of the one direction,
-and from their target sentences with those of the other. No other text comes in.
+--diverse applies data diversification (Nguyen et al. 2020): the runs of all seeds and both directions, exported in
+int8, translate the training split. A new model of the same config is trained, for half as long, on the pairs, on the
+source sentences with their translations, and on the translations of the target sentences with these. No other text is
+used.
 
-Prints one row per translator, split and search as JSON to standard output, and progress to standard error. What is
-trained or translated already is not done again. A test set is looked at once for each published row, when all has been
-chosen.
+Prints one row per translator, split and search as JSON to standard output, and progress to standard error. Existing
+runs and translations are reused. A test set is evaluated once for each published row, after all choices were made.
 """
 
 import argparse
@@ -42,12 +41,12 @@ CONFIGS = [Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for t
 RUNS = Path("runs")
 TESTS = ["test_2016_flickr", "test_2017_flickr"]
 TOKEN = re.compile(r"\w+|[^\w\s]")
-SHARE = 0.5  # with --diverse: of the training of one of the others
-DROPOUT = 0.2  # of the new model, which has more to learn
+SHARE = 0.5  # with --diverse: length of training, as a share of the config's
+DROPOUT = 0.2  # of the new model, which has more text
 
 
 def main() -> None:
-    """Train the seeds, evaluate them, and print the rows."""
+    """Trains the seeds, evaluates them, and prints the rows."""
     parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and evaluate them.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--diverse", action="store_true", help="train on translations of both directions")
@@ -74,14 +73,14 @@ def main() -> None:
 
 
 def trained(config: Config, seed: int) -> Run:
-    """Train one seed to its end, or find it trained."""
+    """Trains one seed to the end, unless it is trained already."""
     training = config.training.model_copy(update={"seed": seed})
     named = config.model_copy(update={"name": f"{config.run_name}-{seed}", "training": training})
     return train(named, data_dir=DATA, runs_dir=RUNS)
 
 
 def rows(translator: Translator, texts: Sequence[ParallelText]) -> Iterator[dict[str, Any]]:
-    """Yield the row of each text, translated greedily, and again by the translator's own search if that is another."""
+    """Yields the row of each text by greedy search, and by the translator's own search if it is another."""
     greedy = translator.with_options(**dict(DecodingConfig()))
     for text in texts:
         for each in (greedy, translator) if translator.settings != greedy.settings else (translator,):
@@ -96,7 +95,7 @@ def rows(translator: Translator, texts: Sequence[ParallelText]) -> Iterator[dict
 
 
 def scores(judged: Evaluation, text: ParallelText, language: str) -> dict[str, Any]:
-    """Returns a row's scores: the usual ones, and BLEU of lower-cased tokens in the ways of the figures beside it."""
+    """Returns a row's scores: the usual ones, and BLEU of lower-cased tokens as other projects compute it."""
     result, texts = judged.result, [each.text for each in judged.translations]
     tokens = {"bleu_words": words, "bleu_moses": moses(language)}
     case_free = text_metrics(language=language, lowercase=True)["BLEU"]
@@ -118,7 +117,7 @@ def words(line: str) -> list[str]:
 
 
 def moses(language: str) -> Callable[[str], list[str]]:
-    """Returns what cuts a line as Multi30k's own script does: lower case, Moses' punctuation, Moses' tokens."""
+    """Returns a tokeniser like Multi30k's own script: lower case, Moses' punctuation, Moses' tokens."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
@@ -126,9 +125,9 @@ def moses(language: str) -> Callable[[str], list[str]]:
 
 
 def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[int]) -> Config:
-    """Returns the config of a model that learns from the pairs and from what the seeds of both configs translate.
+    """Returns the config of a model trained on the pairs and on the translations of both configs' seeds.
 
-    The text is written into a folder of its own, the translations that are kept into another one.
+    Writes that text into one folder, and the translations, for reuse, into another.
     """
     kept, folder = DATA / "diverse", DATA / f"diverse-{config.data.source}-{config.data.target}"
     for each in (kept, folder):
@@ -158,7 +157,7 @@ def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[
 
 
 def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
-    """Returns the translations of lines by a run, which are kept in the folder; of a long line, of its beginning."""
+    """Returns a run's translations of lines, long ones truncated; keeps them in the folder."""
     kept = folder / f"{run.folder.name}-{run.metadata.id}.txt"
     if not kept.exists():
         with TemporaryDirectory() as temporary:
@@ -169,7 +168,7 @@ def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
 
 
 def as_text(lines: Iterable[str]) -> str:
-    """Returns the content of a file of lines."""
+    """Returns lines as the content of a file."""
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -1,7 +1,6 @@
 """The main commands from end to end: prepare, train, evaluate, translate, inspect. `make demo` runs this script.
 
-It uses Multi30k, from the folder in TFM_MULTI30K_DIR or else by download. If it cannot be prepared, `tfm prepare` says
-why, and the embedded corpus takes its place.
+Uses Multi30k, from the folder in TFM_MULTI30K_DIR or by download; if `tfm prepare` fails, the embedded corpus.
 """
 
 import shlex
@@ -24,7 +23,7 @@ SENTENCES = {
 
 
 def main() -> None:
-    """Run the commands; the first that fails, but for that of Multi30k, ends the demo with its exit code."""
+    """Runs the commands. The first one that fails, except the one for Multi30k, ends the demo with its exit code."""
     started, name = time.monotonic(), "demo"
     if tfm("prepare", "--config", name):
         name = "demo-captions"
@@ -42,7 +41,7 @@ def main() -> None:
 
 
 def tfm(*arguments: str) -> int:
-    """Run a tfm command. Returns its exit code."""
+    """Runs a tfm command. Returns its exit code."""
     print(f"\n$ tfm {shlex.join(arguments)}", flush=True)
     return subprocess.run([sys.executable, "-m", "transformer_cli", *arguments]).returncode
 

@@ -1,8 +1,8 @@
-"""Stands between Python and the disk: counts what a process changes there, and fails it or stops the process at one.
+"""Fault injection: counts a process's changes to the disk, and at one of them fails it or stops the process.
 
-An operation is anything that changes the disk: opening a file to write, a write, a sync, a rename, making or deleting a
-file or a folder, below a folder that is named. Half of a write that is disturbed has happened. Knows of tfm only
-that safetensors writes its files itself, and what of a training's history is time.
+An operation is any change below a given folder: opening a file for writing, a write, a sync, a rename, creating or
+deleting a file or folder. A disturbed write is half done. Knows of tfm only that safetensors writes files itself, and
+which keys of history.jsonl are times.
 """
 
 import builtins
@@ -20,12 +20,12 @@ from typing import Any
 from unittest import mock
 
 FUNCTIONS = ("mkdir", "rmdir", "unlink", "remove", "rename", "replace", "utime", "truncate", "symlink", "link", "fsync")
-NEED_SPACE = ("open", "write", "mkdir", "rename", "replace")  # what a full disk refuses; it still deletes
+NEED_SPACE = ("open", "write", "mkdir", "rename", "replace")  # operations that fail on a full disk; deleting works
 
 
 @dataclass
 class Disturbance:
-    """What happens at which operation; afterwards, what happened."""
+    """The operation to disturb, and how; afterwards a record of all operations."""
 
     folder: Path
     """operations elsewhere do not count"""
@@ -37,7 +37,7 @@ class Disturbance:
     """how many of them failed"""
 
     def note(self, what: str, path: Any) -> None:
-        """Count an operation on a path, or on an open file."""
+        """Counts an operation on a path or an open file."""
         if name := self.name(path):
             self.operations.append(f"{what} {name}")
             try:
@@ -48,7 +48,7 @@ class Disturbance:
                 raise
 
     def name(self, path: Any) -> str:
-        """Returns the name of a file or folder below the folder; "" for one elsewhere."""
+        """Returns the name of a path relative to the folder; "" if it is elsewhere."""
         if isinstance(path, int):
             path = os.readlink(f"/proc/self/fd/{path}")
         full = os.path.abspath(os.fsdecode(path))
@@ -59,7 +59,7 @@ class Disturbance:
 
 
 def fail_at(number: int, reason: int) -> Callable[[Disturbance], None]:
-    """Fail the operation of a number, counted from 1. A disk that is full, or read-only, stays so from then on."""
+    """Fails the n-th operation, counted from 1. A full or read-only disk stays so afterwards."""
 
     def strike(seen: Disturbance) -> None:
         now, what = len(seen.operations), seen.operations[-1].partition(" ")[0]
@@ -71,7 +71,7 @@ def fail_at(number: int, reason: int) -> Callable[[Disturbance], None]:
 
 
 def stop_at(number: int) -> Callable[[Disturbance], None]:
-    """Stop this process, for somebody to kill, at the operation of a number, counted from 1."""
+    """Stops this process, to be killed by another one, at the n-th operation, counted from 1."""
 
     def strike(seen: Disturbance) -> None:
         if len(seen.operations) == number:
@@ -83,7 +83,7 @@ def stop_at(number: int) -> Callable[[Disturbance], None]:
 
 @contextmanager
 def disturbed(disturbance: Disturbance) -> Iterator[Disturbance]:
-    """During this block, all that this process changes below the folder is noted. Not for several threads at once."""
+    """A block in which all changes of this process below a folder are operations. Not for several threads."""
     accessors = [each for each in [getattr(pathlib, "_NormalAccessor", None)] if each]  # Python 3.10 has its own copies
     with ExitStack() as patches:
         for owner, name in product((os, *accessors), FUNCTIONS):
@@ -121,7 +121,7 @@ def _system_open(disturbance: Disturbance) -> Callable[..., int]:
 
 
 class _Raw(io.FileIO):
-    """A file whose writes are noted: before they happen, or with a buffer (whose errors come late) halfway."""
+    """A file whose writes are noted: before they happen, or with a buffer, whose errors come late, halfway."""
 
     def __init__(self, path: Any, mode: str, disturbance: Disturbance, *, in_halves: bool) -> None:
         super().__init__(path, mode)
@@ -170,5 +170,5 @@ def _serialize_file(disturbance: Disturbance) -> Callable[..., Any]:
 
 
 def is_of_time(key: str) -> bool:
-    """Whether a key of history.jsonl says when, or how long: all that differs between equal trainings."""
+    """Whether a key of history.jsonl is a time, and so differs between equal trainings."""
     return key == "date" or key.endswith(("_seconds", "_per_second"))

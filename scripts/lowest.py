@@ -1,7 +1,7 @@
-"""Writes the lowest version of every direct dependency that pyproject.toml allows, as pip's constraints: `make lowest`.
+"""Prints the lowest allowed version of each direct dependency in pyproject.toml, as pip's constraints: `make lowest`.
 
-torch stays as constraints.txt has it, since a CPU build of another version may not be at hand; so do tools of tests.
-What only others need is left to pip.
+torch and the tools of tests keep their version in constraints.txt, since other CPU builds of torch may be unavailable.
+Indirect dependencies are left to pip.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Writes docs/python.md anew from the docstrings of what Python offers; its own words and its examples stay.
+"""Updates docs/python.md from the docstrings of the public names; its other text and its examples stay.
 
 python scripts/python_page.py
 
-Below a heading that is a public name stand its call, its docstring, and of a class its fields and methods; then the
-example, a block ```python, which is kept, with the comment before it. Other sections are kept as they are.
+A section whose title is a public name gets its signature, its docstring and, for a class, its fields and methods. Its
+example, a block ```python with the comment before it, is kept, and so are all other sections.
 """
 
 import ast
@@ -25,7 +25,7 @@ WIDTH = 120
 
 
 def as_page(text: str) -> str:
-    """Returns a page with what the docstrings say now. Raises ValueError for a public name without a section."""
+    """Returns the page with the current docstrings. Raises ValueError for a public name without a section."""
     first, *sections = SECTION.split(text)
     titles = [section.partition("\n")[0] for section in sections]
     if missing := transformer_cli._HOME.keys() - set(titles):
@@ -56,7 +56,7 @@ def _about(name: str) -> str:
 
 
 def _call(name: str, function: Any) -> str:
-    """Returns how a function is called, on lines that fit."""
+    """Returns the signature of a function, wrapped."""
     parameters = inspect.signature(function).parameters.values()
     said = [_parameter(each) for each in parameters if each.name not in ("self", "cls")]
     keyword = next((row for row, each in enumerate(parameters) if each.kind is each.KEYWORD_ONLY), None)
@@ -85,7 +85,7 @@ def _escaped(text: str) -> str:
 
 
 def _members(public: type) -> Iterator[str]:
-    """Yield the fields of a class with what stands below them, then its methods with their first sentence."""
+    """Yields the fields of a class with their docstrings, then its methods with the first sentence of theirs."""
     own = [each for each in public.__mro__ if each.__name__ == public.__name__]  # it, and the core's, which it extends
     lines = []
     for node, after in pairwise([*chain.from_iterable(map(_body, own)), ast.Pass()]):

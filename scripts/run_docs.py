@@ -1,25 +1,25 @@
-"""Runs the commands of README.md and docs/, and the notebook; compares what they print with what the pages say.
+"""Runs the commands of README.md and docs/ and the notebook, and compares their output with the pages.
 
 python scripts/run_docs.py [--folder FOLDER] [--write] [PAGE ...]
 
-A block ```sh holds commands. A block with lines "$ COMMAND" also holds what they print, where "…" stands for any
-lines. A block ```python is a program. A comment right before a block says more, one "key: value" on each line:
+A block ```sh has commands. A block with lines "$ COMMAND" also has their output, in which "…" stands for any lines. A
+block ```python is a program. A comment right before a block may have these keys, one "key: value" per line:
 
 not run: REASON     why the block is not run
-folder: NAME        where it is run, in the state that earlier blocks left; by default each page has its own folder;
-                    what an earlier page shows of the same folder, to the letter, is not run again
-before: COMMAND     what has to be done first; may be repeated
+folder: NAME        the folder in which it is run, after earlier blocks; by default each page has its own folder. A
+                    block that an earlier page has word for word for the same folder is not run again
+before: COMMAND     a command to run first; may be repeated
 file: NAME          the block is not run, but written to this file
-then: COMMAND       what is run afterwards
-server: yes         the first command goes on until the block ends
-differs: N          so many lines are words or verdicts of a model, which may differ on another machine
+then: COMMAND       a command to run afterwards
+server: yes         the first command runs until the block ends
+differs: N          number of lines that may differ on another machine, such as words or verdicts of a model
 
-The notebook is run in the folder demo, where README.md has trained a run; so many of its lines may differ as its
-metadata say. --write keeps what it shows, without what went to standard error.
+The notebook is run in the folder demo, where README.md has trained a run; its metadata have the number of lines that
+may differ. --write stores its outputs, without standard error.
 
-Dates, seconds and precisions may always differ, and other numbers by a factor of ten. Multi30k is found as `tfm
-prepare` finds it (TFM_MULTI30K_DIR); the pages show its test sets of 2016 and 2017. All runs of all pages are trained,
-which takes about half an hour.
+Dates, seconds and precisions may always differ, and other numbers by a factor of ten. Multi30k is found as by `tfm
+prepare` (TFM_MULTI30K_DIR); the pages show its test sets of 2016 and 2017. All runs of all pages are trained, which
+takes about half an hour.
 """
 
 import argparse
@@ -38,12 +38,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 NOTEBOOK = ROOT / "docs/attention.ipynb"
 BLOCK = re.compile(r"(?:<!--((?:(?!-->).)*)-->\n+)?^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 KEYS = {"not run", "folder", "before", "file", "then", "server", "differs"}
-QUICK = re.compile(r"tfm( config.*| --help| \w+ --help)?$")  # what needs neither text nor a model
-NOT_COMPARED = re.compile(r"epoch \d+/\d+: |warning: .* lacks test_")  # progress; what the folder of Multi30k has not
+QUICK = re.compile(r"tfm( config.*| --help| \w+ --help)?$")  # needs neither text nor a model
+NOT_COMPARED = re.compile(r"epoch \d+/\d+: |warning: .* lacks test_")  # progress, and test sets that are not there
 NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w.-]|,\d| m?s\b)")  # seconds are the machine's
-FACTOR = 10  # by which a number may differ, if one of the two is not small
+FACTOR = 10  # by which numbers may differ, unless both are small
 SMALL = 0.05  # a p-value, a weight that is nearly 0
-MACHINE = (  # what a machine decides, and what stands for it
+MACHINE = (  # text that depends on the machine → its stand-in
     (r"-[0-9a-f]{8}\b", "-#"),
     (r"bfloat16|float32", "#"),
     (r"(< )?[+−-]?\d[\d,]*(\.\d+)?(e-?\d+)?", "#"),
@@ -99,7 +99,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def run(block: Block, root: Path, env: dict[str, str]) -> tuple[str, str]:
-    """Run a block in its folder below `root`. Returns its text as it would be now, and what differs ("": nothing)."""
+    """Runs a block in its folder below `root`. Returns its text with the new output, and the differences or ""."""
     folder = root / block.notes.get("folder", block.page.stem)
     folder.mkdir(exist_ok=True)
     before, then = (block.notes.get(key, "") for key in ("before", "then"))
@@ -123,7 +123,7 @@ def run(block: Block, root: Path, env: dict[str, str]) -> tuple[str, str]:
 
 
 def run_notebook(page: Path, folder: Path, env: dict[str, str], *, is_kept: bool) -> str:
-    """Run a notebook in a folder. Returns what differs ("": nothing). is_kept: write what it shows into its file."""
+    """Runs a notebook in a folder. Returns the differences or "". is_kept: write the outputs into its file."""
     import nbformat  # extras of development
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
@@ -146,19 +146,19 @@ def run_notebook(page: Path, folder: Path, env: dict[str, str], *, is_kept: bool
 
 
 def is_progress(output: Any) -> bool:
-    """Whether something that a cell shows is a bar, or another message."""
+    """Whether an output of a cell is a progress bar or another message."""
     return output.get("name") == "stderr" or "application/vnd.jupyter.widget-view+json" in output.get("data", {})
 
 
 def shown_lines(notebook: Any) -> list[str]:
-    """Returns the lines that the cells of a notebook show as text."""
+    """Returns the lines of text in the outputs of a notebook."""
     outputs = [each for cell in notebook.cells for each in cell.get("outputs", [])]
     texts = [each.get("text") or each.get("data", {}).get("text/plain", "") for each in outputs]
     return [line for text in texts for line in text.splitlines()]
 
 
 def start(command: str, folder: Path, env: dict[str, str]) -> "subprocess.Popen[str]":
-    """Start a command, whose streams are one."""
+    """Starts a command whose standard error goes to its standard output."""
     none, pipe, same = subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT
     bash = ["bash", "-e", "-c", command]
     return subprocess.Popen(bash, cwd=folder, env=env, text=True, stdin=none, stdout=pipe, stderr=same)
@@ -176,7 +176,7 @@ def failure(command: str, code: int, printed: list[str]) -> str:
 
 
 def difference(page: list[str], printed: list[str], allowed: int) -> str:
-    """Returns the lines that differ, but for what a machine decides, or "" where they are no more than is allowed."""
+    """Returns the differing lines, except where machines may differ; "" if there are no more than `allowed`."""
     if page == printed:
         return ""
     left_lines, right_lines = [[line for line in lines if line.strip()] for lines in (page, printed)]
@@ -195,7 +195,7 @@ def difference(page: list[str], printed: list[str], allowed: int) -> str:
 
 
 def are_far_apart(line: str, other: str) -> bool:
-    """Whether a number of one line is more than FACTOR times its counterpart in a line that is alike otherwise."""
+    """Whether two lines differ only in numbers, one of which is more than FACTOR times the other."""
     pairs = zip(
         *([float(each.replace(",", "")) for each in NUMBER.findall(text)] for text in (line, other)), strict=False
     )
@@ -209,7 +209,7 @@ def plain(line: str) -> str:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Returns variables that let a command find this tfm, and keep it from the user's own files."""
+    """Returns environment variables with which a command finds this tfm, but not the user's files."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TFM_", "XDG_", "MPL"))}
     if folder := os.environ.get("TFM_MULTI30K_DIR"):
         kept["TFM_MULTI30K_DIR"] = folder
@@ -218,7 +218,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run the blocks, and end with 1 if one of them prints something else."""
+    """Runs the blocks. The exit code is 1 if an output differs."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("pages", nargs="*", type=Path, default=[*PAGES, NOTEBOOK], metavar="PAGE")
     options.add_argument("--folder", type=Path, help="keep the pages' folders here, and use those that are here")

@@ -1,11 +1,11 @@
-"""Two torchrun agents as two nodes on one machine: what is killed with -9 comes back, and the weights end the same.
+"""Two torchrun agents as two nodes on one machine: killed processes are restarted, and the final weights are the same.
 
     .venv/bin/python scripts/two_nodes.py
 
-The agents meet in a store that is a process of its own, so that either may die. A worker is killed in mid-epoch, and
-torchrun starts all workers again; then each agent, which this script starts again, as a scheduler would. At the end the
-weights are compared with those of two undisturbed processes. (One process differs from two in rounding, which grows.)
-Linux.
+The agents share a store in a third process, so that either of them may die. First a worker is killed with -9 within an
+epoch, and torchrun restarts all workers; then each agent, which this script restarts as a scheduler would. At the end
+the weights are compared with those of two undisturbed processes. (One process would differ from two by rounding, which
+grows.) Linux only.
 """
 
 import os
@@ -41,11 +41,11 @@ time.sleep(1e6)
 TORCHRUN, TFM = (sys.executable, "-m", "torch.distributed.run"), ("-m", "transformer_cli")
 TRAIN = ("train", "--config", "config.yaml")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-PATIENCE_S = 900.0
+TIMEOUT_S = 900.0
 
 
 class Nodes:
-    """Two agents, their store, and the run that they train."""
+    """Two agents, their store, and their run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,13 +55,13 @@ class Nodes:
         self.agents = [self._start(0), self._start(1)]
 
     def epochs(self) -> int:
-        """How many epochs have been validated."""
+        """The number of validated epochs."""
         history = self.folder / "runs/nodes/history.jsonl"
         return history.read_text(encoding="utf-8").count("\n") if history.exists() else 0
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Wait until something is true. Raises RuntimeError if an agent fails, both end before, or time is up."""
-        end = time.monotonic() + PATIENCE_S
+        """Waits for a condition. Raises RuntimeError if an agent fails, both end before, or after the timeout."""
+        end = time.monotonic() + TIMEOUT_S
         while not until():
             codes = [agent.poll() for agent in self.agents]
             is_over = time.monotonic() > end or any(codes) or None not in codes  # ended well, but too early
@@ -72,16 +72,16 @@ class Nodes:
             time.sleep(0.2)
 
     def some_epochs(self, then: str) -> None:
-        """Wait until training has gone on for two epochs and a little, and say what comes then."""
+        """Waits for a little more than two epochs of training, and prints what comes next."""
         wanted = self.epochs() + 2
         self.wait(lambda: self.epochs() >= wanted)
         time.sleep(0.5)
         _say(f"epoch {self.epochs() + 1}: {then}")
 
     def kill_agent(self, node: int) -> None:
-        """Kill the launcher of a node, start it again, and wait until its worker has joined the other node's.
+        """Kills the launcher of a node, restarts it, and waits until its worker has joined the other node's.
 
-        Until then the worker of the launcher that was killed, which lives, goes on with that of the other node.
+        Until then the killed launcher's worker, which is still alive, trains with the other node's.
         """
         self.agents[node].kill()
         self.agents[node].wait()
@@ -89,7 +89,7 @@ class Nodes:
         self.wait(lambda: bool(children(self.agents[node].pid)))
 
     def close(self) -> None:
-        """End what is left."""
+        """Ends all remaining processes."""
         for process in (*self.agents, self._store):
             with process:  # it is waited for, and its pipe is closed
                 process.terminate()
@@ -104,7 +104,7 @@ class Nodes:
 
 
 def main(folder: Path) -> float:
-    """Train in `folder` twice, undisturbed and disturbed. Returns the largest difference of a weight."""
+    """Trains in `folder` twice, undisturbed and disturbed. Returns the largest difference of a weight."""
     (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
     write_captions(folder, train=1000, valid=30)
     _say("tfm prepare, and an undisturbed run")
