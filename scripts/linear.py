@@ -1,8 +1,8 @@
-"""How the time of what reads a user's text grows with the text: at most twelve times for eight times the length.
+"""Checks that reading users' text takes linear time: at most 12 times as long for 8 times the length.
 
 `make linear` prints a table of all readers, each with its slowest input, and fails if one is too slow. A reader is a
-function of READERS, which has inputs of its own special characters, or a pattern that is compiled in a module of
-READ_IN, for which inputs are made of its signs. The time is processor time, the best of five runs.
+function in READERS, with inputs made of its special characters, or a pattern compiled in a module of READ_IN, with
+inputs made of the pattern's characters. The time is processor time, the best of five runs.
 """
 
 import gc
@@ -45,7 +45,7 @@ from transformer_cli.text.words import Detokenizer
 
 LENGTH, TIMES = 100_000, 8  # characters of the longer text, and of how many shorter ones it has the length
 MOST_S, MOST_TIMES = 2.0, 12.0  # that the longer one may take, and how often as long as the shorter one
-FAST_S = 0.1  # what takes less is not compared: in n² time, it would take seconds
+FAST_S = 0.1  # shorter times are not compared: quadratic time would be seconds
 ROUNDS = 5
 FINDER = PlaceholderFinder()
 FEW = 5
@@ -69,7 +69,7 @@ Reader = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Measured:
-    """What a reader takes for an input."""
+    """The times of a reader for an input."""
 
     given: str
     """what is repeated; in a⟨b⟩c, only b is"""
@@ -91,7 +91,7 @@ def text_of(given: str, length: int) -> str:
 
 
 def measured(reader: Reader, given: str) -> Measured:
-    """Returns what a reader takes for an input."""
+    """Measures a reader with an input."""
 
     def seconds(length: int, rounds: int) -> float:
         text, best = text_of(given, length), float("inf")
@@ -113,7 +113,7 @@ def measured(reader: Reader, given: str) -> Measured:
 
 
 def by_lines(call: Reader) -> Reader:
-    """A reader of lines, which are not too long."""
+    """Returns a reader that splits its text into lines of limited length."""
     return lambda text: [call(line) for line in lines_of(text)]
 
 
@@ -134,7 +134,7 @@ def subwords() -> SubwordCodec:
 
 
 def spots(text: str) -> list[alignment.Span]:
-    """Returns where words and signs stand, as tokens would."""
+    """Returns the spans of words and signs, as of tokens."""
     return [found.span() for found in re.finditer(r"\w{1,8}|[^\w ]", text)]
 
 
@@ -147,7 +147,7 @@ def links_of(text: str) -> list[alignment.Link]:
 
 
 def rendered(document: Document) -> object:
-    """A document whose words come back in another order."""
+    """Renders a document with its words in another order."""
     found = [(block.text, [*zip(spots(block.text), spots(block.text)[::-1], strict=True)]) for block in document.blocks]
     return document.render(found)
 
@@ -171,7 +171,7 @@ def wholly(text: str) -> object:
 
 
 def split(text: str) -> object:
-    """For a model with few positions."""
+    """Splits a text for a model with few positions."""
     cutting = line_encoder.LineEncoder(subwords(), 50, "truncate", FINDER.spans)
     return [cutting.split_sentences(line, "de") for line in lines_of(text)]
 
@@ -183,7 +183,7 @@ def clean(text: str) -> object:
 
 
 def of_file(write: Callable[[str], str]) -> Reader:
-    """A file of a format, in which the text is written so."""
+    """Returns a reader of the files that `write` makes from a text."""
 
     def read(text: str) -> None:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
@@ -202,7 +202,7 @@ def tmx(text: str) -> str:
 
 
 def closed(text: str) -> str:
-    """XML without what is cut off at its end, with the end tags that are missing."""
+    """Returns XML without a cut-off tag at its end, and with its missing end tags."""
     text, open_ = re.sub("[<&][^>;]*$", "", text), list[str]()
     for slash, name, empty in re.findall("<(/?)([\\w:-]+)[^>]*?(/?)>", text):
         if slash:
@@ -213,13 +213,13 @@ def closed(text: str) -> str:
 
 
 def docx(text: str) -> str:
-    """A part of a document with a paragraph."""
+    """Returns a part of a Word document with a paragraph."""
     begin = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:p>'
     return f"{begin}{closed(text)}{RUN}</w:p></w:document>"
 
 
 def message(text: str) -> bytes:
-    """A catalogue in which a text of several lines stands in a message."""
+    """Returns a catalogue with a text of several lines as a message."""
     lines = "".join(f'"{line}"\n' for line in re.sub(r'\\*"|\\*$', "", text).split("\n"))
     return f'msgid ""\n{lines}msgstr ""\n'.encode()
 
@@ -229,7 +229,7 @@ def cues(text: str) -> bytes:
 
 
 def xliff(text: str) -> bytes:
-    """A file with a unit, and what follows in its source."""
+    """Returns a file with a unit whose source is the text."""
     return f"<xliff><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
 
 
@@ -373,7 +373,7 @@ BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mail
 
 
 def patterns() -> dict[str, "re.Pattern[Any]"]:
-    """Returns the patterns that are compiled in READ_IN, by their names; of several with one, by their numbers too."""
+    """Returns name → pattern for those compiled in READ_IN; equal names get numbers."""
 
     def within(value: object) -> Iterator["re.Pattern[Any]"]:
         if isinstance(value, re.Pattern):
@@ -391,7 +391,7 @@ def patterns() -> dict[str, "re.Pattern[Any]"]:
 
 
 def inputs_of(pattern: "re.Pattern[Any]") -> Iterator[str]:
-    """Yield inputs for a pattern: each of its signs, after each of them, and each of these pairs, again and again."""
+    """Yields inputs for a pattern: each of its characters, and each pair of them, repeated."""
     source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     own = dict.fromkeys(char for char in source if not char.isalnum() and char not in "⟨⟩")
     others = [char for char in own if not char.isascii()]  # of which a class may name hundreds
@@ -413,7 +413,7 @@ def of_pattern(name: str, pattern: "re.Pattern[Any]") -> Reader:
 
 
 def main() -> int:
-    """Measure all readers. Returns 1 if one of them is not linear."""
+    """Measures all readers. Returns 1 if one is not linear."""
     readers = {name: (reader, [*given.split("|"), PROSE]) for name, (reader, given) in READERS.items()}
     readers |= {name: (of_pattern(name, each), [*inputs_of(each)]) for name, each in patterns().items()}
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""

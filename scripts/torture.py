@@ -1,13 +1,12 @@
-"""Kills `tfm` again and again, gives the same command until it is done, and compares the end with an undisturbed one's.
+"""Kills `tfm` again and again, repeats the command until it is done, and compares the result with an undisturbed run.
 
-`make torture` does all of it. Training is killed by the clock at random moments, and in turns at a random operation on
-the disk (in the middle of a write, between two renames), in several setups that save after every step: weights,
-moments, history (without seconds), pointers and all else must be those of an undisturbed run, bit for bit. A dataset
-must be whole or absent after every kill of `tfm prepare`, and none of its workers may be left.
+`make torture` runs everything. Training is killed alternately at a random time and at a random disk operation (within a
+write, between two renames), in several setups that save after each step. Weights, moments, history (without seconds),
+pointers and all other files must equal those of an undisturbed run bit for bit. After a kill of `tfm prepare`, the
+dataset must be whole or absent, and no worker may be left.
 
-All with two shards and as many threads as torch chooses, in float32. Linux only. All of it runs in forks
-(tests/forked.py), so that a moment is never lost on imports. --seed N repeats the moments: those on the disk exactly,
-those by the clock as far as the machine is as fast.
+With two shards, torch's number of threads, and float32. Linux only. Commands run in forks (tests/forked.py), so that no
+kill hits the imports. --seed N repeats the kills: at disk operations exactly, by time on an equally fast machine.
 """
 
 import argparse
@@ -69,7 +68,7 @@ SETUPS = {
 }
 SHORT = list(SETUPS)[-1:]
 PASSING = re.compile(r"log|.*\.lock|\.(latest|captions\..*|files\..*)\.unfinished-.*")
-PATIENCE_S = 900.0  # for a process that is not killed
+TIMEOUT_S = 900.0  # for a process that is not killed
 TWO_WORKERS = """\
 from transformer_cli.data import encoding
 encoding.MIN_PAIRS_FOR_WORKERS, encoding.available_cores = 50, lambda: 2  # so that `tfm prepare` has two workers
@@ -90,7 +89,7 @@ STOP, COUNT = "disturb.stop_at({})", "lambda seen: Path('../operations').write_t
 
 @dataclass
 class Found:
-    """What the kills of one command led to."""
+    """The outcomes of killing one command."""
 
     counts: Counter[str] = field(default_factory=Counter)
     """for each of COLUMNS"""
@@ -104,7 +103,7 @@ class Found:
 
 
 class Torture:
-    """A folder with text, in which each command works in a folder of its own."""
+    """A folder with text, in which each command has a folder of its own."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.seed, self.forks = folder, seed, Forks()
@@ -113,25 +112,25 @@ class Torture:
         write_captions(folder, train=160, valid=30)
 
     def command(self, name: str, settings: Sequence[str]) -> list[str]:
-        """A command of `tfm` with settings."""
+        """Returns a command of `tfm` with settings."""
         return [name, "--config", str(self._config), *(part for each in settings for part in ("--set", each))]
 
     def place(self, data: Path | None = None) -> Path:
-        """A new folder to work in, with a link to a folder of datasets."""
+        """Makes a new folder with a link to a folder of datasets."""
         place = Path(tempfile.mkdtemp(dir=self.folder))
         if data:
             (place / "data").symlink_to(data)
         return place
 
     def undisturbed(self, command: Sequence[str], data: Path | None = None) -> Path:
-        """Run a command to its end in a folder of its own. Returns the folder."""
+        """Runs a command to its end in a folder of its own. Returns the folder."""
         place = self.place(data)
         if self._run(command, place):
             sys.exit(f"torture: undisturbed, {command[0]} fails: {(place / 'log').read_text(encoding='utf-8')}")
         return place
 
     def kill(self, command: Sequence[str], kills: int, whole: Path, data: Path | None, name: str) -> Found:
-        """Kill a command so many times, in one folder after another: a new one each time that it came to its end."""
+        """Kills a command n times; each time it comes to its end, it starts again in a new folder."""
         found, chance = Found(), random.Random(f"{self.seed} {name}")
         place, started = self.place(data), time.monotonic()
         assert self._run(command, place, COUNT) == 0, (place / "log").read_text(encoding="utf-8")
@@ -143,7 +142,7 @@ class Torture:
                 moment, number = chance.uniform(0.0, seconds / share), chance.randint(1, n_operations // share)
                 is_by_clock = found.kills % 2 == 1
                 process = self._start(command, place, "" if is_by_clock else STOP.format(number))
-                until = time.monotonic() + (moment if is_by_clock else PATIENCE_S)
+                until = time.monotonic() + (moment if is_by_clock else TIMEOUT_S)
                 while state_of(process) not in "TZ" and time.monotonic() < until:
                     time.sleep(0.0005)
                 code = self._kill(process, found)
@@ -163,20 +162,20 @@ class Torture:
         return found
 
     def _start(self, command: Sequence[str], place: Path, strike: str = "") -> int:
-        """Start `tfm` in a folder, where `log` gets what it prints. Returns its process. strike: see Disturbance."""
+        """Starts `tfm` in a folder, with its output in `log`. Returns its process. strike: see Disturbance."""
         scripts, log = str(Path(__file__).parent), place / "log"
         before = TWO_WORKERS + (DISTURBED.format(scripts=scripts, strike=strike) if strike else "")
         return self.forks.start(*command, cwd=place, before=before, streams=(Path(os.devnull), log, log))
 
     def _run(self, command: Sequence[str], place: Path, strike: str = "") -> int:
-        """Run `tfm` to its end. Returns its exit code."""
+        """Runs `tfm` to its end. Returns its exit code."""
         self._start(command, place, strike)
         return self.forks.end()
 
     def _kill(self, process: int, found: Found) -> int | None:
-        """Kill the process that was started last. Notes how many it had started, and which of them are left.
+        """Kills the last process. Notes how many workers it had, and which of them are left.
 
-        Returns its exit code if it came to its end before that, else None.
+        Returns its exit code if it had already ended, else None.
         """
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGSTOP)  # so that it starts none while we look
@@ -190,7 +189,7 @@ class Torture:
 
 
 def write_captions(folder: Path, *, train: int, valid: int) -> None:
-    """Write so many pairs of the embedded corpus as {train,valid}.{de,en}."""
+    """Writes pairs of the embedded corpus as {train,valid}.{de,en}."""
     pairs = read_captions(max(100, train))
     for split, n in (("train", train), ("valid", valid)):
         for language, lines in zip(("de", "en"), zip(*pairs[split][:n], strict=True), strict=True):
@@ -198,7 +197,7 @@ def write_captions(folder: Path, *, train: int, valid: int) -> None:
 
 
 def children(process: int) -> list[int]:
-    """Returns the processes that a process has started; none if it has ended."""
+    """Returns the child processes of a process; none if it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         threads = Path(f"/proc/{process}/task").iterdir()
         return [int(each) for thread in threads for each in (thread / "children").read_text("ascii").split()]
@@ -214,7 +213,7 @@ def state_of(process: int) -> str:
 
 
 def is_left(process: int) -> bool:
-    """Whether a process that nobody ends is still there after a minute: its start may take it."""
+    """Whether a process still exists after a minute (starting may take that long)."""
     until = time.monotonic() + 60
     while state_of(process) != "Z":
         if time.monotonic() > until:
@@ -224,16 +223,16 @@ def is_left(process: int) -> bool:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, without what differs between two runs of the same: see `lasting`.
+    """Returns path → `lasting` content of all files below a folder.
 
-    Empty locks may stay, and an unfinished `latest` or dataset, which belongs to no run and goes when it is a day old.
+    Empty locks are ignored, and so are an unfinished `latest` or dataset, which are deleted after a day.
     """
     found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
     return {str(at): lasting(path) for at, path in found.items() if not any(map(PASSING.fullmatch, at.parts))}
 
 
 def lasting(path: Path) -> bytes:
-    """A file's content without times, a run's id and provenance, and the sums of those; of pictures nothing."""
+    """Returns a file's content without times, the run's id and provenance, and their checksums; b"" for pictures."""
     content = b"" if path.suffix == ".png" else path.read_bytes()
     if path.name == "history.jsonl":
         entries = [json.loads(line) for line in content.splitlines()]
@@ -254,20 +253,20 @@ def _without(mapping: Mapping[str, Any], is_left_out: Callable[[str], bool]) -> 
 
 
 def differences(one: Path, other: Path) -> set[str]:
-    """The files that two folders do not both have with the same content."""
+    """Returns the files that differ between two folders."""
     ours, theirs = contents(one), contents(other)
     return {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
 
 
 def half_made(place: Path, whole: Path) -> set[str]:
-    """The files of the datasets that can be seen in a folder, if they are not those of a whole one."""
+    """Returns the files of visible datasets in a folder that are not those of a complete one."""
     if not any(place.glob("data/[!.]*")):
         return set()
     return {name for name in differences(place, whole) if name.startswith("data/") and "/." not in name}
 
 
 def torture(folder: Path, options: argparse.Namespace) -> list[str]:
-    """Do all of it, and print the table. Returns what failed."""
+    """Runs everything, and prints the table. Returns the failures."""
     victim, failures = Torture(folder, options.seed), list[str]()
     kinds = {kind: victim.command("prepare", kind) for kind in ((), SUBWORDS)}
     datasets = {kind: victim.undisturbed(command) for kind, command in kinds.items()}

@@ -1,4 +1,4 @@
-"""What scripts/benchmark.py measures, one module for each kind of work. The plain references are in tests/oracles."""
+"""The measurements of scripts/benchmark.py, a module for each kind of work. References are in tests/oracles."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The commands as a user runs them, each in a process of its own: seconds, and memory from /proc (Linux)."""
+"""Seconds and memory (from /proc, Linux) of commands, each in a process of its own."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from transformer_cli.data.dataset import find_dataset
 
 PYTHON = (sys.executable, "-c")
 TFM = (sys.executable, "-m", "transformer_cli")
-STEPS = 30  # training steps, after which memory does not grow any more
+STEPS = 30  # training steps, after which memory no longer grows
 MB = 1e6
 
 BARE_SPACY = """\
@@ -45,7 +45,7 @@ main(["train"])
 
 
 def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
-    """Compare `tfm prepare` from nothing with spaCy's tokenisers alone on the same text; both times include imports."""
+    """Compares a first `tfm prepare` with spaCy's tokenisers alone on the same text; both times include imports."""
     with TemporaryDirectory() as temporary:
         folders = (Path(temporary, str(number)) for number in range(rounds + 1))
 
@@ -64,7 +64,7 @@ def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
 
 
 def training_memory(name: str, data: Path) -> list[Figure]:
-    """Measure peak memory of some steps of `tfm train` beside its imports, and seconds until the first step is done."""
+    """Measures the peak memory of some steps of `tfm train` and of its imports, and the seconds to the first step."""
     if not Path("/proc/self/status").exists():
         raise Unavailable("memory is read from Linux's /proc/self/status, which this system does not have")
     say(f"memory: {STEPS} steps of {name}")
@@ -79,7 +79,7 @@ def training_memory(name: str, data: Path) -> list[Figure]:
 
 
 def start_up(run: Path, *, rounds: int = 7) -> list[Figure]:
-    """Measure the seconds of two help texts and of a short translation, beside importing torch and spaCy."""
+    """Measures the seconds of two help texts and of a short translation, and of importing torch and spaCy."""
     commands = {
         "tfm --help": ["--help"],
         "tfm evaluate --help": ["evaluate", "--help"],
@@ -93,7 +93,7 @@ def start_up(run: Path, *, rounds: int = 7) -> list[Figure]:
 
 
 def _run(*command: str, folder: Path | None = None) -> str:
-    """Run a command that sees no GPU, and return its standard output. Raises Unavailable if it fails."""
+    """Runs a command without a GPU. Returns its standard output. Raises Unavailable if it fails."""
     without_gpu = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, cwd=folder, env=without_gpu, capture_output=True, text=True)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Decoding, text to text: greedy against plain, beam against greedy, both against CTranslate2 with the same weights."""
+"""Decoding from text to text: greedy and plain, beam and greedy, both and CTranslate2 with the same weights."""
 
 import subprocess
 import sys
@@ -22,18 +22,18 @@ from transformer_cli.search.interface import max_target_tokens
 from transformer_cli.text.vocabulary import EOS, SOS
 
 SENTENCES = 1000
-SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length
+SAMPLE_EVERY = 12  # plain decoding is slow: it gets every 12th sentence by length
 GREEDY = TranslationSettings()
 BEAM = TranslationSettings(beam_size=4, length_penalty=1.0)
-FEW = (1, 4, 16)  # sentences that are translated beside another program
-BATCH_TOKENS = (1024, 2048, 4096, 8192)  # CTranslate2 gets the fastest of these
+FEW = (1, 4, 16)  # numbers of sentences translated beside another program
+BATCH_TOKENS = (1024, 2048, 4096, 8192)  # the fastest for CTranslate2 is used
 
 Way = Callable[[Any, int], list[list[str]]]
 """CTranslate2's translator, and how many tokens make a batch → the tokens of each translation"""
 
 
 def open_run(run: str | None, data_dir: Path) -> tuple[Translator, list[str]]:
-    """Open a trained run (None: the newest) and up to a thousand sentences of its first test set.
+    """Opens a trained run (None: the newest) and up to a thousand sentences of its first test set.
 
     Raises Unavailable for a model without the shape of configs/multi30k.yaml, and TfmError as `tfm evaluate` does.
     """
@@ -50,7 +50,7 @@ def open_run(run: str | None, data_dir: Path) -> tuple[Translator, list[str]]:
 
 
 def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 3) -> list[Figure]:
-    """Compare decoding with the plain way, which decodes only a sample of all lengths; its seconds are scaled up."""
+    """Compares with plain decoding, which gets only a sample of all lengths; its seconds are scaled up."""
     run, plain = translator.run, PlainTransformer(translator.model)
     sample = sorted(sentences, key=len)[SAMPLE_EVERY // 2 :: SAMPLE_EVERY]
 
@@ -74,7 +74,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
 
 
 def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
-    """Compare beam search with our greedy search and, where it is installed, with CTranslate2's beam search."""
+    """Compares beam search with our greedy search and, if it is installed, with CTranslate2's beam search."""
     say("beam: beam search, greedy search")
     ways = [partial(translator.with_options(**dict(each)).translate_detailed, sentences) for each in (BEAM, GREEDY)]
     ways[0]()
@@ -88,7 +88,7 @@ def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
 
 
 def busy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
-    """Compare greedy search of a few sentences on all threads with one thread, alone and beside a spinning program."""
+    """Compares greedy search of a few sentences on all threads and on one, alone and beside a busy program."""
     threads, found = torch.get_num_threads(), []
 
     def translate(count: int, threads: int) -> None:
@@ -109,7 +109,7 @@ def busy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
 
 @contextmanager
 def _spinning(programs: int) -> Iterator[None]:
-    """Run this many other programs that never rest during the block."""
+    """A block during which this many other programs keep processors busy."""
     spinning = [subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(programs)]
     try:
         yield
@@ -127,7 +127,7 @@ def ctranslate2_speed(
     section: str = "ctranslate2",
     rounds: int = 5,
 ) -> list[Figure]:
-    """Compare with CTranslate2 in float32 and int8, with the same number of threads; ratios compare tokens/s.
+    """Compares with CTranslate2 in float32 and int8 on the same number of threads, by tokens/s.
 
     settings: greedy search, or a beam and its length penalty, which both programs get.
     """
@@ -160,7 +160,7 @@ def ctranslate2_speed(
 
 
 def text_to_text(translator: Translator, sentences: Sequence[str], settings: TranslationSettings) -> Way:
-    """Returns a way to translate with CTranslate2 that cuts text into tokens and puts text together, as we do."""
+    """Returns a function that translates with CTranslate2, with our tokenising and detokenising."""
     codecs, source_names = translator.run.codecs, translator.run.codecs.source.all_tokens()
     ids = {token: index for index, token in enumerate(codecs.target.all_tokens())}
     options = {
@@ -182,7 +182,7 @@ def text_to_text(translator: Translator, sentences: Sequence[str], settings: Tra
 
 
 def fastest(make_engine: Callable[..., Any], translate: Way, threads: int) -> Callable[[], list[list[str]]]:
-    """Returns a function that translates with CTranslate2's fastest threads and batches, and returns the tokens."""
+    """Returns a function that translates to tokens with CTranslate2's fastest threads and batches."""
     found: list[tuple[float, Callable[[], list[list[str]]]]] = []
     for all_on_one_batch in (True, False):
         share = {"intra_threads": threads} if all_on_one_batch else {"intra_threads": 1, "inter_threads": threads}
@@ -195,7 +195,7 @@ def fastest(make_engine: Callable[..., Any], translate: Way, threads: int) -> Ca
 
 
 def _speeds(section: str, name: str, tokens: Sequence[list[list[str]]], seconds: Sequence[float]) -> list[Figure]:
-    """Figures of what two ways have translated, and the seconds that each took."""
+    """Returns figures of the speed of two ways to translate."""
     speeds = (sum(map(len, found)) / taken for found, taken in zip(tokens, seconds, strict=True))
     per_thousand = (1000 / len(found) * taken for found, taken in zip(tokens, seconds, strict=True))
     return [

@@ -1,4 +1,4 @@
-"""A figure beside its reference, and how to time two things fairly."""
+"""A figure and its reference, and fair timing of two things."""
 
 import logging
 import statistics
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from transformer_cli.errors import Interrupted, TfmError
 from transformer_cli.system.progress import LineHandler
 
-PAUSE_S = 0.5  # lets the threads of whatever ran before go to sleep
+PAUSE_S = 0.5  # until the threads of the previous way are idle
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Something measured, beside a reference measured in the same run."""
+    """A measurement, and a reference measured in the same run."""
 
     section: str
     name: str
@@ -30,16 +30,16 @@ class Figure:
 
 
 class Unavailable(Exception):
-    """A section cannot be measured here; its text says why and what to do."""
+    """A section cannot be measured here; the message has the reason and the remedy."""
 
 
 def say(text: str) -> None:
-    """Print progress to standard error."""
+    """Prints progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def as_program(main: Callable[[], None]) -> None:
-    """Run a script that trains: training says on standard error how far it is, and what stops it ends in one line."""
+    """Runs a script that trains: prints progress to standard error, and an error as one line."""
     started, package = time.monotonic(), logging.getLogger("transformer_cli")
     package.handlers, package.level = [LineHandler()], logging.INFO
     try:
@@ -52,7 +52,7 @@ def as_program(main: Callable[[], None]) -> None:
 
 
 def alternate(ways: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
-    """Returns the median seconds of each way, as they take turns, so that a slow minute of the machine hits all."""
+    """Returns the median seconds of each way; they take turns, so that a slow minute affects all."""
     seconds: list[list[float]] = [[] for _ in ways]
     for number in range(1, rounds + 1):
         for way, found in zip(ways, seconds, strict=True):

@@ -1,6 +1,6 @@
-"""What one writes in ten minutes to serve an exported model of subwords: FastAPI, SentencePiece and CTranslate2.
+"""A minimal server for an exported model of subwords, the reference: FastAPI, SentencePiece and CTranslate2.
 
-`measure.serving` runs it beside `tfm serve`: python plain_server.py EXPORT THREADS, and then it says where it listens.
+`measure.serving` runs it beside `tfm serve`: python plain_server.py EXPORT THREADS. It prints its address.
 """
 
 import socket
@@ -15,13 +15,13 @@ from pydantic import BaseModel
 
 
 class Question(BaseModel):
-    """A sentence to be translated; the languages are those of the model."""
+    """A sentence to translate; the languages are the model's."""
 
     q: str
 
 
 def create_app(folder: Path, threads: int) -> FastAPI:
-    """Returns the application. threads: how many sentences are translated at a time."""
+    """Returns the application. threads: number of sentences translated at a time."""
     source, target = (
         sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.subwords.model"))
         for side in ("source", "target")

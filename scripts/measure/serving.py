@@ -1,9 +1,10 @@
-"""`tfm serve` under load, beside Translator called directly.
+"""`tfm serve` under load, compared with calling Translator directly.
 
     cd scripts && python -m measure.serving ../exports/demo-int8 --source FILE
 
-An exported model of subwords beside plain_server.py in the same run: requests/s, and how long a short request waits
-while others ask for as much as they may. With --through URL, `tfm serve` runs there already, for example behind nginx.
+With an exported model of subwords, compares plain_server.py in the same run: requests/s, and the waiting time of a
+short request while others send the largest requests allowed. With --through URL, `tfm serve` is already running there,
+for example behind nginx.
 """
 
 import argparse
@@ -36,7 +37,7 @@ ADDRESS = re.compile(r"^serving at http://([\d.]+):(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Server:
-    """A `tfm serve` that runs, and what it says."""
+    """A running `tfm serve`, and its log."""
 
     host: str
     port: int
@@ -48,7 +49,7 @@ class Server:
 def serving(
     run: Path, folder: Path, environment: Mapping[str, str] | None = None, options: Sequence[str] = ()
 ) -> Iterator[Server]:
-    """Serve a run in a process of its own during the block; its log is in `folder`. Raises Unavailable."""
+    """A block during which a process serves a run, with its log in `folder`. Raises Unavailable."""
     tfm = [sys.executable, "-m", "transformer_cli"]
     command = [*tfm, "serve", "--run", str(run), "--port", "0", "--device", "cpu", *options]
     with _started(command, folder, environment) as server:
@@ -57,7 +58,7 @@ def serving(
 
 @contextmanager
 def _started(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """Run a server that says where it listens during the block. Raises Unavailable."""
+    """A block during which a server runs that prints its address. Raises Unavailable."""
     log = folder / "serve.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
@@ -76,7 +77,7 @@ def _started(command: Sequence[str], folder: Path, environment: Mapping[str, str
 
 
 def serving_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 3) -> list[Figure]:
-    """Requests/s of one sentence each, and how long they take, for several numbers of clients."""
+    """Measures requests/s with one sentence each, and their latency, for several numbers of clients."""
     say("serve: Translator called directly")
     translator.translate_detailed(sentences)
     (seconds,) = alternate([lambda: translator.translate_detailed(sentences)], rounds=rounds)
@@ -94,7 +95,7 @@ def serving_speed(translator: Translator, sentences: Sequence[str], *, rounds: i
     return figures
 
 
-WORST = {  # within all limits, the most work of each kind that was found
+WORST = {  # the requests within all limits with the most work found, by kind
     "placeholders": "\n".join([("{{ {% <% ${ %( $t( ‹? " * 170)[:3900]] * 25),
     "capitals": "\n".join([("EIN HUND LÄUFT UND ZWEI MÄNNER SPIELEN AM STRAND MIT DEM BALL " * 70)[:3990]] * 25),
     "elements": "<b>a</b> %s " * 5000,
@@ -102,7 +103,7 @@ WORST = {  # within all limits, the most work of each kind that was found
 
 
 def beside_plain(export: Path, sentences: Sequence[str], through: str | None = None) -> list[Figure]:
-    """Requests/s of tfm serve and of plain_server.py, in turns, and the longest wait of a short request."""
+    """Measures tfm serve and plain_server.py in turns: requests/s, and the longest wait of a short request."""
     translator, figures = Translator.load(export, device="cpu"), list[Figure]()
     plain_command = [sys.executable, str(Path(__file__).with_name("plain_server.py")), str(export)]
     with ExitStack() as running:
@@ -136,7 +137,7 @@ def beside_plain(export: Path, sentences: Sequence[str], through: str | None = N
 def _load_beside(
     server: Server, translator: Translator, sentences: Sequence[str], text: str, n_others: int, *, is_html: bool
 ) -> list[float]:
-    """Returns the seconds of short requests, one after the other, while others ask for a long text once."""
+    """Returns the seconds of consecutive short requests while others each send one long text."""
     data = translator.run.config.data
     asked = {"q": text, "source": data.source, "target": data.target, "format": "html" if is_html else "text"}
 
@@ -160,7 +161,7 @@ def _load_beside(
 def _load(
     server: Server, translator: Translator, sentences: Sequence[str], clients: int, *, n_requests: int
 ) -> tuple[float, list[float]]:
-    """Let clients ask, each its next question when it has its answer. Returns requests/s and the seconds of each.
+    """Lets clients send requests, each after the previous answer. Returns requests/s and the seconds of each.
 
     Raises Unavailable if one is not answered.
     """
@@ -193,7 +194,7 @@ def _load(
 
 
 def main() -> None:
-    """Measure an exported model, and print a table."""
+    """Measures an exported model, and prints a table."""
     parser = argparse.ArgumentParser(description="tfm serve beside a plain FastAPI + CTranslate2 program.")
     parser.add_argument("export", type=Path, help="an exported model of subwords")
     parser.add_argument("--source", type=Path, required=True, help="a file with a sentence on each line")

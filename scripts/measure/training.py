@@ -1,4 +1,4 @@
-"""Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU."""
+"""Training on the CPU: the Trainer's step and the plain loop, on the same random batches."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,14 +21,15 @@ CPU = torch.device("cpu")
 
 
 def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: int = 8) -> list[Figure]:
-    """Measure target tokens/s in float32, and in bfloat16 if `precision: auto` picks it; the plain loop is float32."""
+    """Measures target tokens/s in float32, and in bfloat16 if `precision: auto` chooses it; the plain loop is
+    float32."""
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     precisions: set[Precision] = {"float32", choose_precision("auto", CPU)}
     return [speed_beside_plain(config, dataset, each, rounds, batches) for each in sorted(precisions, reverse=True)]
 
 
 def speed_beside_plain(config: Config, dataset: Dataset, precision: Precision, rounds: int, batches: int) -> Figure:
-    """Time a config's own steps and the plain loop's, on the same batches with the same weights at the beginning."""
+    """Times the steps of a config and of the plain loop, on the same batches from the same weights."""
     training = config.training.model_copy(update={"precision": precision})
     config = config.model_copy(update={"training": training})
     with TemporaryDirectory() as folder:
