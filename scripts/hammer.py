@@ -1,11 +1,11 @@
-"""10,000 requests of 64 clients to `tfm serve`, a sixth of them hostile; counts what comes back.
+"""Stress test of `tfm serve`: 64 clients send 10,000 requests, a sixth of them hostile.
 
-`make hammer` does it with a model that it trains itself in a few seconds. Every answer to a question must be the
-translation of that question, every error a JSON body with the status that belongs to it, the server must live and end
-in order, and its memory must not grow. First all clients are honest, for a tenth of the requests; later no honest one
-may wait longer than ten times the 99th percentile of then. Meanwhile the server opens its run anew (SIGHUP), 20 times,
-once while the run is damaged. It has a glossary, and some requests bring one: their answers must be those of a
-translator with the same terms. --requests N sends fewer. Linux only: it reads /proc.
+`make hammer` first trains a small model in a few seconds. Each answer must be the translation of its own request, each
+error JSON with the right status; the server must stay alive, exit properly, and not grow in memory. In the first tenth
+of the requests all clients are honest; later no honest one may wait longer than ten times the 99th percentile of that
+time. The server reloads its run (SIGHUP) 20 times, once while the run is damaged. It has a glossary, and some requests
+have their own: their answers must be those of a translator with these terms. --requests N sends fewer. Linux only
+(/proc).
 """
 
 import argparse
@@ -51,17 +51,17 @@ CLIENTS, RELOADS, SENTENCES = 64, 20, 300
 KEY = "geheim"
 WRONG_KEYS = ("x", f"{KEY}x", "\0", "ß" * 1000)
 MIB = 1 << 20
-GROWTH = 1.1  # of the memory after the first third of the requests
-WAIT = 10.0  # times the 99th percentile among honest clients alone
-IDLE = 40  # connections on which nothing is sent, at most
-MOST_LOG = MIB  # bytes
+GROWTH = 1.1  # maximum, relative to the memory after a third of the requests
+WAIT = 10.0  # maximum, relative to the 99th percentile with honest clients only
+IDLE = 40  # maximum number of connections without a request
+MAX_LOG_BYTES = MIB
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @dataclass
 class Found:
-    """What came back."""
+    """Counts of the answers."""
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(kind of request, status or what else became of it) → how many"""
@@ -78,7 +78,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Known:
-    """What is asked, and what has to come back."""
+    """Requests and their expected answers."""
 
     language: tuple[str, str]
     answers: dict[str, str]
@@ -89,7 +89,7 @@ class Known:
 
 @dataclass
 class Client:
-    """One of those who ask."""
+    """A client in a thread."""
 
     server: Server
     known: Known
@@ -98,27 +98,27 @@ class Client:
     connection: http.client.HTTPConnection
 
     def some(self, least: int, most: int, *, with_nul: bool = True) -> list[str]:
-        """Returns some of the sentences, of which the one that is a NUL is hard to see in other text."""
+        """Returns some of the sentences (the one that is a NUL is hard to find in other text)."""
         sentences = [each for each in self.known.answers if with_nul or each != "\0"]
         return self.chance.choices(sentences, k=self.chance.randint(least, most))
 
     def one(self) -> str:
-        """Ask for the translation of a sentence."""
+        """Requests the translation of a sentence."""
         (q,) = self.some(1, 1)
         return self.check(self.ask(q=q), self.known.answers[q])
 
     def several(self) -> str:
-        """Ask for several at once."""
+        """Requests several sentences at once."""
         q = self.some(2, 20)
         return self.check(self.ask(q=q), [self.known.answers[each] for each in q])
 
     def lines(self) -> str:
-        """Ask for a text of several lines, with blank ones and NULs between them."""
+        """Requests a text of several lines, with blank ones and NULs among them."""
         q = self.some(5, 5)
         return self.check(self.ask(q="\n\n".join(q)), "\n\n".join(self.known.answers[each] for each in q))
 
     def paragraph(self) -> str:
-        """Ask for several sentences in a line."""
+        """Requests a line of several sentences."""
         q = self.some(2, 6, with_nul=False)
         text = "  ".join(q)
         if [text[start:end] for start, end in sentence_spans(text, self.known.language[0])] != q:
@@ -126,7 +126,7 @@ class Client:
         return self.check(self.ask(q=text), "  ".join(self.known.answers[each] for each in q))
 
     def markup(self) -> str:
-        """Ask for a document."""
+        """Requests an HTML document."""
         q = [each for each in self.some(3, 3, with_nul=False) if " ".join(each.split()) == each]
 
         def document(texts: Iterable[str]) -> str:
@@ -136,18 +136,18 @@ class Client:
         return self.check(self.ask(q=document(q), format="html"), expected)
 
     def inspection(self) -> str:
-        """Look inside."""
+        """Requests an inspection."""
         (q,) = self.some(1, 1, with_nul=False)
         status, body = self.ask("/inspect/steps", q=q)
         return self.check((status, {"translatedText": body.get("translation")}), self.known.answers[q])
 
     def terms(self) -> str:
-        """Bring a glossary, of which each term may overlap others, and some cannot be spelled."""
+        """Sends a glossary, whose terms may overlap, or have words that the model cannot write."""
         q, glossary, expected = self.chance.choice(self.known.termed)
         return self.check(self.ask(q=q, glossary=glossary), expected)
 
     def slow(self) -> str:
-        """A sender that takes its time, and gets its answer."""
+        """A slow sender, which gets its answer."""
         (q,) = self.some(1, 1)
         request = self.written(q=q)
         with self.raw() as connection:
@@ -169,84 +169,84 @@ class Client:
         return self.refused((int(answer.split()[1]), {"error": "in plain text"}), 400)
 
     def dropped(self) -> str:
-        """A client that goes before its answer comes, at any moment."""
+        """A client that disconnects before its answer, at any time."""
         request = self.written(q=self.some(1, 1)[0])
         return self.goes(request[: self.chance.choice([0, 10, len(request) // 2, len(request), len(request)])])
 
     def unread(self) -> str:
-        """Everything inside a long sentence, of which the client reads nothing for a while."""
+        """The inspection of a long sentence, whose answer is not read for a while."""
         return self.goes(self.written("/inspect/steps", q=" ".join(self.some(4, 4))), after_s=1.0)
 
     def long_and_gone(self) -> str:
-        """A line that takes long, whose client does not wait."""
+        """A long line, whose client disconnects."""
         return self.goes(self.written(q=" ".join(self.some(40, 40))[:3900]), after_s=0.05)
 
     def costly_and_gone(self) -> str:
-        """A search of many hypotheses, whose client does not wait."""
+        """A search with many hypotheses, whose client disconnects."""
         return self.goes(self.written(q="\n".join(["a " * 240] * 20), alternatives=10), after_s=0.2)
 
     def chunked(self) -> str:
-        """A body in chunks of one byte, which never ends."""
+        """An endless body in chunks of one byte."""
         head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         return self.goes(head + b"1\r\nx\r\n" * 200_000)
 
     def less_a_byte(self) -> str:
-        """A body of 2 MB of which the last byte never comes, and no key."""
+        """A body of 2 MB without its last byte, and without a key."""
         head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {2 * MIB}\r\n\r\n".encode()
         return self.goes(head + b" " * (2 * MIB - 1), after_s=1.0)
 
     def reset(self) -> str:
-        """A whole request on a connection that is reset at once."""
+        """A complete request on a connection that is reset at once."""
         with self.raw() as connection, suppress(ConnectionError):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.sendall(self.written(q=self.some(1, 1)[0]))
         return "gone"
 
     def large(self) -> str:
-        """Bodies that would cost much to parse or to check, with the right key in the header or without one."""
+        """Bodies that are costly to parse or check, with the right key in the header or without one."""
         body, headers = self.chance.choice(LARGE)
         with_key = {**headers, "Authorization": f"Bearer {KEY}"} if self.chance.random() < 0.5 else headers
         return self.refused(self.send(body, with_key), 400)
 
     def within_limits(self) -> str:
-        """As much work as a request within all limits may be; the client does not wait for all of it."""
+        """The largest requests within all limits; the client does not wait for all answers."""
         return self.goes(self.written(**self.chance.choice(WITHIN_LIMITS)), after_s=self.chance.choice([1.0, 10.0]))
 
     def idle(self) -> str:
-        """A connection on which nothing is sent."""
+        """A connection without a request."""
         self.found.idle.append(self.raw())
         if len(self.found.idle) > IDLE:
             self.found.idle.pop(0).close()
         return "idle"
 
     def goes(self, request: bytes, after_s: float = 0.0) -> str:
-        """Send bytes, and go without an answer."""
+        """Sends bytes, and disconnects without an answer."""
         with self.raw() as connection, suppress(ConnectionError):  # it may be closed while we send
             connection.sendall(request)
             time.sleep(after_s)
         return "gone"
 
     def written(self, address: str = "/translate", /, **parameters: object) -> bytes:
-        """Returns a request, byte by byte."""
+        """Returns the bytes of a request."""
         body = json.dumps(self.asked(**parameters)).encode()
         head = f"POST {address} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     def raw(self) -> socket.socket:
-        """Returns a connection of bytes."""
+        """Returns a socket to the server."""
         return socket.create_connection((self.server.host, self.server.port), timeout=120)
 
     def asked(self, **parameters: object) -> dict[str, object]:
-        """Returns these parameters and those that each request has."""
+        """Returns these parameters and those of every request."""
         source, target = self.known.language
         return {"source": source, "target": target, "api_key": KEY, **parameters}
 
     def ask(self, address: str = "/translate", /, **parameters: object) -> tuple[int, dict[str, object]]:
-        """POST parameters as JSON, on a connection that stays open."""
+        """Sends parameters as JSON on a connection that stays open."""
         return self.send(json.dumps(self.asked(**parameters)).encode(), JSON, address)
 
     def send(self, body: bytes, headers: dict[str, str], address: str = "/translate") -> tuple[int, dict[str, object]]:
-        """POST a body. Returns the status, and the answer, which is JSON. Raises OSError, HTTPException, ValueError."""
+        """Sends a body. Returns the status and the JSON answer. Raises OSError, HTTPException, ValueError."""
         if self.chance.random() < 0.1:
             self.connection.close()
         is_new = self.connection.sock is None  # then it is opened
@@ -261,14 +261,14 @@ class Client:
             return self.send(body, headers, address)
 
     def check(self, answer: tuple[int, dict[str, object]], expected: object) -> str:
-        """Note an answer that is not the one to this question. Returns its status."""
+        """Counts an answer that is wrong for its request. Returns its status."""
         status, body = answer
         if status != 503 and (status != 200 or body.get("translatedText") != expected):
             self.found.wrong.append(f"{status} {str(body)[:300]}, but should be {str(expected)[:300]}")
         return str(status)
 
     def refused(self, answer: tuple[int, dict[str, object]], *expected: int) -> str:
-        """Note an answer that has another status than these, or an error without words. Returns its status."""
+        """Counts an answer with another status than these, or an error without a message. Returns its status."""
         status, body = answer
         error = body.get("error", "" if status == 200 else None)
         if status not in (*expected, 503) or not isinstance(error, str) or "\n" in error:
@@ -276,7 +276,7 @@ class Client:
         return str(status)
 
     def asks_wrongly(self, questions: Sequence[dict[str, object]], *expected: int) -> str:
-        """Ask one of these questions, which are refused."""
+        """Sends one of these requests, which must be refused."""
         return self.refused(self.ask(**{"q": "Hund", **self.chance.choice(questions)}), *expected)
 
 
@@ -344,7 +344,7 @@ HOSTILE: list[Kind] = [
 
 
 def main() -> None:
-    """Hammer a server, and print what came back. The exit code is 1 if anything was not as it should be."""
+    """Tests a server, and prints the counts. The exit code is 1 if anything was wrong."""
     parser = argparse.ArgumentParser(description="Send requests to tfm serve, some of them hostile.")
     parser.add_argument("--requests", type=int, default=10_000)
     n_requests = parser.parse_args().requests
@@ -380,7 +380,7 @@ def main() -> None:
 
 
 def hammer(server: Server, known: Known, kinds: Sequence[Kind], n_requests: int, found: Found) -> None:
-    """Let clients ask until there were enough requests, and note what comes back."""
+    """Lets the clients send requests until there are enough, and counts the answers."""
     lock = threading.Lock()
     weights = [weight for weight, _, _ in kinds]
 
@@ -424,7 +424,7 @@ def hammer(server: Server, known: Known, kinds: Sequence[Kind], n_requests: int,
 
 
 def reload(server: Server, folder: Path, found: Found, n_requests: int) -> None:
-    """Have the run opened anew, spread over the requests; the second time it is damaged."""
+    """Makes the server reload its run from time to time; the second time the run is damaged."""
     config, gone = folder / "config.yaml", folder / "config.yaml.gone"
     for number in range(RELOADS):
         while found.asked < n_requests * number // RELOADS:
@@ -440,14 +440,14 @@ def reload(server: Server, folder: Path, found: Found, n_requests: int) -> None:
 
 
 def _trained(folder: Path) -> Path:
-    """Train a small model of the embedded corpus."""
+    """Trains a small model on the embedded corpus."""
     config = load_config(None, CONFIG)
     prepare(config, data_dir=folder / "data")
     return train(config, data_dir=folder / "data", runs_dir=folder / "runs").folder
 
 
 def _sentences(translator: Translator) -> list[str]:
-    """Returns lines of random tokens that the run knows."""
+    """Returns lines of random tokens of the run's vocabulary."""
     codec, chance = translator.run.codecs.source, random.Random(0)
     ids = range(len(SPECIALS), len(codec))
     texts = (codec.decode(chance.choices(ids, k=chance.randint(1, 20))).strip() for _ in range(4 * SENTENCES))
@@ -458,7 +458,7 @@ def _sentences(translator: Translator) -> list[str]:
 
 
 def _glossaries(lines: Sequence[str], chance: random.Random) -> list[dict[str, str]]:
-    """Returns a glossary for a server, and one for each of the first sentences, with words of theirs."""
+    """Returns a glossary for the server, and one for each of the first sentences with some of its words."""
     found = [{word: f"Zyx{word}" for word in chance.choice(lines).strip(".").split()[:3] if word.isalpha()}]
     for number, line in enumerate(lines[:60]):
         words = [word for word in line.split() if word.isalpha()]
@@ -473,7 +473,7 @@ def _glossaries(lines: Sequence[str], chance: random.Random) -> list[dict[str, s
 
 
 def _waited(quiet: Found, found: Found) -> list[str]:
-    """Returns which honest clients waited longer than they should."""
+    """Returns complaints about honest clients that waited too long."""
     wrong = []
     for kind, seconds in found.seconds.items():
         usual = float(np.percentile(quiet.seconds[kind], 99)) if kind in quiet.seconds else max(seconds)
@@ -483,12 +483,12 @@ def _waited(quiet: Found, found: Found) -> list[str]:
 
 
 def _of_the_end(server: Server, log: str, found: Found) -> list[str]:
-    """Returns what should not be at the end: a server that died or said something, memory that grew."""
+    """Returns complaints at the end: a dead server, unexpected log lines, memory growth."""
     errors = [line for line in log.split("\n") if "error" in line.lower() or "Traceback" in line]
     wrong = [f"log: {line}" for line in errors if not line.startswith("error: not reloaded: ")]
     if len(errors) - len(wrong) != 1:
         wrong.append("a damaged run was not told")
-    if len(log) > MOST_LOG:
+    if len(log) > MAX_LOG_BYTES:
         wrong.append(f"the log has {len(log):,} bytes")
     if server.process.returncode != 143:
         wrong.append(f"the server ended with {server.process.returncode}")

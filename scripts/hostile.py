@@ -1,18 +1,18 @@
-"""Tries what others have made: damaged files, hostile text, and models that other programs have written.
+"""Tests damaged files, hostile text, and models written by other programs.
 
-`make hostile` damages each file of a dataset, a run and its export, one at a time, and counts what tfm says. A file is
-cut at 20 places, has one bit flipped at 50, is emptied, replaced by a sibling's and by another project's content, and
-deleted. After each damage the dataset is read and prepared again, or the run translates and draws its curves, or the
-exported model translates. If a dataset or a run is not refused, and always after the first damage of each kind to a
-file, the run goes on training too. Each of these is refused with one line, or gives the same result as without damage;
-anything else is missed, and the script fails. What a user may edit is followed: config.yaml, where its settings may
-change, and the pointers, which may name any checkpoint or run that is there; this is counted on its own. Files of
-training text in each format are damaged too, 200 times each: cut, with bytes changed, with parts of other formats and
-entities put in. Each of these gives pairs or one line within three seconds, and takes less than 64 MB.
+`make hostile` damages each file of a dataset, a run and its export, one at a time, and counts tfm's reactions. A file
+is cut at 20 places, has one bit flipped at 50, is emptied, replaced by the content of a sibling or of another project,
+and deleted. After each damage the dataset is read and prepared again, the run translates and draws its curves, or the
+exported model translates. If a dataset or run is not refused, and always after the first damage of each kind to a file,
+the run also continues training. tfm must refuse with one line, or give the same result as without damage; anything else
+is "missed", and the script fails. Files that users may edit are counted as "edit" if tfm follows them: config.yaml, and
+the pointers, which may name any existing checkpoint or run. Files of training text in each format are damaged 200 times
+each: cut, with changed bytes, with inserted parts of other formats and entities. Each must give pairs or one line
+within three seconds, in less than 64 MB.
 
-Imported models are compared with the programs that wrote them by tests/recipes/test_foreign.py, in an environment that
-has transformers 4.46.3 and pymarian 1.12.42, too. transformers writes random models of several shapes, and Marian
-trains small ones for some steps. docs/records/other-models.md has what was found.
+tests/recipes/test_foreign.py compares imported models with the programs that wrote them, in an environment with
+transformers 4.46.3 and pymarian 1.12.42. transformers writes random models of several shapes, and Marian trains small
+ones for some steps. docs/records/other-models.md has the results.
 """
 
 import bz2
@@ -85,7 +85,7 @@ EDITABLE = ("config.yaml", "best", "last", "average", "latest")
 
 @dataclass
 class Table:
-    """How many damages of each kind ended how."""
+    """The number of outcomes by kind of damage."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     missed: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Table:
 
 
 def make_project(folder: Path, tokens: str, n_pairs: int) -> None:
-    """Prepare a small corpus, train a run of three epochs, the last two of which are averaged, and export it."""
+    """Prepares a small corpus, trains a run of three epochs, averages the last two, and exports it."""
     text = folder / "text"
     text.mkdir(parents=True)
     write_captions(text, train=n_pairs, valid=6)
@@ -114,7 +114,7 @@ def make_project(folder: Path, tokens: str, n_pairs: int) -> None:
 
 
 def read_data(project: Path) -> object:
-    """All that a dataset gives."""
+    """Returns the content of a dataset."""
     config = Run.open(project / "runs/run").config
     dataset = Dataset.open(find_dataset(config.data, project / "data"))
     codecs = (dataset.codecs.source, dataset.codecs.target)
@@ -127,40 +127,40 @@ def read_data(project: Path) -> object:
 
 
 def prepare_again(project: Path) -> object:
-    """What `tfm prepare` says of a dataset that is there."""
+    """Prepares an existing dataset again."""
     prepared = prepare(load_config(project / "text/run.yaml"), data_dir=project / "data")
     return prepared.created, json.dumps(prepared.manifest, sort_keys=True)
 
 
 def translations(run: Run) -> object:
-    """A run's translations, and what the model thinks of them."""
+    """Returns a run's translations and their scores."""
     found = Translator(run, "cpu").with_options(max_tokens=20).translate_detailed(SENTENCES)
     return [(each.text, each.log_prob) for each in found]
 
 
 def translate(project: Path) -> object:
-    """The newest run's translations."""
+    """Returns the newest run's translations."""
     return translations(Run.open(find_run(None, project / "runs")))
 
 
 def translate_exported(project: Path) -> object:
-    """The exported run's translations."""
+    """Returns the exported run's translations."""
     return translations(Run.open(project / "export"))
 
 
 def translate_imported(project: Path) -> object:
-    """The translations of a model of another program, imported anew."""
+    """Imports a model of another program, and returns its translations."""
     with tempfile.TemporaryDirectory() as place:
         return translations(import_run(project, name="run", source="de", target="en", runs_dir=Path(place)))
 
 
 def draw(project: Path) -> object:
-    """What the run's learning curves show."""
+    """Returns the data of the run's learning curves."""
     return validations_so_far(Run.open(project / "runs/run"))
 
 
 def go_on(project: Path) -> object:
-    """The run after one more epoch, in a copy of the project."""
+    """Trains the run for one more epoch, in a copy of the project."""
     with tempfile.TemporaryDirectory() as place:
         for part in ("data", "runs"):
             shutil.copytree(project / part, Path(place, part))
@@ -185,7 +185,7 @@ class Trial:
         self._expected = {use: use(self.project) for use in self.uses}
 
     def damages(self, path: Path, foreign: Path) -> Iterator[tuple[str, bytes | None]]:
-        """Yield the kind of each damage to a file, and what is in the file then (None: it is gone)."""
+        """Yields the kind of each damage and the damaged content (None: deleted)."""
         content = path.read_bytes()
         inside = range(1, len(content))
         for place in sorted(self._chance.sample(inside, min(self.n_cuts, len(inside)))):
@@ -205,9 +205,9 @@ class Trial:
         yield "deleted", None
 
     def outcome(self, *, in_full: bool, is_editable: bool) -> tuple[str, str]:
-        """Use the damaged project. Returns refused, harmless, edit or missed, and more about the last.
+        """Uses the damaged project. Returns refused, harmless, edit or missed, with details on the last.
 
-        in_full: go on training even if something before it was refused. is_editable: whether another result is no miss.
+        in_full: continue training even if an earlier step was refused. is_editable: another result counts as edit.
         """
         refused = edited = False
         for use, expected in self._expected.items():
@@ -230,7 +230,7 @@ class Trial:
         return ("refused" if refused else "edit" if edited else "harmless"), ""
 
     def damage(self, path: Path, foreign: Path) -> None:
-        """Damage one file in all ways, and count how each ends. foreign: that of another project."""
+        """Damages one file in all ways, and counts the outcomes. foreign: the content in another project."""
         content, times = path.read_bytes(), path.stat()
         seen = set[str]()
         # a list, because the damaged file is one of its siblings
@@ -250,9 +250,9 @@ class Trial:
 
 
 def try_all(folder: Path, tokens: str, *, n_cuts: int, n_bits: int, every: int = 1, seed: int = 0) -> dict[str, Table]:
-    """Damage every file of a dataset, of a run of it, and of the run's export. Returns the three tables.
+    """Damages every file of a dataset, of its run, and of the run's export. Returns the three tables.
 
-    tokens: words or subwords. every: take only every so many-th file.
+    tokens: words or subwords. every: damage only every n-th file.
     """
     project, other = folder / tokens, folder / f"other {tokens}"
     for place, n_pairs in ((project, 24), (other, 30)):
@@ -273,7 +273,7 @@ def try_all(folder: Path, tokens: str, *, n_cuts: int, n_bits: int, every: int =
 
 
 def try_model(folder: Path, model: Path, *, n_cuts: int, n_bits: int) -> Table:
-    """Damage every file of a model of another program's, which has no sums. Returns the table."""
+    """Damages every file of another program's model, which has no checksums. Returns the table."""
     project = Path(shutil.copytree(model, folder / "model"))
     trial = Trial(project, [translate_imported], n_cuts, n_bits, has_sums=False)
     for path in sorted(project.iterdir()):
@@ -312,7 +312,7 @@ def texts_of_all_formats() -> dict[str, bytes]:
 
 
 def damaged_text(content: bytes, chance: random.Random) -> bytes:
-    """Cut a text, or change some bytes, or put something in, or several of these."""
+    """Cuts a text, changes some bytes, inserts something, or several of these."""
     while True:
         kind, place = chance.randrange(3), chance.randrange(len(content) + 1)
         if kind == 0:
@@ -326,7 +326,7 @@ def damaged_text(content: bytes, chance: random.Random) -> bytes:
 
 
 def try_text(folder: Path, content: bytes, n: int) -> Table:
-    """Read a file of training text, damaged in n ways."""
+    """Reads a file of training text, damaged in n ways."""
     path, table, chance = folder / "text.csv", Table(), random.Random(0)
     data = DataConfig(corpus="files", files={"train": path, "valid": path})
     tracemalloc.start()
@@ -384,7 +384,7 @@ SYMBOLS = ["snow & <b>bold</b>", "«Zitat» – 100 %", "a\u00a0b", "5 × 3 = 15
 
 
 class TheirModel:
-    """A model of transformers in a folder, which reads and writes the ids of one of ours."""
+    """A model of transformers in a folder, which reads and writes the ids of one of our runs."""
 
     def __init__(self, folder: Path, translator: Translator) -> None:
         from transformers import MarianMTModel, MarianTokenizer
@@ -400,11 +400,11 @@ class TheirModel:
         """their row of each of our ids"""
 
     def read(self, line: str) -> list[int | None]:
-        """Returns the ids of a line, as we cut it."""
+        """Returns the ids of a line by our codec."""
         return [*(self.source[number] for number in self._codecs.source.encode(line).ids), 0]
 
     def distance(self, ours: torch.Tensor, line: str, reference: str) -> float:
-        """Returns the largest difference of a logit, of the tokens that both know. ours (target, tokens)."""
+        """Returns the largest difference of a logit among shared tokens. ours (target, tokens)."""
         written = [self._start, *(self.target[number] for number in self._codecs.target.encode(reference).ids)]
         with torch.inference_mode():
             theirs = self.model(torch.tensor([self.read(line)]), decoder_input_ids=torch.tensor([written])).logits[0]
@@ -420,7 +420,7 @@ def _rows(ours: Sequence[str], theirs: dict[str, int]) -> list[int | None]:
 
 
 def write_hugging_face(place: Path, name: str) -> None:
-    """Let transformers write a random model of a shape."""
+    """Lets transformers write a random model of a shape."""
     from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
     shape = HUGGING_FACE[name]
@@ -464,9 +464,9 @@ def write_hugging_face(place: Path, name: str) -> None:
 
 
 def hugging_face(folder: Path, name: str) -> tuple[int, float]:
-    """Import a random model of a shape, and let transformers open what tfm exports of it.
+    """Imports a random model of a shape, and lets transformers open its export by tfm.
 
-    Returns how many lines have other ids in either, and the largest difference of a logit.
+    Returns the number of lines with different ids in either, and the largest difference of a logit.
     """
     place = folder / "model"
     write_hugging_face(place, name)
@@ -490,14 +490,14 @@ def hugging_face(folder: Path, name: str) -> tuple[int, float]:
 
 
 def pymarian(*command: str) -> "subprocess.CompletedProcess[str]":
-    """Run Marian, and return what it has printed and logged."""
+    """Runs Marian. Returns its output and log."""
     done = subprocess.run([sys.executable, "-m", "pymarian", *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done
 
 
 def marian(folder: Path, name: str) -> float:
-    """Let Marian train a small model, and import it.
+    """Lets Marian train a small model, and imports it.
 
     Returns the largest difference of a score, in nats, of the tokens of 100 lines.
     """
@@ -545,7 +545,7 @@ def marian(folder: Path, name: str) -> float:
 
 
 def make_quick() -> None:
-    """Leave out what takes time and changes nothing here: syncing, drawing, and making spaCy's tokenisers anew."""
+    """Skips slow steps that change nothing here: syncing, drawing, and opening spaCy's tokenisers again."""
     os.fsync = lambda fd: None
     plots.draw_curves = lambda histories: Figure((1, 1))
     words._blank_tokenizer = cache(words._blank_tokenizer)
