@@ -143,7 +143,7 @@ def test_prepare_config_with_file_lists_cleans_only_on_request(tfm: Tfm, files: 
         (["memory.tsv", *LANGUAGES, "--name", "other"], "other.yaml exists already, for other"),
         (["none.tsv", *LANGUAGES], "FILE: none.tsv: no such file; correct the path; text is read several times"),
         (["memory.tsv", *LANGUAGES, "--columns", "1, 4"], ": line 1 has 2 columns, but column 4 is wanted; correct"),
-        (["train.de", *LANGUAGES], "train.de: the same text in en is missing; name it too"),
+        (["train.de", *LANGUAGES], "train.de: the other side, in en, is not given; name its file, too"),
         (["m\udcfcller.tsv", *LANGUAGES], "m\\xfcller.tsv: its name has bytes that are not UTF-8; rename it"),
         (["train.de", "train.en", *LANGUAGES, "--columns", "5,9"], "no file is a table or JSON lines; leave it out"),
         (["--columns", "1,2"], "--columns 1,2 needs FILEs; name them, or use --set"),

@@ -65,7 +65,7 @@ _UNSAFE_ENTITY = re.compile(  # any but a short text
 _DECLARED_ENCODING = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
 _UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
 _SCRIPT_OR_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
-_COMMENT = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
+_COMMENT_LINE = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
 _CELL = re.compile(r'(?:"(?:[^"]|"")*(?:"|\Z)|[^"\t\r\n]*)(?:[\t\r\n]+|\Z)')  # quoted as in CSV, or without a quote
 _TEXT_SUFFIX = re.compile(r"[ _-]?(?:text|sentence|segment)$")
 _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # with all white space around them
@@ -151,15 +151,15 @@ def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]
     for both, (path, *other) in zip(texts.values(), found, strict=True):
         if None in both and not other and pair_format(path, data) == ONE_SIDE:  # a table may be called de-en.txt
             missing = (data.source, data.target)[both.index(None)]
-            raise DataError(f"{path}: the same text in {missing} is missing; name it too")
+            raise DataError(f"{path}: the other side, in {missing}, is not given; name its file, too")
     return [FilePair(source=both[0], target=both[1]) if len(both) == 2 else both[0] for both in found]
 
 
 def _side_in_name(path: Path, data: DataConfig) -> tuple[int | None, str]:
-    """Returns the side that a file name tells, 0 or 1 (None: it tells none), and the rest of the name.
+    """Returns the side in a file name, 0 or 1 (None: there is none), and the rest of the name.
 
-    A language counts before a role, and the last of several counts. A table holds both sides, unless its name ends in a
-    side.
+    Languages take precedence over roles, later ones over earlier ones. A table has both sides, unless its name ends in
+    a side.
     """
     parts = re.split(r"([._-])", decompressed_name(path).removesuffix(".txt"))
     side, rest = None, list(parts)
@@ -191,13 +191,13 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
     with_comments: whether a line that begins with "# " counts as blank.
     """
     beginning = read_beginning(path)
-    delimiter = _delimiter(_COMMENT.sub(b"", beginning) if with_comments else beginning, path, data) or ","
+    delimiter = _delimiter(_COMMENT_LINE.sub(b"", beginning) if with_comments else beginning, path, data) or ","
     with open_decompressed(path) as file:
         quote = '"' if delimiter != "\t" or isinstance(file.raw, Utf8Stream) or _is_csv_quoted(beginning) else None
     csv.field_size_limit(MAX_RECORD_BYTES)
     lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in record_lines(path))
     if with_comments:
-        lines = (_COMMENT.sub(b"", line.encode()).decode() or "\n" for line in lines)
+        lines = (_COMMENT_LINE.sub(b"", line.encode()).decode() or "\n" for line in lines)
     rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote))
     begun = width = 1
     is_first = True
@@ -235,7 +235,7 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
                 columns = named or (0, 1)
                 if not named:
                     sample = list[list[str]]()
-                    with suppress(DataError):  # which is raised when all before it have been read
+                    with suppress(DataError):  # raised again when reading reaches that row
                         sample.extend(row for row, _ in islice(read_rows(path, data), SAMPLE_ROWS) if len(row) > 1)
                     _refuse_columns_without_text(sample, path)
             if named:

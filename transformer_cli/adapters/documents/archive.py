@@ -34,7 +34,7 @@ class Archive:
         if len(self._infos) > MAX_MEMBERS:
             raise DataError(f"an archive of more than {MAX_MEMBERS:,} files")
         if len({info.filename for info in self._infos}) < len(self._infos):
-            raise DataError("an archive with two files of one name; save it again")
+            raise DataError("an archive with two files of the same name; save it again")
 
     def read(self, name: str) -> bytes | None:
         """Returns a member, or None if it does not exist.

@@ -78,7 +78,7 @@ _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"
 
 
 ENCODING_SEARCH_BYTES = 1 << 10  # of a page, that may declare its encoding (HTML standard, 4.2.5.4)
-_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_HTML_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META_CHARSET = re.compile(rb"<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _BROWSER_ENCODINGS = {  # how browsers interpret some names (WHATWG's Encoding Standard, 4.2)
     **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"), "iso8859-9": "cp1254", "gb2312": "gbk", "euc_kr": "cp949",
@@ -91,7 +91,7 @@ _ATTRIBUTE_WRITER = escaping_writer(html.escape)
 
 def html_encoding(content: bytes) -> str:
     """Returns the encoding that a page declares; UTF-8 if it declares none that Python knows."""
-    head = _COMMENT.sub(b"", content[:ENCODING_SEARCH_BYTES])
+    head = _HTML_COMMENT.sub(b"", content[:ENCODING_SEARCH_BYTES])
     xml_declaration = XML_ENCODING.match(head)
     declared = xml_declaration or _META_CHARSET.search(head)
     try:

@@ -430,7 +430,7 @@ def test_pair_files_tables_named_like_sides_stay_single(names: list[str], tmp_pa
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        ("a.de b.en c.tmx", "a.de: the same text in en is missing; name it too"),
+        ("a.de b.en c.tmx", "a.de: the other side, in en, is not given; name its file, too"),
         ("a.de a.de.gz", "the same side of the"),
         ("a.tmx b.tsv a.tmx", "/a.tmx is given twice; name it once"),
     ],
