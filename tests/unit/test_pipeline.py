@@ -29,7 +29,7 @@ class Tags(LineHook):
 
 @dataclass(frozen=True)
 class Polite:
-    """Each translation has to begin with "please", which it gets when all is put back."""
+    """Each translation must begin with "please", and is in capitals."""
 
     constraints: Constraints | None = None
 
@@ -49,8 +49,8 @@ class Asking(LineHook):
 
 
 def test_pipeline_inserts_symbols_and_keeps_white_space(translator: Translator) -> None:
-    plain, held = with_hook(translator, LineHook()).translate_detailed([LINE, f"  {LINE[:-1]} 😀."])
-    assert held.text == f"  {plain.text[:-1]} 😀."
+    plain, with_symbol = with_hook(translator, LineHook()).translate_detailed([LINE, f"  {LINE[:-1]} 😀."])
+    assert with_symbol.text == f"  {plain.text[:-1]} 😀."
     assert plain.terms == plain.placeholders == []
 
 

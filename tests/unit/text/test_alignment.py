@@ -17,7 +17,7 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
 
 
 @pytest.mark.parametrize(
-    ("held", "expected"),
+    ("placeholder", "expected"),
     [
         (Placeholder(4, "X", " ", " "), "a X dog red."),  # before Hund
         (Placeholder(8, "X", " ", ""), "a dog red X."),  # behind rot
@@ -27,10 +27,12 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
         (Placeholder(3, "&nbsp;", "", ""), "a&nbsp;dog red."),  # instead of a space
     ],
 )
-def test_insert_placeholders_goes_next_to_the_linked_word(held: Placeholder, expected: str) -> None:
+def test_insert_placeholders_goes_next_to_the_linked_word(placeholder: Placeholder, expected: str) -> None:
     source, text = "ein Hund rot ist", "a dog red."
-    held = Placeholder({8: 12}.get(held.offset, held.offset), held.text, held.before, held.after)
-    assert insert_placeholders(text, source, [held], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
+    placeholder = Placeholder(
+        {8: 12}.get(placeholder.offset, placeholder.offset), placeholder.text, placeholder.before, placeholder.after
+    )
+    assert insert_placeholders(text, source, [placeholder], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
 
 
 def test_insert_placeholders_never_splits_a_word() -> None:
@@ -72,12 +74,16 @@ def test_insert_placeholders_loses_no_text_and_no_placeholder(
 ) -> None:
     source, text = " ".join(words), " ".join(reversed(words))
     marks = "①②③④⑤"
-    held = [Placeholder(min(place, len(source)), marks[n], one, other) for n, (place, one, other) in enumerate(spans)]
-    held.sort(key=lambda each: each.offset)
+    placeholders = [
+        Placeholder(min(place, len(source)), marks[n], one, other) for n, (place, one, other) in enumerate(spans)
+    ]
+    placeholders.sort(key=lambda each: each.offset)
     number = st.integers(0, len(words) - 1)
     chosen = data.draw(st.lists(st.tuples(number, number), max_size=8))
     spots = [[match.span() for match in re.finditer(r"\S+", each)] for each in (source, text)]
-    found, _ = insert_placeholders(text, source, held, [(spots[0][one], spots[1][other]) for one, other in chosen])
-    assert sorted(char for char in found if char in marks) == sorted(each.text for each in held)
+    found, _ = insert_placeholders(
+        text, source, placeholders, [(spots[0][one], spots[1][other]) for one, other in chosen]
+    )
+    assert sorted(char for char in found if char in marks) == sorted(each.text for each in placeholders)
     assert "".join(char for char in found if char not in marks and char != " ") == text.replace(" ", "")
     assert not re.search(r"  |[a-zä][①-⑤][a-zä]", found)

@@ -1,4 +1,4 @@
-"""Lines as an encoder reads them: characters that it has never seen, and lines that are in no language."""
+"""Encoding of lines: characters that the codec does not know, and lines without letters."""
 
 import unicodedata
 
@@ -33,7 +33,7 @@ def test_translate_unknown_characters_as_their_equivalents(
 
 
 @pytest.mark.parametrize(("n_times", "text"), [(20, "3\N{NO-BREAK SPACE}km"), (1, "3 km")])
-def test_encode_rare_no_break_space_as_space(n_times: int, text: str) -> None:
+def test_encode_no_break_space_by_its_frequency(n_times: int, text: str) -> None:
     lines = [*["zwei Igel", "drei Hasen"] * 20, *["3\N{NO-BREAK SPACE}km"] * n_times]
     codec = SubwordCodec(train_subwords(lines, size=290, algorithm="bpe"))
     assert "\N{NO-BREAK SPACE}" in "".join(codec.all_tokens())

@@ -54,12 +54,12 @@ def test_imported_codec_keeps_language_tokens_copies_unknowns(folder: Path, tmp_
     assert codec.decode(read.ids, unk_replacements=read.tokens) == "the ж dog"
     assert codec.encode_lines(["the ж dog", " "]) == [read.ids, []]
     assert "park" in codec.decode(codec.encode("the park").ids)
-    held = codec.encode("the {name} dog", [(4, 10)])
-    assert (codec.decode(held.ids), held.normalized.placeholders[0].text) == ("the dog", "{name}")
+    encoded = codec.encode("the {name} dog", [(4, 10)])
+    assert (codec.decode(encoded.ids), encoded.normalized.placeholders[0].text) == ("the dog", "{name}")
 
 
 @pytest.mark.parametrize(
-    ("line", "text", "held"),
+    ("line", "text", "placeholders"),
     [
         ("the ｏｌｄ dog", "the ｏｌｄ dog", []),  # which its SentencePiece normalises by itself
         ("\u2022 the do\u00adg\u00a0😀", "the dog", ["\u2022", "😀"]),
@@ -68,12 +68,12 @@ def test_imported_codec_keeps_language_tokens_copies_unknowns(folder: Path, tmp_
     ],
 )
 def test_imported_codec_treats_unknown_characters_like_ours(
-    folder: Path, tmp_path: Path, line: str, text: str, held: list[str]
+    folder: Path, tmp_path: Path, line: str, text: str, placeholders: list[str]
 ) -> None:
     codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
     assert isinstance(codec, ImportedCodec)
     read = codec.encode(line)
-    assert (read.normalized.text, [each.text for each in read.normalized.placeholders]) == (text, held)
+    assert (read.normalized.text, [each.text for each in read.normalized.placeholders]) == (text, placeholders)
     assert codec.encode_lines([line]) == [read.ids]
 
 

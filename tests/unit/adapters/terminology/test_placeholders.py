@@ -63,14 +63,14 @@ def test_translate_inserts_each_placeholder_exactly_once(
 ) -> None:
     lines = " ".join(words).split("\n")
     for each in (translator, by_subwords):
-        holding = each.with_options(split_sentences=split, protect_pattern=r"#\w\. \w+", on_too_long="truncate")
-        for line, found in zip(lines, holding.translate_detailed(lines), strict=True):
-            spans = [line[start:end] for start, end in holding.pipeline.protected_spans(line)]
+        protecting = each.with_options(split_sentences=split, protect_pattern=r"#\w\. \w+", on_too_long="truncate")
+        for line, found in zip(lines, protecting.translate_detailed(lines), strict=True):
+            spans = [line[start:end] for start, end in protecting.pipeline.protected_spans(line)]
             assert sorted(found.source[start:end] for (start, end), _ in found.placeholders) == sorted(spans)
             assert sorted(found.text[start:end] for _, (start, end) in found.placeholders) == sorted(spans)
             assert sum(map(found.text.count, set(spans))) >= len(spans)
         page = "<p>" + "<p>".join(f"{line} <b>{{z}}</b> Hund" for line in lines)
-        assert holding.translate_html(page).count("<b>{z}</b>") == len(lines)
+        assert protecting.translate_html(page).count("<b>{z}</b>") == len(lines)
 
 
 def test_score_and_evaluate_encode_placeholders_as_translate(translator: Translator) -> None:
