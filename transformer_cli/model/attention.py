@@ -28,6 +28,10 @@ class RecordedAttention(NamedTuple):
     """softmax of the scores, before dropout: (batch, heads, target, source)"""
 
 
+Recording = list[RecordedAttention] | None
+"""a list to which each call of `attention` appends its scores and weights; None: they are not recorded"""
+
+
 def attention(
     query: Tensor,
     key: Tensor,
@@ -35,13 +39,13 @@ def attention(
     dropout: nn.Dropout,
     *,
     may_attend: Tensor | None = None,
-    record: list[RecordedAttention] | None = None,
+    record: Recording = None,
 ) -> Tensor:
     """softmax(QKᵀ/√d_k)·V (eq. 1): the mean of the values, weighted by how well their keys match the query.
 
     query (batch, heads, target, depth); key, value (batch, heads, source, depth); may_attend bool, broadcast to
     (batch, heads, target, source), at least one True in each row (else softmax is NaN); None: all may. dropout acts
-    on the weights. record: a list to which the call appends its scores and weights. Returns (batch, heads, target,
+    on the weights. Returns (batch, heads, target,
     depth).
     """
     if record is None and query.device.type != "cpu":  # torch's kernel returns no weights; slower on CPUs if n is small
@@ -92,7 +96,7 @@ A layout makes it: padded rows with a mask (`masked_attention`), tokens without 
 with the keys and values of earlier steps (cache.py)."""
 
 
-def masked_attention(may_attend: Tensor, record: list[RecordedAttention] | None = None) -> AttentionFn:
+def masked_attention(may_attend: Tensor, record: Recording = None) -> AttentionFn:
     """Returns `attention` with this mask and this record."""
     return partial(attention, may_attend=may_attend, record=record)
 
@@ -108,8 +112,7 @@ class QKVProjection(nn.Linear):
     """W_Q, W_K and W_V of all heads in one matrix, so that self-attention needs one product (3.2.2)."""
 
     def forward(self, x: Tensor, start: int = 0, stop: int = 3) -> Tensor:
-        """Returns parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), concatenated: (…, length,
-        n)."""
+        """Parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), concatenated: (…, length, n)."""
         inner = self.out_features // 3
         rows = slice(start * inner, stop * inner)  # with 2 heads of 8: W_Q 0-15, W_K 16-31, W_V 32-47
         return nn.functional.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])

@@ -13,7 +13,7 @@ as positions of one target: 2 sentences × 3 positions. Only there, the second s
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.attention import AttentionFn, KeysValues, RecordedAttention, attention
+from transformer_cli.model.attention import AttentionFn, KeysValues, Recording, attention
 from transformer_cli.model.layout import Layout, Padded
 
 
@@ -47,9 +47,7 @@ class Cache:
         self.ids, self.positions = tokens[:, None], torch.full_like(tokens[:, None], self.length)
         self.length += 1
 
-    def self_attention_fn(
-        self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
-    ) -> AttentionFn:
+    def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
         """Returns how the newest position attends to itself and those before it: call it once per layer, in order.
 
         It needs no mask: no position is later, and a search never writes <pad>. It is not recorded.
@@ -61,7 +59,7 @@ class Cache:
 
         return attend
 
-    def cross_attention_fn(self, source: Layout, record: list[RecordedAttention] | None = None) -> AttentionFn:
+    def cross_attention_fn(self, source: Layout, record: Recording = None) -> AttentionFn:
         """Returns how the newest position attends to the source: call it once per layer, in order.
 
         record: as in `attention`, for the last layer only, (sentences, heads, beam, source).

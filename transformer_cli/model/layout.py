@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.attention import AttentionFn, RecordedAttention, attention, masked_attention
+from transformer_cli.model.attention import AttentionFn, Recording, attention, masked_attention
 
 GROUP_SIZE = 16  # sentences padded together: smaller groups have less padding, but smaller matrix products
 GPU_GROUP_SIZE, MAX_GROUPS = 64, 16  # GPUs are faster with few large products
@@ -38,17 +38,14 @@ class Layout(Protocol):
     positions: Tensor
     """int64, shaped like ids: each token's position in its sentence, from 0"""
 
-    def self_attention_fn(
-        self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
-    ) -> AttentionFn:
+    def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
         """Returns how tokens attend to the tokens of their own sentence.
 
         is_causal: later positions are masked (3.2.3). record: as in `attention`.
         """
 
-    def cross_attention_fn(self, source: "Layout", record: list[RecordedAttention] | None = None) -> AttentionFn:
-        """Returns how tokens attend to those of the source, a layout of the same class. Sentence i of both is a
-        pair."""
+    def cross_attention_fn(self, source: "Layout", record: Recording = None) -> AttentionFn:
+        """Returns how tokens attend to those of source, a layout of the same class with the same sentences."""
 
 
 class Padded:
@@ -60,9 +57,7 @@ class Padded:
         self.is_token = is_token
         self.positions = (is_token.cumsum(dim=1) - 1).clamp_(min=0)  # the positions of padding are never used
 
-    def self_attention_fn(
-        self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
-    ) -> AttentionFn:
+    def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
         """As in `Layout`."""
         may_attend = self.is_token[:, None, None, :]  # (batch, 1, 1, length)
         if is_causal:
@@ -71,7 +66,7 @@ class Padded:
             may_attend = may_attend & causal_mask(may_attend.shape[-1], may_attend.device)
         return masked_attention(may_attend, record)
 
-    def cross_attention_fn(self, source: Layout, record: list[RecordedAttention] | None = None) -> AttentionFn:
+    def cross_attention_fn(self, source: Layout, record: Recording = None) -> AttentionFn:
         """As in `Layout`."""
         assert isinstance(source, Padded)
         return masked_attention(source.is_token[:, None, None, :], record)
@@ -111,9 +106,8 @@ class Packed:
         masks, tokens = [], []
         for start in range(0, len(ids), size):
             group = slice(start, start + size)
-            columns = torch.arange(
-                math.ceil(int(lengths[group].max()) / length_multiple) * length_multiple, device=ids.device
-            )
+            longest = math.ceil(int(lengths[group].max()) / length_multiple) * length_multiple
+            columns = torch.arange(longest, device=ids.device)
             masks.append(columns < lengths[group, None])
             tokens.append((first[group, None] + columns).flatten())  # 0 1 2 3 4 5, and 5 6 7 8 9
         self.masks = [to_device(group, device) for group in masks]
@@ -135,23 +129,19 @@ class Packed:
         slots = torch.cat([group.transpose(1, 2).flatten(0, 1) for group in groups])  # (slots, heads, depth)
         return _Unpad.apply(slots, self._slot_of_token, self.n_rows).transpose(0, 1)
 
-    def self_attention_fn(
-        self, record: list[RecordedAttention] | None = None, *, is_causal: bool = False
-    ) -> AttentionFn:
+    def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
         """As in `Layout`, group by group: queries, keys, values and the result are (heads, tokens, depth)."""
         masks = [mask[:, None, None, :] for mask in self.masks]
         if is_causal:
             masks = [mask & causal_mask(mask.shape[-1], mask.device) for mask in masks]
         return self._attention_fn(self, masks, record)
 
-    def cross_attention_fn(self, source: Layout, record: list[RecordedAttention] | None = None) -> AttentionFn:
+    def cross_attention_fn(self, source: Layout, record: Recording = None) -> AttentionFn:
         """As in `Layout`, group by group: queries and the result are (heads, target tokens, depth)."""
         assert isinstance(source, Packed)
         return self._attention_fn(source, [mask[:, None, None, :] for mask in source.masks], record)
 
-    def _attention_fn(
-        self, source: "Packed", masks: list[Tensor], record: list[RecordedAttention] | None
-    ) -> AttentionFn:
+    def _attention_fn(self, source: "Packed", masks: list[Tensor], record: Recording) -> AttentionFn:
         def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
             outputs = []
             for q, k, v, mask in zip(self.pad(queries), source.pad(keys), source.pad(values), masks, strict=True):

@@ -1,5 +1,4 @@
-"""BLEU, chrF, chrF++ and TER of plain text against raw references, with signatures and bootstrap intervals
-(sacreBLEU)."""
+"""BLEU, chrF, chrF++ and TER of plain text against raw references, with bootstrap intervals (sacreBLEU)."""
 
 import logging
 import unicodedata
@@ -120,9 +119,7 @@ def warn_about_text(texts: Sequence[str], references: Sequence[str], name: str, 
         log.warning(what, name, len(differing), len(references), differing[0])
     n_cut = sum(line.endswith(" .") for line in texts)
     if n_cut >= MIN_TOKENISED_LINES:
-        what = (
-            "%s: %d lines end in a space and a full stop, like tokenised text; detokenise it first, for a correct BLEU"
-        )
+        what = "%s: %d lines end in a space and a full stop, like tokenised text; detokenise it first"
         log.warning(what, name, n_cut)
 
 

@@ -116,8 +116,7 @@ class _FinishedHypotheses:
         self.alignments: list[Tensor] = []  # for each step: (rows,)
 
     def add(self, active: ActiveBeams, candidates: Candidates, is_finished: Tensor) -> None:
-        """Add the candidates where is_finished, bool (sentences, beam_size); keep the best beam_size of each
-        sentence."""
+        """Add the candidates where is_finished, bool (sentences, beam_size); keep each sentence's best beam_size."""
         if not is_finished.any():
             return
         log_probs = candidates.log_probs[is_finished]
@@ -163,9 +162,8 @@ def _initial_beams(rules: SearchRules) -> ActiveBeams:
     sentences = torch.arange(len(rules.max_tokens), device=rules.max_tokens.device)
     newest, no_tokens = torch.full_like(sentences, rules.sos), sentences.new_empty(len(sentences), 0)
     is_row = torch.ones_like(sentences[:, None], dtype=torch.bool)
-    return ActiveBeams(
-        sentences, is_row, torch.zeros_like(sentences, dtype=torch.float32), newest, no_tokens, no_tokens
-    )
+    log_probs = torch.zeros_like(sentences, dtype=torch.float32)
+    return ActiveBeams(sentences, is_row, log_probs, newest, no_tokens, no_tokens)
 
 
 def top_candidates(step: Step, active: ActiveBeams, finished_scores: Tensor, rules: SearchRules) -> Candidates:
@@ -238,9 +236,8 @@ def gather_candidates(
     which = (order - beam_size).clamp(min=0)
     rows = (active.is_row.flatten().cumsum(0) - 1).view_as(active.is_row).gather(1, which // n_each)
     is_continuation = (order >= beam_size) & (scores > NEG_INF)
-    return Candidates(
-        is_continuation, rows, active.pad_by_sentence(tokens, 0).gather(1, which), log_probs.gather(1, which), scores
-    )
+    tokens = active.pad_by_sentence(tokens, 0).gather(1, which)
+    return Candidates(is_continuation, rows, tokens, log_probs.gather(1, which), scores)
 
 
 def _advance(decoder: StepDecoder, active: ActiveBeams, candidates: Candidates, goes_on: Tensor) -> ActiveBeams:
@@ -255,6 +252,5 @@ def _advance(decoder: StepDecoder, active: ActiveBeams, candidates: Candidates, 
     decoder.select(rows)
     kept, counts = where[0].unique_consecutive(return_counts=True)
     is_row = torch.arange(int(counts.max()), device=counts.device) < counts[:, None]
-    return ActiveBeams(
-        active.sentences[kept], is_row, candidates.log_probs[where], newest, *active.extended(rows, newest)
-    )
+    history = active.extended(rows, newest)
+    return ActiveBeams(active.sentences[kept], is_row, candidates.log_probs[where], newest, *history)

@@ -1,5 +1,4 @@
-"""The Transformer as an engine, and as the step decoder of a search: ids in, hypotheses out. Knows no words or
-files."""
+"""The Transformer as an engine, and as the step decoder of a search: ids in, hypotheses out."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -29,7 +29,7 @@ def greedy(decoder: StepDecoder, rules: SearchRules, *, scores: bool = True) -> 
             return torch.from_numpy(logits.numpy().argmax(axis=1))
         return logits.argmax(dim=1)
 
-    return _decode_rows(decoder, rules, argmax, scores=scores)
+    return _generate(decoder, rules, argmax, scores=scores)
 
 
 def sample(
@@ -54,12 +54,10 @@ def sample(
         ranked = _top_probs(probs, top_k, top_p)
         return _ids_of_ranks(_sample_rows(ranked, uniform[sentences, position]), ranked, probs)
 
-    return _decode_rows(decoder, rules, draw)
+    return _generate(decoder, rules, draw)
 
 
-def _decode_rows(
-    decoder: StepDecoder, rules: SearchRules, choose: ChooseFn, *, scores: bool = True
-) -> list[Hypothesis]:
+def _generate(decoder: StepDecoder, rules: SearchRules, choose: ChooseFn, *, scores: bool = True) -> list[Hypothesis]:
     """Choose a token for each sentence at each step; drop finished sentences. scores: as in `greedy`."""
     max_tokens, eos, device = rules.max_tokens, rules.eos, rules.max_tokens.device
     n_rows, longest = len(max_tokens), int(max_tokens.max())
@@ -94,10 +92,7 @@ def _decode_rows(
 
 
 def uniform_numbers(seeds: Sequence[tuple[int, ...]], length: int) -> Tensor:
-    """Returns `length` numbers in [0, 1) for each seed, float32 (len(seeds), length).
-
-    A larger length does not change the first numbers.
-    """
+    """Returns float32 (len(seeds), length) in [0, 1); a larger length does not change the first numbers."""
     return torch.from_numpy(np.stack([np.random.default_rng(seed).random(length, np.float32) for seed in seeds]))
 
 
@@ -123,8 +118,7 @@ def _top_probs(probs: Tensor, top_k: int, top_p: float) -> Tensor:
 
 
 def _sample_rows(probs: Tensor, uniform: Tensor) -> Tensor:
-    """Draw a column of each row, int64 (rows,): the first whose cumulative share of the probabilities exceeds
-    uniform."""
+    """Draw a column of each row, int64 (rows,): the first whose cumulative probability exceeds uniform."""
     cumulative = probs.cumsum(dim=1)
     column = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)
     return torch.minimum(column, cumulative.argmax(dim=1, keepdim=True))[:, 0]  # rounding may go beyond the last one

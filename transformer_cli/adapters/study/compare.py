@@ -217,14 +217,12 @@ def _comparisons(
         # print p = 0.0001 instead of 0.25.
         least_p: float = 2.0 ** (1 - n_sentences) if sentences else 0.0
         verdict_of = [None, *verdicts(names, *differences, evidence=evidence, least_p=least_p)]
-        line_chrf = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
+        chrfs = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
         compared = []
         for row, name in enumerate(names):
             scores = {metric: result.scores[row] for metric, result in results.items()}
             bleu, chrf = (scores.pop(metric) for metric in METRICS)
-            shown = (
-                _examples(text, (lines[0], lines[row]), (line_chrf[0], line_chrf[row]))[:examples] if line_chrf else []
-            )
+            shown = _examples(text, (lines[0], lines[row]), (chrfs[0], chrfs[row]))[:examples] if chrfs else []
             compared.append(System(name, bleu, chrf, scores, verdict_of[row], shown, " / ".join(searches[row]) or None))
         signatures = {metric: result.signatures for metric, result in results.items()}
         compared_as: Literal["systems", "groups"] = "groups" if examples is None else "systems"
@@ -288,9 +286,7 @@ def _translate_all(
     }
     if len(set(searches.values())) > 1:
         found = "; ".join(f"{name}: {search}" for name, search in searches.items())
-        log.warning(
-            "the runs search in different ways, which affects their scores (%s); set one beam size for all", found
-        )
+        log.warning("the runs search in different ways, which affects scores (%s); set one beam size for all", found)
     texts = _texts([run for _, run in runs], options)
     if len(texts) > 1 and len(runs) < len(names):
         split_names = ", ".join(text.name for text in texts)
@@ -406,9 +402,8 @@ def _output_of(
     for text in texts:
         translations = translator.translate_detailed(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
-            log.warning(
-                "%s: %s: %s too long: truncated", translator.run.folder, text.name, pluralize(n_long, "sentence")
-            )
+            long = pluralize(n_long, "sentence")
+            log.warning("%s: %s: %s too long: truncated", translator.run.folder, text.name, long)
         lines_of_texts.append([each.text for each in translations])
     given = [options.sources, *options.reference_files] if options.sources else []
     return SystemOutput(lines_of_texts, translator.settings.describe, result_sink(translator, given))

@@ -62,8 +62,7 @@ GLYPH_WARNINGS = r"Glyph \d+ .*missing|Matplotlib currently does not support"  #
 
 @contextmanager
 def plot_style(texts: Iterable[str] = ()) -> Iterator[None]:
-    """Within the block, draw in our style. Warns of characters that no font has. texts: the user's text in the
-    picture."""
+    """Within the block, draw in our style; warns of characters in texts (the user's) that no font has."""
     families, missing = font_families(texts)
     with rc_context({**STYLE, "font.family": families}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=GLYPH_WARNINGS)
@@ -118,10 +117,10 @@ BEST_MARKER: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "n
 
 
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Draw loss, perplexity and learning rate of one or several runs, by epoch, or by step if epochs have several
-    validations.
+    """Draw loss, perplexity and learning rate of one or several runs.
 
-    histories: the name of a run → its validations, as in history.jsonl, at least one per run.
+    The x-axis is the epoch, or the step if an epoch has several validations. histories: the name of a run → its
+    validations, as in history.jsonl, at least one per run.
     """
     by = "epoch"
     if any(len({entry["epoch"] for entry in history}) < len(history) for history in histories.values()):
@@ -151,9 +150,8 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             best = min(history, key=lambda entry: float(entry["valid_loss"]))
             loss.plot(best[by], best["valid_loss"], color=look["color"], **BEST_MARKER)
             perplexity.plot(best[by], best["valid_ppl"], color=look["color"], **BEST_MARKER)
-            label = (
-                f"{escape_controls(run)}: {best['valid_loss']:.3g} {'in' if by == 'epoch' else 'at'} {by} {best[by]:,}"
-            )
+            place = f"{'in' if by == 'epoch' else 'at'} {by} {best[by]:,}"
+            label = f"{escape_controls(run)}: {best['valid_loss']:.3g} {place}"
             legend.append(Line2D([], [], label=label, **look))
         legend += [Line2D([], [], linestyle=":", label="training", color="0.4")]
         legend += [Line2D([], [], label="validation", color="0.4")]
@@ -386,15 +384,12 @@ def _map_groups(maps: Sequence["AttentionMap"]) -> list[MapGroup]:
     groups = []
     for kind, group in groupby(maps, key=lambda each: each.kind):
         heads = list(group)
-        row_label, column_label = (
-            ("source" if kind == "encoder" else "target"),
-            ("target" if kind == "decoder" else "source"),
-        )
+        rows, columns = "source" if kind == "encoder" else "target", "target" if kind == "decoder" else "source"
         groups.append(
             MapGroup(
                 title=heads[0].title,
-                row_label=f"{row_label} position …",
-                column_label=f"… attends to {column_label} position",
+                row_label=f"{rows} position …",
+                column_label=f"… attends to {columns} position",
                 targets=_labels(heads[0].target_tokens),
                 sources=_labels(heads[0].source_tokens),
                 maps=[(f"head {each.head}", each.weights.numpy()) for each in heads],
