@@ -108,7 +108,7 @@ def import_run(
 
 
 def width_permutation(config: ModelConfig) -> Tensor:
-    """Returns the index in their vectors of each element of ours, int64 (d_model,)."""
+    """Returns, for each element of our vectors, its index in theirs, int64 (d_model,)."""
     width = torch.arange(config.d_model)
     return width if config.positions == "learned" else width.view(2, -1).T.flatten()  # d_model 8: 0 4 1 5 2 6 3 7
 

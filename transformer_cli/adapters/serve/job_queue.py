@@ -132,14 +132,12 @@ class TranslationJob(Job):
 
     def result(self) -> list[Translation] | None:
         """Returns the translation of each line, or None while some are missing."""
-        if self.has_more or len(self.translations) < sum(max(1, len(line.units)) for line in self.input_lines):
+        n_parts = [max(1, len(line.units)) for line in self.input_lines]
+        if self.has_more or len(self.translations) < sum(n_parts):
             return None
-        parts = [
-            [self.translations[n, k] for k in range(max(1, len(line.units)))] for n, line in enumerate(self.input_lines)
-        ]
-        return [
-            join_parts(line, own) if line.parts else own[0] for line, own in zip(self.input_lines, parts, strict=True)
-        ]
+        parts = [[self.translations[row, number] for number in range(n)] for row, n in enumerate(n_parts)]
+        lines = zip(self.input_lines, parts, strict=True)
+        return [join_parts(line, own) if line.parts else own[0] for line, own in lines]
 
 
 _Batch = list[tuple[TranslationJob, _Part]]

@@ -111,7 +111,7 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
     if body.format not in (None, "", "text", "html"):
         raise DataError(f"{body.format[:50]} format is not supported")
     if body.split:
-        spans_of = _split_sentences(lines, source, translator.pipeline.protected_spans, are_blocks=bool(documents))
+        spans_of = _sentence_spans(lines, source, translator.pipeline.protected_spans, are_blocks=bool(documents))
         refuse_over_limit(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
@@ -120,7 +120,8 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
 
 def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]":
     """Queue the sentences of a request, of which there is at least one. Raises ServerBusy."""
-    settings, n_best = parsed.translator.settings, 1 + (parsed.body.alternatives or 0)
+    body, settings = parsed.body, parsed.translator.settings
+    n_best = 1 + (body.alternatives or 0)
     translator = parsed.translator.with_options(
         return_scores=False,
         return_attention=bool(parsed.documents),
@@ -128,22 +129,15 @@ def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]
         beam_size=settings.beam_size if settings.sample else max(settings.beam_size, n_best),
     )
     keys = [row + n * PART_KEY_STEP for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
-    return queue.add(
-        TranslationJob(translator, parsed.sentences, keys, parsed.body.split, parsed.body.n_glossary_characters)
-    )
+    return queue.add(TranslationJob(translator, parsed.sentences, keys, body.split, body.n_glossary_characters))
 
 
-def _split_sentences(
-    lines: Sequence[str], language: str, protected: FindSpans, *, are_blocks: bool
-) -> list[list[Span]]:
+def _sentence_spans(lines: Sequence[str], language: str, protected: FindSpans, *, are_blocks: bool) -> list[list[Span]]:
     """Returns the spans of the sentences in each line. Raises DataError if a line, or a block's word, is too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
-        spans = (
-            bounded_sentence_spans(line, language, protected)
-            if are_blocks or not is_too_long(line)
-            else [(0, len(line))]
-        )
+        is_whole = is_too_long(line) and not are_blocks
+        spans = [(0, len(line))] if is_whole else bounded_sentence_spans(line, language, protected)
         if any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT_REMEDY}")
         spans_of.append(spans)
