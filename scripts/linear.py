@@ -130,7 +130,7 @@ def words() -> WordCodec:
 @cache
 def subwords() -> SubwordCodec:
     text = [f"Der Hund Nummer {n} läuft am Strand, und eine Frau sieht ihm zu." for n in range(1_000)]
-    return SubwordCodec(train_subwords(text, size=350, algorithm="bpe"))
+    return SubwordCodec(train_subwords(text, vocab_size=350, algorithm="bpe"))
 
 
 def spots(text: str) -> list[alignment.Span]:

@@ -83,7 +83,7 @@ def test_prepare_subwords_every_split_is_encoded_and_kept(make: Make, corpus: Pa
 
 def test_prepare_subwords_are_learned_from_train(make: Make, corpus: Path) -> None:
     codecs = Dataset.open(make().folder).codecs
-    model = train_subwords(text(corpus, "train", "de"), size=330, algorithm="bpe")
+    model = train_subwords(text(corpus, "train", "de"), vocab_size=330, algorithm="bpe")
     assert codecs.source == SubwordCodec(model, language="de")
     assert codecs.target != codecs.source
 
@@ -91,7 +91,7 @@ def test_prepare_subwords_are_learned_from_train(make: Make, corpus: Path) -> No
 def test_prepare_subwords_joint_is_one_model(make: Make, corpus: Path) -> None:
     folder = make("data.joint_vocabulary=true", "data.lowercase=true").folder
     both = [line.lower() for language in ("de", "en") for line in text(corpus, "train", language)]
-    model = train_subwords(both, size=330, algorithm="bpe")
+    model = train_subwords(both, vocab_size=330, algorithm="bpe")
     assert [(folder / f"{side}.subwords.model").read_bytes() for side in ("source", "target")] == [model, model]
 
 

@@ -35,7 +35,7 @@ def test_translate_unknown_characters_as_their_equivalents(
 @pytest.mark.parametrize(("n_times", "text"), [(20, "3\N{NO-BREAK SPACE}km"), (1, "3 km")])
 def test_encode_no_break_space_by_its_frequency(n_times: int, text: str) -> None:
     lines = [*["zwei Igel", "drei Hasen"] * 20, *["3\N{NO-BREAK SPACE}km"] * n_times]
-    codec = SubwordCodec(train_subwords(lines, size=290, algorithm="bpe"))
+    codec = SubwordCodec(train_subwords(lines, vocab_size=290, algorithm="bpe"))
     assert "\N{NO-BREAK SPACE}" in "".join(codec.all_tokens())
     assert LineEncoder(codec, None, "stop").encode(lines[-1]).encoded.normalized.text == text
 
@@ -53,5 +53,5 @@ def test_translate_line_without_letters_is_copied(translator: Translator) -> Non
 
 
 def test_encode_line_without_letters_if_the_codec_has_none() -> None:
-    codec = SubwordCodec(train_subwords(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
+    codec = SubwordCodec(train_subwords(["1 2 3", "3 2 1"] * 20, vocab_size=265, algorithm="bpe"))
     assert LineEncoder(codec, None, "stop").encode("2 1").encoded == codec.encode("2 1")

@@ -32,7 +32,7 @@ def text() -> list[str]:
 
 @cache
 def model(algorithm: str) -> bytes:
-    return train_subwords(text(), size=SIZE, algorithm=algorithm)
+    return train_subwords(text(), vocab_size=SIZE, algorithm=algorithm)
 
 
 @cache
@@ -65,7 +65,7 @@ def test_subword_codec_restores_hostile_lines(algorithm: str) -> None:
 
 def test_subword_codec_restores_names_of_special_tokens() -> None:
     lines = [f"{name}{word} {name}" for name in (*SPECIALS, "<0x41>", "▁", "▅", "a\0b") for word in ("", "x", "yy")]
-    codec = SubwordCodec(train_subwords([*text(), *lines * 50], size=400, algorithm="bpe"))
+    codec = SubwordCodec(train_subwords([*text(), *lines * 50], vocab_size=400, algorithm="bpe"))
     assert [line for line in lines if not comes_back(codec, line)] == []
     assert len(set(codec.tokens(range(len(codec))))) == len(codec)
 
@@ -81,7 +81,7 @@ def test_subword_codec_restores_word_breaks_of_khmer(share: int) -> None:
     chance = random.Random(0)
     lines = ["\u200b".join(chance.choices(words, k=6)) for _ in range(300)]
     text = [line if number % share == 0 else line.replace("\u200b", "") for number, line in enumerate(lines)]
-    codec = SubwordCodec(train_subwords(text, size=300, algorithm="bpe"), language="km")
+    codec = SubwordCodec(train_subwords(text, vocab_size=300, algorithm="bpe"), language="km")
     assert [codec.decode(codec.encode(line).ids) for line in lines] == lines
 
 
@@ -100,7 +100,7 @@ def test_subword_codec_decodes_any_ids_to_one_line() -> None:
 
 
 def test_subword_codec_tokens_show_bytes_and_blanks() -> None:
-    codec = SubwordCodec(train_subwords([*text(), "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
+    codec = SubwordCodec(train_subwords([*text(), "a\tb\xa0▁" * 300], vocab_size=SIZE, algorithm="bpe"))
     assert "".join(by_pairs().encode("Der kleine Hund").tokens) == " Der kleine Hund"
     assert by_pairs().encode_raw("é").tokens == [" ", "<0xC3>", "<0xA9>"]
     shown = "".join(codec.encode_raw("a\tb\xa0▁").tokens)
@@ -110,9 +110,9 @@ def test_subword_codec_tokens_show_bytes_and_blanks() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_train_subwords_same_text_gives_same_bytes(algorithm: str) -> None:
-    again = train_subwords(iter(text()), size=SIZE, algorithm=algorithm)
+    again = train_subwords(iter(text()), vocab_size=SIZE, algorithm=algorithm)
     assert again == model(algorithm)
-    assert again != train_subwords(text()[1:], size=SIZE, algorithm=algorithm)
+    assert again != train_subwords(text()[1:], vocab_size=SIZE, algorithm=algorithm)
     assert len(SubwordModel(again)) == SIZE
 
 
@@ -120,15 +120,15 @@ def test_train_subwords_same_text_gives_same_bytes(algorithm: str) -> None:
 def test_train_subwords_too_small_size_names_the_minimum(algorithm: str) -> None:
     said = r"^data\.subwords\.vocab_size: 270 is too small .*; set it to (\d+) or more$"
     with pytest.raises(ConfigError, match=said) as caught:
-        train_subwords(text(), size=270, algorithm=algorithm)
+        train_subwords(text(), vocab_size=270, algorithm=algorithm)
     smallest = int(str(caught.value).split()[-3])
     assert smallest <= min_vocab_size(text()) <= smallest + 1  # SentencePiece's own count may leave out the space
-    assert len(SubwordModel(train_subwords(text(), size=smallest, algorithm=algorithm))) == smallest
+    assert len(SubwordModel(train_subwords(text(), vocab_size=smallest, algorithm=algorithm))) == smallest
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_train_subwords_too_large_size_warns(algorithm: str, caplog: pytest.LogCaptureFixture) -> None:
-    found = len(SubwordModel(train_subwords(text(), size=100_000, algorithm=algorithm)))
+    found = len(SubwordModel(train_subwords(text(), vocab_size=100_000, algorithm=algorithm)))
     assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.vocab_size: 100000"]
 
 
@@ -136,7 +136,7 @@ def test_train_subwords_without_text_raises_config_error() -> None:
     with pytest.raises(
         ConfigError, match=r"^data\.subwords\.vocab_size: \d+ cannot be learned from the .*empty"
     ) as caught:
-        train_subwords([], size=SIZE, algorithm="bpe")
+        train_subwords([], vocab_size=SIZE, algorithm="bpe")
     assert "\n" not in str(caught.value)
 
 
@@ -144,7 +144,7 @@ def test_train_subwords_without_text_raises_config_error() -> None:
 def test_train_subwords_reads_long_lines_whole(algorithm: str) -> None:
     joined = " ".join(text())
     assert len(joined) > 20_000
-    pieces = SubwordModel(train_subwords([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))
+    pieces = SubwordModel(train_subwords([joined, "x" * 70_000], vocab_size=SIZE, algorithm=algorithm))
     assert "x" in pieces.all_tokens()
     assert len(pieces.ids(joined)) < len(joined) / 1.5
 
