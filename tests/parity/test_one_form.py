@@ -20,7 +20,7 @@ from transformer_cli.model.loss import cross_entropy, token_losses
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
 from transformer_cli.scoring.losses import corpus_losses, sentence_losses
 from transformer_cli.search.decoder import TransformerDecoder
-from transformer_cli.search.greedy import greedy
+from transformer_cli.search.greedy import greedy_search
 from transformer_cli.search.interface import SearchRules
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.training.learner import Learner
@@ -49,7 +49,7 @@ def decoded() -> list[float]:
     """How probable what greedy search finds is."""
     with torch.inference_mode():
         decoder = TransformerDecoder([make_model()], SOURCE)
-        found = greedy(decoder, SearchRules(torch.tensor([6, 6]), SOS, EOS, torch.tensor([PAD, SOS])))
+        found = greedy_search(decoder, SearchRules(torch.tensor([6, 6]), SOS, EOS, torch.tensor([PAD, SOS])))
     return [each.score for each in found]
 
 

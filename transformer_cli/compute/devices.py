@@ -145,9 +145,8 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
             limit, use = _read_text(folder / "memory.max").strip(), _read_text(folder / "memory.current").strip()
             if limit.isdigit() and use.isdigit():  # a group without a limit says "max"
                 cached = re.search(r"^inactive_file (\d+)$", _read_text(folder / "memory.stat"), re.MULTILINE)
-                limits.append(
-                    max(0, int(limit) - int(use) + (int(cached[1]) if cached else 0))
-                )  # cached files can be dropped
+                droppable = int(cached[1]) if cached else 0  # files in the cache
+                limits.append(max(0, int(limit) - int(use) + droppable))
     return min(limits, default=None)
 
 

@@ -18,7 +18,7 @@ from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.search.beam import beam_search
-from transformer_cli.search.greedy import greedy, sample, uniform_numbers
+from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
 from transformer_cli.search.interface import (
     BATCH_POSITIONS,
     BeforeStep,
@@ -143,7 +143,7 @@ def decode(
         if settings.sample:
             return _samples(decoder, rules, sentences, settings)
         if settings.beam_size == 1 and not constraints:
-            return [[each] for each in greedy(decoder, rules, scores=settings.return_scores)]
+            return [[each] for each in greedy_search(decoder, rules, return_scores=settings.return_scores)]
         rank_fn = constraints[0].rank_fn(constraints) if constraints else None
         return beam_search(decoder, rules, beam_size=settings.beam_size, n_best=settings.n_best, rank_fn=rank_fn)
 

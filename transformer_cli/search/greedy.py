@@ -17,10 +17,10 @@ ChooseFn = Callable[[Tensor, Tensor, int], Tensor]
 """(logits (rows, vocabulary), the rows' sentences int64 (rows,), position) → each row's token, int64 (rows,)."""
 
 
-def greedy(decoder: StepDecoder, rules: SearchRules, *, scores: bool = True) -> list[Hypothesis]:
+def greedy_search(decoder: StepDecoder, rules: SearchRules, *, return_scores: bool = True) -> list[Hypothesis]:
     """Take the most probable token at each step, until <eos> or the sentence's max_tokens. Returns one hypothesis each.
 
-    scores: compute log-probabilities; if false, they are NaN.
+    return_scores: compute log-probabilities; if false, they are NaN.
     """
 
     def argmax(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
@@ -29,7 +29,7 @@ def greedy(decoder: StepDecoder, rules: SearchRules, *, scores: bool = True) -> 
             return torch.from_numpy(logits.numpy().argmax(axis=1))
         return logits.argmax(dim=1)
 
-    return _generate(decoder, rules, argmax, scores=scores)
+    return _generate(decoder, rules, argmax, return_scores=return_scores)
 
 
 def sample(
@@ -57,19 +57,21 @@ def sample(
     return _generate(decoder, rules, draw)
 
 
-def _generate(decoder: StepDecoder, rules: SearchRules, choose: ChooseFn, *, scores: bool = True) -> list[Hypothesis]:
-    """Choose a token for each sentence at each step; drop finished sentences. scores: as in `greedy`."""
+def _generate(
+    decoder: StepDecoder, rules: SearchRules, choose: ChooseFn, *, return_scores: bool = True
+) -> list[Hypothesis]:
+    """Choose a token for each sentence at each step; drop finished sentences. return_scores: as in `greedy_search`."""
     max_tokens, eos, device = rules.max_tokens, rules.eos, rules.max_tokens.device
     n_rows, longest = len(max_tokens), int(max_tokens.max())
     tokens = torch.full((n_rows, longest), eos, device=device)
     alignment = torch.zeros((n_rows, longest), dtype=torch.int64, device=device)
-    log_probs = torch.full((n_rows,), 0.0 if scores else math.nan, device=device)
+    log_probs = torch.full((n_rows,), 0.0 if return_scores else math.nan, device=device)
     active_rows = torch.arange(n_rows, device=device)  # the sentence of each of the decoder's rows
     newest = torch.full((n_rows,), rules.sos, device=device)
     for position in range(longest):
         step = decoder.decode_step(newest)
         logits = step.logits.float()
-        log_total = logits.logsumexp(dim=1) if scores else None  # before `mask_logits`
+        log_total = logits.logsumexp(dim=1) if return_scores else None  # before `mask_logits`
         rules.mask_logits(logits, tokens[active_rows, :position])
         newest = choose(logits, active_rows, position)
         if log_total is not None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, everything, table
 from transformer_cli.search.beam import beam_search
-from transformer_cli.search.greedy import greedy
+from transformer_cli.search.greedy import greedy_search
 from transformer_cli.search.interface import Hypothesis, SearchRules, Step, score
 
 EVERYTHING = 200  # more than the 121 translations of up to four tokens
@@ -56,7 +56,7 @@ def test_beam_n_best_first_equals_n_best_1(beam_size: int, length_penalty: float
 
 def test_beam_size_1_equals_greedy_search() -> None:
     limits = rules(*[1 + sentence % 6 for sentence in SENTENCES], length_penalty=0.7)
-    alone = greedy(TableDecoder(SENTENCES), limits)
+    alone = greedy_search(TableDecoder(SENTENCES), limits)
     beams = beam_search(TableDecoder(SENTENCES), limits, beam_size=1, n_best=1)
     for expected, (found,) in zip(alone, beams, strict=True):
         assert (found.tokens, found.alignment) == (expected.tokens, expected.alignment)

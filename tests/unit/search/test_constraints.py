@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, table
 from transformer_cli.search.beam import beam_search
-from transformer_cli.search.greedy import greedy, sample, uniform_numbers
+from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
 from transformer_cli.search.interface import Hypothesis, SearchRules
 
 SENTENCES = list(range(6))
@@ -22,7 +22,7 @@ def drawn(rules: SearchRules) -> list[list[Hypothesis]]:
 
 
 SEARCHES: list[Search] = [
-    lambda rules: [[each] for each in greedy(TableDecoder(SENTENCES), rules)],
+    lambda rules: [[each] for each in greedy_search(TableDecoder(SENTENCES), rules)],
     lambda rules: beam_search(TableDecoder(SENTENCES), rules, beam_size=3, n_best=3),
     drawn,
 ]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder
-from transformer_cli.search.greedy import greedy, sample, uniform_numbers
+from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
 from transformer_cli.search.interface import SearchRules, Step
 
 
@@ -59,7 +59,7 @@ def test_sample_deterministic_settings_equal_greedy(settings: dict[str, float]) 
     uniform = uniform_numbers([(5, each) for each in sentences], 6)
     chosen: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, **settings}
     found = sample(TableDecoder(sentences), rules([6] * 8), uniform, **chosen)
-    assert found == greedy(TableDecoder(sentences), rules([6] * 8))
+    assert found == greedy_search(TableDecoder(sentences), rules([6] * 8))
 
 
 def test_uniform_numbers_do_not_depend_on_length() -> None:
