@@ -111,7 +111,7 @@ def _has_markup(source: str, target: str) -> bool:
 
 
 def rule_parameters(data: DataConfig) -> dict[str, Any]:
-    """Returns what else than the settings decides which pairs are left out; {} if there are no rules."""
+    """Returns the thresholds and the library version on which the rules depend; {} if there are no rules."""
     if not data.clean and not data.held_out.valid and not data.held_out.test:
         return {}
     return {"thresholds": THRESHOLDS, "languages": "language" in data.clean and _py3langid_version()}
@@ -130,8 +130,8 @@ def _hash(text: str) -> int:
 def _has_unlikely_length(ratio: float, source: str, target: str) -> bool:
     """Whether one side is much too long for the other. ratio: usual target characters per source character.
 
-    With a ratio of 1.2, a source of 50 characters lets expect a target of 60, and allows 4 · 60 + 20 = 260. A target of
-    60 allows a source of 220, for which 264 would be expected.
+    With a ratio of 1.2, a source of 50 characters may have a target of up to 4 · 1.2 · 50 + 20 = 260, and a target of
+    60 a source of up to 4 · 60 / 1.2 + 20 = 220.
     """
     expected, found, factor, slack = len(source) * ratio, len(target), MAX_LENGTH_FACTOR, SLACK_CHARS
     return found > factor * expected + slack or expected > factor * found + slack * ratio
@@ -173,7 +173,7 @@ def _py3langid_version() -> str | None:
 
 
 def _language_rule(data: DataConfig) -> Callable[[str, str], bool] | None:
-    """Returns the rule on languages; None, and logs why, if it cannot be applied."""
+    """Returns the rule on languages; logs why and returns None if it cannot be applied."""
     if _py3langid_version() is None:
         log.info("languages are not checked without py3langid; install it with `pip install 'transformer-cli[clean]'`")
         return None

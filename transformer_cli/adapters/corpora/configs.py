@@ -34,8 +34,8 @@ def config_for_files(
     If NAME.yaml exists, only its list of files is replaced; so the same sentences stay held out.
 
     options, inherited: see `load_config`; inherited are the settings of a run that is fine-tuned. base: the config that
-    provides the other settings. held_out: the least shares, those of the run. Raises ConfigError, and DataError if the
-    files cannot be read.
+    provides the other settings. held_out: the run's shares, which are minima here. Raises ConfigError, and DataError if
+    the files cannot be read.
     """
     require_files(("FILE", path) for path in files)
     name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))

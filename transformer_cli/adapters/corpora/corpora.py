@@ -199,8 +199,8 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
 def assign_split(source: str, data: DataConfig) -> str:
     """Returns the split of a training pair, by a hash of its source between 0 and 1.
 
-    For example, with valid 0.01 and test 0.02, a hash of 0.004 means valid, 0.985 means test, and most mean train. A
-    larger share holds out the same sentences, and more.
+    For example, with valid 0.01 and test 0.02, a hash of 0.004 means valid, 0.5 train and 0.985 test. A larger share
+    holds out the same sentences, and more.
     """
     if not data.held_out.valid and not data.held_out.test:
         return "train"
@@ -209,7 +209,7 @@ def assign_split(source: str, data: DataConfig) -> str:
 
 
 def held_out_shares(n_pairs: int, data: DataConfig) -> HeldOutConfig:
-    """Returns the share of each split without files: TARGET_HELD_OUT_PAIRS, but at most MAX_HELD_OUT_SHARE.
+    """Returns the shares to hold out for splits without files: TARGET_HELD_OUT_PAIRS, but at most MAX_HELD_OUT_SHARE.
 
     Of a small text, a larger share is held out, so that no split is empty.
     """

@@ -1,6 +1,6 @@
 """Reads pairs from parallel text: aligned files, tables, JSON lines, TMX 1.4, XLIFF 1.2, gettext catalogues (.po).
 
-The content of a file, plain or compressed, decides on its format; the name only decides between CSV and plain text. A
+The content of a file, plain or compressed, determines its format; the name only decides between CSV and plain text. A
 format is a function from a file to an iterator of pairs that keeps only a few lines or one unit in memory. Knows no
 cleaning rules and no splits.
 """
@@ -359,7 +359,7 @@ _TranslatedText = tuple[str, str, tuple[str, str], str, Location]
 def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield translated texts as (source, target), in whichever direction they were translated.
 
-    An unnamed language may be any. If both directions fit, the text is taken to be English, as messages usually are.
+    An unnamed language may be any. If both directions fit, the original is assumed to be English.
     """
     wanted = (data.source, data.output_language)
     for one, other, languages, why, location in found:

@@ -18,7 +18,7 @@ COPY_STATES = ("", "new", "needs-translation")  # of a target that tools may hav
 
 
 def is_confirmed(attributes: Mapping[str, str]) -> bool | None:
-    """Whether a person has confirmed a target; None if its file does not tell.
+    """Whether a person has confirmed a target; None if its attributes do not tell.
 
     attributes: those of the unit, the target and Trados' <sdl:seg> together, with or without namespaces.
     """
@@ -31,7 +31,7 @@ def is_confirmed(attributes: Mapping[str, str]) -> bool | None:
 
 
 def is_untranslated_copy(attributes: Mapping[str, str]) -> bool:
-    """Whether a target that equals its source is only a copy for a person to overwrite, as tools make them.
+    """Whether a target that equals its source is a copy that a tool has filled in, and not a translation.
 
     It is a translation if its state says so or a person has confirmed it. attributes: see `is_confirmed`.
     """

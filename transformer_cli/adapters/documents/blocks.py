@@ -137,10 +137,7 @@ class Document:
 
 
 class Builder:
-    """Builds a document from the calls of a parser, which passes all that is written in a file, in order.
-
-    White space is part of the text.
-    """
+    """Builds a document. A parser passes it everything in a file, in order; white space is part of the text."""
 
     def __init__(self, write: Writer) -> None:
         self.document = Document([], [])
@@ -160,8 +157,8 @@ class Builder:
     def add_text(self, raw: str, text: str | None = None) -> None:
         """Add text, written as `raw` in the file.
 
-        White space before a standalone element and a punctuation mark goes with the element: "Hund <x/>." is translated
-        as "Hund.".
+        If white space, a standalone element and a punctuation mark follow each other, the element gets the white space:
+        "Hund <x/>." is translated as "Hund.".
         """
         text, last = raw if text is None else text, self._elements[-1]
         follows_text = last.is_standalone and 0 < self._raw_end_of_text == len(self._raw) - len(last.opening)
@@ -213,7 +210,7 @@ class Builder:
         self._add_element(markup, is_standalone=True)
 
     def add_proportional(self, *markup: str | Block, space: str = "") -> None:
-        """Add an element that keeps the share of the text before it. space: the space that it represents, if any."""
+        """Add an element with the same share of the text before it as in the source. space: what it represents."""
         self._raw.extend(markup)
         self._add_element(markup, is_standalone=True, is_proportional=True)
         self.add_text("", space)
@@ -446,7 +443,7 @@ def _longest_linked_spans(block: Block, links: Sequence[Link]) -> list[Span]:
 def _insert_elements(block: Block, text: str, spans: Sequence[Span], others: Mapping[Block, str]) -> list[str]:
     """Returns a translation with its elements in their spans, writing inner elements before outer ones.
 
-    others: the blocks in the attributes of these elements, written.
+    others: the rendered blocks of attributes.
     """
     children: list[list[int]] = [[] for _ in spans]
     for index, each in enumerate(block.elements[1:], start=1):

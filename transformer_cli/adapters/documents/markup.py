@@ -175,7 +175,7 @@ class _Parser:
         self.add(source[position:])
 
     def add_untranslated(self, source: str, span: Span, translated: Sequence[Span]) -> None:
-        """Add an untranslated element, in which some elements are to be translated."""
+        """Add an untranslated element. translated: the spans inside it that are translated after all."""
         position, last = span
         self.depth += 1
         for start, end in translated:

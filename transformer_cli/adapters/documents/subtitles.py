@@ -117,10 +117,7 @@ def _seconds(hours: str | None, minutes: str, seconds: str, thousandths: str) ->
 
 
 def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
-    """Returns parts in which an element that ends before a break and starts again after it goes on.
-
-    Adjacent breaks and positions are one break.
-    """
+    """Returns parts with adjacent breaks joined, and elements that are reopened after a break continued across it."""
     found: list[_Part] = []
     for part in parts:
         last = found[-1] if found else _Part("", "")

@@ -214,7 +214,7 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
 def _block_ends(paragraph: "_Paragraph") -> list[int]:
     """Returns the indices of items that end a block: tabs, line breaks unless lower case follows, and the last item.
 
-    The ends of a link or field that contains one of these end a block, too. A bookmark that does is no longer a pair.
+    The ends of a link or field that contains one of these end a block, too. A bookmark that contains one is no pair.
     """
     found, open_, newest, last = {len(paragraph.items) - 1}, list[int](), -1, ""
     for index, each in enumerate(paragraph.items):
