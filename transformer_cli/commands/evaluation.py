@@ -133,8 +133,8 @@ def results_as_table(
     found = [(run, each) for run, results in by_run.items() for each in results]
     results = [each for _, each in found]
 
-    def column(head: str, name: str, written: Callable[[Any], str] = str) -> Column:
-        return Column(head, [getattr(each, name) for each in results], written)
+    def column(head: str, name: str, formatter: Callable[[Any], str] = str) -> Column:
+        return Column(head, [getattr(each, name) for each in results], formatter)
 
     def scores(head: str, found: Iterable[tuple[float, "Interval | None"]]) -> Column:
         return Column(head, [(score, interval and interval.half_width) for score, interval in found], plus_minus)
@@ -278,7 +278,9 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
         search = [Column("search", searches)] if differs else []
         title = f"{comparison.split}: {pluralize(comparison.sentences, 'sentence')}"
         title += "" if differs else "".join(f", {each}" for each in dict.fromkeys(filter(None, searches)))
-        signed = "\n".join(f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found)
+        signature_lines = "\n".join(
+            f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found
+        )
         verdicts = [each.verdict for each in systems if each.verdict]
         if len(verdicts) > 1:
             tests = 2 * len(verdicts)  # by BLEU and by chrF
@@ -286,22 +288,22 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
                 f"({tests} tests at the level of 0.05 with Holm's correction: the smallest p must be below 0.05 / "
                 f"{tests}, the next one below 0.05 / {tests - 1}, …)"
             )
-        said = "\n".join(verdicts)
+        verdict_lines = "\n".join(verdicts)
         if form == "text":
             parts += [
                 title,
                 *(render_table([Column(metric, names), *each, *search]) for metric, each in tables.items()),
             ]
             parts += [
-                signed,
+                signature_lines,
                 *(_format_example(one, names[0], each.name) for each in systems for one in each.examples),
-                said,
+                verdict_lines,
             ]
         else:
             of_text = [Column("text", [comparison.split] * len(names))] if len(comparisons) > 1 else []
             wide = [replace(one, header=f"{metric} {one.header}") for metric, each in tables.items() for one in each]
             columns = [Column("system", names), *of_text, *wide, *search]
-            parts.append(render_table(columns, form, f"{title}\n{signed}\n{said}"))
+            parts.append(render_table(columns, form, f"{title}\n{signature_lines}\n{verdict_lines}"))
     is_alone = len(comparisons[0].systems) == 1  # one group has no verdict
     return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].compares]]))
 
@@ -311,10 +313,12 @@ def _metric_columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
     found = [each.scores[metric] for each in comparison.systems]
     differences = [each.difference for each in found]
 
-    def of_difference(head: str, name: str, written: Callable[[Any], str]) -> Column:
+    def of_difference(head: str, name: str, formatter: Callable[[Any], str]) -> Column:
         values = [each and getattr(each, name) for each in differences]  # None for the first system
-        told = [math.nan if each and value is None else value for each, value in zip(differences, values, strict=True)]
-        return Column(head, told, written)
+        values_or_nan = [
+            math.nan if each and value is None else value for each, value in zip(differences, values, strict=True)
+        ]
+        return Column(head, values_or_nan, formatter)
 
     if comparison.compares == "systems":
         return [

@@ -21,7 +21,7 @@ AttentionChoice = Enum("AttentionChoice", {"encoder": "encoder", "decoder": "dec
 
 
 def inspect(
-    sentence: Annotated[str, typer.Argument(help="The sentence to translate and inspect.")],
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="The sentence to translate and inspect.")],
     run: options.OneRun = None,
     search: options.SearchOverrides = None,
     device: options.Device = "auto",
@@ -65,7 +65,7 @@ def inspect(
         options.check_writable(picture)
     sentence = options.require_utf8(sentence, "the sentence")
     if vectors is not None:
-        of_a_model: dict[str, object] = {
+        model_options: dict[str, object] = {
             "--run": run,
             "--set": search,
             "--device": device != "auto",
@@ -74,7 +74,7 @@ def inspect(
             "--head": head,
             "--on-too-long": on_too_long != "stop",
         }
-        if given := [option for option, value in of_a_model.items() if value]:
+        if given := [option for option, value in model_options.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used with {', '.join(given)}")
         from transformer_cli.adapters.study.inspection import attend_over_words, shaded_table
 

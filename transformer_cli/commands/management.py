@@ -54,7 +54,8 @@ def import_run(
 ) -> None:  # fmt: skip
     """Import a model of Marian, such as OPUS-MT, as a run.
 
-    All commands accept the run. `prepare --like` and `train --from` fine-tune it on your own text.
+    translate, evaluate, compare, inspect, serve and export accept the run. To fine-tune it on your own text, use
+    `prepare --like` and `train --from`.
     """
     from transformer_cli.adapters.interop.importing import import_run
 
@@ -90,8 +91,8 @@ def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> st
     cases = {_is_lowercase(run) for run in runs if run.evaluation}
     settings, is_csv = [run.settings or {} for run in runs], form == "csv"
     keys = [key for key in differing_settings(settings) if key not in OWN_COLUMNS]
-    told = summarize_settings(settings, without=OWN_COLUMNS)
-    heads = dict.fromkeys(head for cells in told for head in cells)
+    summaries = summarize_settings(settings, without=OWN_COLUMNS)
+    heads = dict.fromkeys(head for cells in summaries for head in cells)
     evaluations, newest = [run.evaluation for run in runs], [run.name for run in runs if run.newest]
     corpora = [f"{run.corpus} {run.source}→{run.target}" if run.corpus else None for run in runs]
     columns = [
@@ -113,7 +114,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> st
     if is_csv:
         columns += [Column(key, [inline_yaml(each[key]) if key in each else None for each in settings]) for key in keys]
     else:
-        columns += [Column(head, [cells.get(head) for cells in told]) for head in heads]
+        columns += [Column(head, [cells.get(head) for cells in summaries]) for head in heads]
     total = f"on disk: {devices.format_bytes(sum(run.bytes for run in runs))}"
     notes = [f"loss: validation loss of the best checkpoint; {total}"]
     if texts:
@@ -189,7 +190,7 @@ def export(
         "--output", "-o", metavar="DIR", show_default="exports/RUN, or exports/RUN-int8 and so on",
         help="The folder to write.")] = None,
     quantization: Annotated[Literal["float32", "float16", "bfloat16", "int16", "int8"], options.Output(
-        "--quantization", "-q", help="The number type of the weights; int8 is the smallest, and on CPUs with VNNI the "
+        "--quantization", "-q", help="The data type of the weights; int8 is the smallest, and on CPUs with VNNI the "
         "fastest.")] = "float32",
     to: Annotated[Literal["ctranslate2", "huggingface"], options.Output(
         "--format", help="The format of the folder.")] = "ctranslate2",
@@ -252,15 +253,15 @@ def doctor() -> None:
     from transformer_cli.compute.threads import available_cores
     from transformer_cli.runs.provenance import provenance
 
-    made_by, free = provenance(), devices.free_memory()
-    influencing = (f"{name} {value}" for name, value in sorted(os.environ.items()) if ENVIRONMENT.fullmatch(name))
-    _print_row("tfm", f"{made_by['tfm'] or '–'} in {Path(__file__).parents[1]}")
-    _print_row("python", f"{made_by['python']}, {platform.platform()}")
+    facts, free = provenance(), devices.free_memory()
+    variables = (f"{name} {value}" for name, value in sorted(os.environ.items()) if ENVIRONMENT.fullmatch(name))
+    _print_row("tfm", f"{facts['tfm'] or '–'} in {Path(__file__).parents[1]}")
+    _print_row("python", f"{facts['python']}, {platform.platform()}")
     _print_row("packages", _installed_packages())
-    _print_row("variables", ", ".join(influencing))
+    _print_row("variables", ", ".join(variables))
     _print_row("folder", f"{Path.cwd()}, {devices.format_bytes(shutil.disk_usage(Path.cwd()).free)} free")
     _print_row("downloads", str(cache_folder()))
-    _print_row("processor", f"{made_by['processor']}, {available_cores()} cores")
+    _print_row("processor", f"{facts['processor']}, {available_cores()} cores")
     _print_row("memory free", "–" if free is None else devices.format_bytes(free))
     try:  # imports torch, which takes long
         device = devices.choose_device("auto")

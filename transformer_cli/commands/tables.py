@@ -36,14 +36,14 @@ class Column:
 
     header: str
     values: Sequence[Any]
-    written: Callable[[Any], str] = str
+    formatter: Callable[[Any], str] = str
     unknown: str = ""
     """cell of a None"""
 
     @property
     def cells(self) -> list[str]:
         """The formatted values."""
-        return [self.unknown if value is None else self.written(value) for value in self.values]
+        return [self.unknown if value is None else self.formatter(value) for value in self.values]
 
     @property
     def align(self) -> Literal["l", "r"]:
@@ -81,8 +81,8 @@ def render_table(columns: Sequence[Column], form: TableFormat = "text", notes: s
     if form == "latex":  # with the package booktabs
         header, *body = (f"{' & '.join(map(_escape_latex, row))} \\\\" for row in rows)
         frame = [f"\\begin{{tabular}}{{{''.join(aligns)}}}", r"\toprule", header, r"\midrule", *body]
-        said = [f"% {line}" for line in notes.split("\n") if line]
-        return "\n".join([*frame, r"\bottomrule", r"\end{tabular}", *said])
+        comments = [f"% {line}" for line in notes.split("\n") if line]
+        return "\n".join([*frame, r"\bottomrule", r"\end{tabular}", *comments])
     return "\n".join([format_table(rows), *([notes] if notes else [])])
 
 

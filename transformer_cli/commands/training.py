@@ -54,14 +54,14 @@ def prepare(
     for file in files or ():
         if not file.exists() and (meant := suggestions.suggest_option(str(file), ["--config", "--set", "--like"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
-    of_files: dict[str, tuple[Any, str]] = {
+    options_of_files: dict[str, tuple[Any, str]] = {
         "data.source": (source, f"--source {source}"),
         "data.target": (target, f"--target {target}"),
         "data.to": (to, f"--to {to}"),
         "name": (name, f"--name {name}"),
         "data.columns": (None if columns is None else [*map(str.strip, columns.split(","))], f"--columns {columns}"),
     }
-    settings_given = {key: each for key, each in of_files.items() if each[0] is not None}
+    settings_given = {key: each for key, each in options_of_files.items() if each[0] is not None}
     if settings_given and not files:
         raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} needs FILEs; name them, or use --set")
     if files and multi30k_dir:
@@ -77,14 +77,19 @@ def prepare(
     from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    below, place = finetuning_settings(like) if like else None, None
+    inherited, config_path = finetuning_settings(like) if like else None, None
     if files:
         held_out = Run.load(like).config.data.held_out if like else HeldOutConfig()
-        settings, place = config_for_files(
-            files, options=settings_given, base=config, overrides=overrides or (), inherited=below, held_out=held_out
+        settings, config_path = config_for_files(
+            files,
+            options=settings_given,
+            base=config,
+            overrides=overrides or (),
+            inherited=inherited,
+            held_out=held_out,
         )
     else:
-        settings = load_config(config, overrides or (), inherited=below)
+        settings = load_config(config, overrides or (), inherited=inherited)
     if dry_run:
         facts = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
         print(json.dumps(facts, ensure_ascii=False) if as_json else format_cleaning(facts))
@@ -92,12 +97,12 @@ def prepare(
     prepared = prepare(settings, multi30k_dir=multi30k_dir)
     if not prepared.created:
         log.info("%s: already prepared", prepared.folder)
-    is_written = place is not None and not (place.exists() and load_config(place) == settings)
-    if place and is_written:
-        write_text(place, commented_yaml(settings, place))
+    is_written = config_path is not None and not (config_path.exists() and load_config(config_path) == settings)
+    if config_path and is_written:
+        write_text(config_path, commented_yaml(settings, config_path))
     print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else format_prepared(prepared))
-    if place and not as_json:
-        print(f"{f'wrote {place}; ' if is_written else ''}next: tfm train --config {place}")
+    if config_path and not as_json:
+        print(f"{f'wrote {config_path}; ' if is_written else ''}next: tfm train --config {config_path}")
 
 
 def format_cleaning(facts: Mapping[str, Any]) -> str:
@@ -163,12 +168,12 @@ def train(
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.config.load import load_config
 
-    below = None if initial_run is None else finetuning_settings(initial_run)
+    inherited = None if initial_run is None else finetuning_settings(initial_run)
     given = {"extra_valid": extra_valid, "replay": replay}
     settings_given = {
         f"training.{key}": (names, f"--{key.replace('_', '-')} {names[0]}") for key, names in given.items() if names
     }
-    settings = load_config(config, overrides or (), options=settings_given, inherited=below)
+    settings = load_config(config, overrides or (), options=settings_given, inherited=inherited)
     from transformer_cli import api
     from transformer_cli.compute.world import World
 
@@ -208,8 +213,8 @@ def curves(
         history = [asdict(validation) for validation in validations_so_far(each)]
         if not history:
             raise DataError(f"{each.folder}: no validation to draw yet; train on")
-        told = ", ".join(f"{key} {value}" for key, value in settings.items())
-        histories[f"{each.folder} ({told})" if told else str(each.folder)] = history
+        differences = ", ".join(f"{key} {value}" for key, value in settings.items())
+        histories[f"{each.folder} ({differences})" if differences else str(each.folder)] = history
     with options.name_in_errors(output):
         plots.save(plots.draw_curves(histories), output)
     print(output)

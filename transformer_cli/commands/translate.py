@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 def translate(
     sentences: Annotated[list[str] | None, typer.Argument(
-        show_default="standard input", help="Sentences to translate.")] = None,
+        metavar="[SENTENCE]...", show_default="standard input", help="The sentences to translate.")] = None,
     input_file: Annotated[Path | None, options.Input(
         "--input", "-i", metavar="FILE", help="A file to translate: lines of text, or a document. Or a folder of "
         "documents.")] = None,
@@ -83,13 +83,13 @@ def translate(
     """
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, format_by_name, is_misnamed
 
-    of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
-    of_lines = {
+    sentence_options = {"--n-best": n_best is not None, "--prefix": prefix != ""}
+    line_options = {
         "sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False
     }  # fmt: skip
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
-    if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
+    if split_sentences and (given := [name for name, is_given in sentence_options.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} works on one sentence, so --split-sentences cannot be used with it")
     for each in sentences or ():
         if (known := format_by_name(Path(each))) and os.path.isfile(each):
@@ -98,7 +98,7 @@ def translate(
     form = text_format or (input_file and format_by_name(input_file)) or PLAIN_TEXT
     if folder or form != PLAIN_TEXT:
         what = "a folder is translated as documents" if folder else f"--format {form} translates one document"
-        if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
+        if given := [name for name, is_given in {**line_options, **sentence_options}.items() if is_given]:
             why = "" if text_format or folder else " (by the file's name)"
             raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
     if folder and text_format:
@@ -123,7 +123,7 @@ def translate(
                 f"--output {output}: the output will be {what}; give it a name that ends in {suffix}"
             )
     is_interactive = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
-    is_undecided = split_sentences is None and not any(of_one_sentence.values())  # no option says how to read lines
+    is_undecided = split_sentences is None and not any(sentence_options.values())  # no option says how to read lines
     if split_sentences is None:
         split_sentences = is_undecided and is_interactive
     from transformer_cli.compute.world import World
@@ -291,7 +291,7 @@ def translation_as_json(translation: "Translation") -> str:
     """
     from transformer_cli.adapters.terminology.annotations import annotations
 
-    def written(one: "Translation") -> dict[str, Any]:
+    def json_fields(one: "Translation") -> dict[str, Any]:
         return {
             "translation": one.text,
             "tokens": one.tokens,
@@ -303,13 +303,13 @@ def translation_as_json(translation: "Translation") -> str:
 
     fields = {
         "source": translation.source,
-        **written(translation),
+        **json_fields(translation),
         "source_tokens": translation.source_tokens,
-        "alternatives": [written(other) for other in translation.alternatives],
+        "alternatives": [json_fields(other) for other in translation.alternatives],
     }
     if translation.sentences is not None:
         fields["sentences"] = [
-            {"start": each.start, "end": each.start + len(each.source), **written(each)}
+            {"start": each.start, "end": each.start + len(each.source), **json_fields(each)}
             for each in translation.sentences
         ]
     return json.dumps(fields, ensure_ascii=False)
