@@ -285,11 +285,8 @@ def _learn_subword_codecs(pairs: list[Pair], data: DataConfig) -> tuple[SubwordC
     for side, (language, text) in enumerate(zip(languages, texts, strict=True)):
         symbols = () if side else settings.user_defined_symbols
         try:
-            models.append(
-                train_subwords(
-                    text, vocab_size=settings.vocab_size, algorithm=settings.algorithm, user_defined_symbols=symbols
-                )
-            )
+            model = train_subwords(text, vocab_size=settings.vocab_size, algorithm=settings.algorithm, symbols=symbols)
+            models.append(model)
         except ConfigError as error:
             raise ConfigError(f"{error} ({language})") from None
     source, target = (

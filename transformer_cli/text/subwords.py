@@ -30,25 +30,21 @@ ESCAPE = "\ue000"  # for private use: "▁" in a text is written as ESCAPE + "_"
 log = logging.getLogger(__name__)
 
 
-def train_subwords(
-    lines: Iterable[str], *, vocab_size: int, algorithm: str, user_defined_symbols: Sequence[str] = ()
-) -> bytes:
+def train_subwords(lines: Iterable[str], *, vocab_size: int, algorithm: str, symbols: Sequence[str] = ()) -> bytes:
     """Train a SentencePiece model, for `SubwordModel`; the same lines give the same bytes.
 
-    vocab_size: number of ids, including special ones and the 256 bytes. algorithm: bpe or unigram.
-    user_defined_symbols: text that is always one piece. If the text has too few different pieces, the model is smaller,
-    and a warning says so. Raises ConfigError if vocab_size is too small for the characters of the text.
+    vocab_size: number of ids, including special ones and the 256 bytes. algorithm: bpe or unigram. symbols: text that
+    is always one piece. If the text has too few different pieces, the model is smaller, and a warning says so. Raises
+    ConfigError if vocab_size is too small for the characters of the text.
     """
     lines = list(lines)
     try:
-        return _train(lines, vocab_size, algorithm, user_defined_symbols)
+        return _train(lines, vocab_size, algorithm, symbols)
     except RuntimeError as error:
         why = f"cannot be learned from the training text: {error}"
         if found := re.search(r"value <= (\d+)", str(error)):
-            log.warning(
-                "the training text gives %s subwords only, not data.subwords.vocab_size: %d", found[1], vocab_size
-            )
-            return _train(lines, int(found[1]), algorithm, user_defined_symbols)
+            log.warning("the training text gives %s subwords, not data.subwords.vocab_size: %d", found[1], vocab_size)
+            return _train(lines, int(found[1]), algorithm, symbols)
         if found := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
             why = f"is too small for the bytes and the characters of the training text; set it to {found[1]} or more"
         raise ConfigError(f"data.subwords.vocab_size: {vocab_size} {why}") from None
@@ -65,7 +61,7 @@ def min_vocab_size(lines: Iterable[str]) -> int:
     return len(SPECIALS) + 256 + needed
 
 
-def _train(lines: Sequence[str], vocab_size: int, algorithm: str, user_defined_symbols: Sequence[str]) -> bytes:
+def _train(lines: Sequence[str], vocab_size: int, algorithm: str, symbols: Sequence[str]) -> bytes:
     import sentencepiece
 
     model = io.BytesIO()
@@ -78,7 +74,7 @@ def _train(lines: Sequence[str], vocab_size: int, algorithm: str, user_defined_s
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
         byte_fallback=True,
-        user_defined_symbols=list(user_defined_symbols),
+        user_defined_symbols=list(symbols),
         unk_id=UNK,
         pad_id=PAD,
         bos_id=SOS,

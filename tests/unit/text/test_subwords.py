@@ -129,7 +129,7 @@ def test_train_subwords_too_small_size_names_the_minimum(algorithm: str) -> None
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_train_subwords_too_large_size_warns(algorithm: str, caplog: pytest.LogCaptureFixture) -> None:
     found = len(SubwordModel(train_subwords(text(), vocab_size=100_000, algorithm=algorithm)))
-    assert caplog.messages == [f"the training text gives {found} subwords only, not data.subwords.vocab_size: 100000"]
+    assert caplog.messages == [f"the training text gives {found} subwords, not data.subwords.vocab_size: 100000"]
 
 
 def test_train_subwords_without_text_raises_config_error() -> None:

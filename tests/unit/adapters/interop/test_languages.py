@@ -318,7 +318,7 @@ def test_import_hugging_face_warns_of_ignored_settings(
 def test_subword_symbols_keep_target_language_tokens_whole() -> None:
     symbols = (">>fra<<", ">>spa<<")
     lines = [f"{token} {text}" for token in symbols for text in TEXT] * 3
-    model = train_subwords(lines, vocab_size=285, algorithm="unigram", user_defined_symbols=symbols)
+    model = train_subwords(lines, vocab_size=285, algorithm="unigram", symbols=symbols)
     codec = SubwordCodec(model, algorithm="unigram")
     assert codec.target_languages == {"fr": ">>fra<<", "es": ">>spa<<"}
     typed = codec.encode(">>fra<< the old dog")
