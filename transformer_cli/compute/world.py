@@ -28,7 +28,6 @@ class World:
     rank: int = 0
     """0 … size-1; only rank 0, the main process, prints and writes files"""
     size: int = 1
-    """the number of processes"""
     local_rank: int = 0
     """the rank among the processes on this machine"""
     local_size: int = 1

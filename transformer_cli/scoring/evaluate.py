@@ -64,7 +64,7 @@ class Result:
     ppl: float
     """exp(loss)"""
     bleu: float
-    """BLEU of plain text against raw references"""
+    """of plain text against raw references, like chrf"""
     bleu_interval: Interval | None
     """sacreBLEU's bootstrap interval; None for more than 10,000 sentences"""
     bleu_signature: str
@@ -72,9 +72,7 @@ class Result:
     """BLEU of tokens against tokenised references, as tutorials report it: the decoder's own words (with `<unk>`), or
     spaCy's tokens if the decoder writes subwords"""
     chrf: float
-    """chrF of plain text against raw references"""
     chrf_interval: Interval | None
-    """like bleu_interval"""
     chrf_signature: str
     seconds: float
     brevity_penalty: float

@@ -29,9 +29,7 @@ class Interval:
     """A 95 % interval, mean ± half_width: the middle 95 % of the scores of random resamples of the sentences."""
 
     mean: float
-    """mean score of the resamples"""
     half_width: float
-    """half of the distance between the interval's ends"""
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,10 @@ def beam_search(
 
 @dataclass(frozen=True)
 class ActiveBeams:
-    """The active hypotheses: the decoder's rows. Those of a sentence are neighbours, the best first.
-
-    In this file's shapes, `sentences` counts those that have active hypotheses.
-    """
+    """The active hypotheses: the decoder's rows. Those of a sentence are neighbours, the best first."""
 
     sentences: Tensor
-    """int64 (sentences,): their indices in the batch"""
+    """int64 (sentences,): the indices in the batch of those that have active hypotheses"""
     is_row: Tensor
     """bool (sentences, width), where width is the largest number of rows of a sentence
 

@@ -99,7 +99,6 @@ class Example:
     translations: tuple[str, str]
     """of the first system and the other one"""
     chrf: tuple[float, float]
-    """of these translations"""
 
 
 @dataclass(frozen=True)
