@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 ADDRESS = r"^serving at ([^,]+),"
 
 
-def told(path: Path, pattern: str) -> re.Match[str]:
+def wait_for(path: Path, pattern: str) -> re.Match[str]:
     """Wait until a file matches a pattern. Returns the match."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -50,7 +50,7 @@ def test_serve_signal_answers_running_requests_first(
 ) -> None:
     served = ["--port", 0, "--run", project / "runs/tiny", "--protect-pattern", r"#\w+"]
     pid = forks.start("serve", *served, cwd=tmp_path, before=SLOW)
-    url = told(tmp_path / "err.txt", r"^serving at (\S+), 1 at a time; Ctrl-C ends$")[1]
+    url = wait_for(tmp_path / "err.txt", r"^serving at (\S+), 1 at a time; Ctrl-C ends$")[1]
     lines = ["Der #Hund läuft.", "Die Frau singt."]
     with ThreadPoolExecutor(2) as clients:
         answers = [clients.submit(ask, url, q=line, source="de", target="en", api_key="") for line in lines]
@@ -67,7 +67,7 @@ def test_serve_signal_answers_running_requests_first(
 
 def test_serve_ctrl_c_after_a_signal_ends_at_once(forks: Forks, project: Path, tmp_path: Path) -> None:
     pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=SLOW)
-    url = told(tmp_path / "err.txt", ADDRESS)[1]
+    url = wait_for(tmp_path / "err.txt", ADDRESS)[1]
     with ThreadPoolExecutor(1) as client:
         answer = client.submit(ask, url, q="Hund\n" * 900, source="de", target="en")
         time.sleep(0.5)
@@ -89,7 +89,7 @@ def test_serve_empty_api_key_is_refused(
 def test_serve_sighup_reloads_or_keeps_the_old_run(forks: Forks, workspace: Path, tmp_path: Path) -> None:
     folder, err = workspace / "runs/tiny", tmp_path / "err.txt"
     pid = forks.start("serve", "--port", 0, "--run", folder, cwd=tmp_path)
-    url = told(err, ADDRESS)[1]
+    url = wait_for(err, ADDRESS)[1]
     question = {"q": "Der kleine Hund läuft.", "source": "de", "target": "en"}
     greedy = ask(url, **question)
     config = (folder / "config.yaml").read_text(encoding="utf-8")
@@ -98,12 +98,12 @@ def test_serve_sighup_reloads_or_keeps_the_old_run(forks: Forks, workspace: Path
         config = config.replace(old, new)
     (folder / "config.yaml").write_text(config, encoding="utf-8")
     os.kill(pid, signal.SIGHUP)
-    told(err, r"^reloaded$")
+    wait_for(err, r"^reloaded$")
     sampled = ask(url, **question)
     assert sampled != greedy
     (folder / "source.vocab.txt").write_text("")
     os.kill(pid, signal.SIGHUP)
-    told(err, rf"^error: not reloaded: {folder}: damaged run: .*; the server keeps the models it has$")
+    wait_for(err, rf"^error: not reloaded: {folder}: damaged run: .*; the server keeps the models it has$")
     assert ask(url, **question) == sampled
     os.kill(pid, signal.SIGTERM)
     assert forks.end() == 143
@@ -113,7 +113,7 @@ def test_serve_loses_no_request_while_reloading(
     forks: Forks, project: Path, tmp_path: Path, translator: Translator
 ) -> None:
     pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path)
-    url = told(tmp_path / "err.txt", ADDRESS)[1]
+    url = wait_for(tmp_path / "err.txt", ADDRESS)[1]
     lines = ["Der Hund läuft.", "Die Frau singt."]
     expected = translator.translate(lines)
     with ThreadPoolExecutor(4) as clients:
@@ -122,7 +122,7 @@ def test_serve_loses_no_request_while_reloading(
             os.kill(pid, signal.SIGHUP)
             time.sleep(0.1)
     assert [each.result()["translatedText"] for each in answers] == expected * 40
-    told(tmp_path / "err.txt", r"^reloaded$")
+    wait_for(tmp_path / "err.txt", r"^reloaded$")
     os.kill(pid, signal.SIGTERM)
     assert forks.end() == 143
 
@@ -131,7 +131,7 @@ def test_serve_signal_counts_unanswered_requests(forks: Forks, project: Path, tm
     slow = SLOW.replace("sleep(1)", "sleep(2)")
     soon = f"{slow}from transformer_cli.adapters.serve import server; server.SHUTDOWN_TIMEOUT_S = 0.3"
     pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=soon)
-    url = told(tmp_path / "err.txt", ADDRESS)[1]
+    url = wait_for(tmp_path / "err.txt", ADDRESS)[1]
     with ThreadPoolExecutor(1) as client:
         answer = client.submit(ask, url, q="Hund", source="de", target="en")
         time.sleep(0.5)
@@ -141,4 +141,4 @@ def test_serve_signal_counts_unanswered_requests(forks: Forks, project: Path, tm
     with error:
         assert (error.code, "the server is shutting down" in json.load(error)["error"]) == (503, True)
     assert forks.end() == 143
-    assert told(tmp_path / "err.txt", r"^tfm: stopped by SIGTERM; requests without an answer: 1$")
+    assert wait_for(tmp_path / "err.txt", r"^tfm: stopped by SIGTERM; requests without an answer: 1$")

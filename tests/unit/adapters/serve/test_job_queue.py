@@ -31,7 +31,7 @@ def started(n_workers: int = 1, limits: Limits = Limits()) -> Iterator[JobQueue]
 
 
 @contextmanager
-def held(queue: JobQueue, n_workers: int = 1) -> Iterator[None]:
+def busy_workers(queue: JobQueue, n_workers: int = 1) -> Iterator[None]:
     """Keep every worker busy during the block."""
     begun, go_on = threading.Barrier(n_workers + 1), threading.Event()
 
@@ -62,7 +62,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return seen
 
 
-def translating(queue: JobQueue, translator: Translator, lines: Sequence[str]) -> "Future[list[Translation]]":
+def submit(queue: JobQueue, translator: Translator, lines: Sequence[str]) -> "Future[list[Translation]]":
     return queue.add(TranslationJob(translator, lines, range(len(lines))))
 
 
@@ -72,8 +72,8 @@ def texts(translations: Sequence[Translation]) -> list[str]:
 
 def test_queue_with_several_clients_waits_to_fill_a_batch(translator: Translator, batches: list[list[str]]) -> None:
     with started(2, Limits(batching_delay_s=1.0)) as queue:
-        with held(queue):  # the other worker is busy
-            futures = [translating(queue, translator, [line]) for line in LINES]
+        with busy_workers(queue):  # the other worker is busy
+            futures = [submit(queue, translator, [line]) for line in LINES]
             wait(futures)
         assert [sorted(batch) for batch in batches] == [sorted(LINES)]
 
@@ -81,7 +81,7 @@ def test_queue_with_several_clients_waits_to_fill_a_batch(translator: Translator
 def test_queue_with_one_client_does_not_wait(translator: Translator, batches: list[list[str]]) -> None:
     with started(limits=Limits(batching_delay_s=60.0)) as queue:
         for line in LINES:
-            translating(queue, translator, [line]).result()
+            submit(queue, translator, [line]).result()
     assert batches == [[line] for line in LINES]
 
 
@@ -91,9 +91,9 @@ def test_queue_short_job_passes_a_long_one(
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 4)
     monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 100)
     long = [f"Satz {n}" for n in range(20)]
-    with started() as queue, held(queue):
-        first = translating(queue, translator, long)
-        other = translating(queue, translator, LINES[:1])
+    with started() as queue, busy_workers(queue):
+        first = submit(queue, translator, long)
+        other = submit(queue, translator, LINES[:1])
     assert (len(first.result()), len(other.result())) == (20, 1)
     assert batches[:2] == [LINES[:1], long[:4]]
 
@@ -105,12 +105,12 @@ def test_queue_short_job_passes_long_ones_that_came_before(
     monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 40)
     monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 60.0)  # whose call holds the worker is long
     long = [[f"Satz {job} {n}" for n in range(8)] for job in range(3)]
-    with started() as queue, held(queue):
+    with started() as queue, busy_workers(queue):
         jobs = [TranslationJob(translator, lines, range(8)) for lines in long]
         for job in jobs:
             job.arrived -= 1000.0
         futures = [queue.add(job) for job in jobs]
-        futures.append(translating(queue, translator, LINES[:1]))
+        futures.append(submit(queue, translator, LINES[:1]))
     wait(futures)
     assert batches[:5] == [LINES[:1], long[0][:2], long[0][2:4], long[0][4:6], long[0][6:8]]
 
@@ -121,8 +121,8 @@ def test_queue_long_job_gets_its_turn_before_short_ones(
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
     monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 10)
     monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 0.0)
-    with started() as queue, held(queue):
-        futures = [translating(queue, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
+    with started() as queue, busy_workers(queue):
+        futures = [submit(queue, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
     wait(futures)
     assert batches[:2] == [["Der Hund."], ["Das Kind."]]
 
@@ -135,8 +135,8 @@ def test_queue_slow_batches_delay_a_short_job_by_one_batch(
     monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 500.0)
     monkeypatch.setattr(job_queue, "monotonic", lambda: time.monotonic() + 1000.0 * len(batches))
     long = ["Der kleine Hund."] * 4
-    with started(limits=Limits(batching_delay_s=0.0)) as queue, held(queue):
-        futures = [translating(queue, translator, lines) for lines in (long, ["Ja"], ["Nein"], ["Hund 1"])]
+    with started(limits=Limits(batching_delay_s=0.0)) as queue, busy_workers(queue):
+        futures = [submit(queue, translator, lines) for lines in (long, ["Ja"], ["Nein"], ["Hund 1"])]
     wait(futures)
     assert batches[:5] == [["Ja"], long[:1], ["Nein"], long[:1], ["Hund 1"]]
 
@@ -147,7 +147,7 @@ def test_queue_orders_long_jobs_by_wait_over_squared_cost(
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
     monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 10)
     monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 500.0)
-    with started() as queue, held(queue):
+    with started() as queue, busy_workers(queue):
         jobs = [
             TranslationJob(translator, [text], [0]) for text in ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)
         ]
@@ -165,7 +165,7 @@ def test_batch_counts_encoded_tokens_and_takes_parts_of_a_line(
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_COST", 40)
     line = ", ".join(["a b c d e"] * 5)
-    with started(limits=Limits(line_tokens=6)) as queue, held(queue):
+    with started(limits=Limits(line_tokens=6)) as queue, busy_workers(queue):
         future = queue.add(TranslationJob(translator, [line], [0], are_sentences=True))
         assert queue.n_waiting_lines == 2
     assert future.result()[0].text == " ".join(translator.translate(["a b c d e,"] * 4 + ["a b c d e"]))
@@ -178,8 +178,8 @@ def test_batch_cost_is_limited(
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_COST", 8)
     wide = translator.with_options(beam_size=4)
-    with started() as queue, held(queue):
-        futures = [translating(queue, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
+    with started() as queue, busy_workers(queue):
+        futures = [submit(queue, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
     wait(futures)
     assert batches == [["Ja"], ["Nein"]] * 4  # 5 + 5; 17 and 17: one token counts as four characters
 
@@ -188,32 +188,32 @@ def test_queue_limits_count_running_jobs_by_hypotheses(translator: Translator) -
     limits = Limits(waiting_cost=40 + job_queue.SHORT_JOB_COST)  # which a call costs
     wide = translator.with_options(beam_size=4)
     with started(limits=limits) as queue:
-        with held(queue):
+        with busy_workers(queue):
             assert queue.n_waiting_lines == 1
-            one, other = (translating(queue, each, ["Hund"]) for each in (translator, wide))  # 5 + 17
+            one, other = (submit(queue, each, ["Hund"]) for each in (translator, wide))  # 5 + 17
             assert queue.n_waiting_lines == 3
             with pytest.raises(ServerBusy):
-                translating(queue, wide, ["Hund 1"])  # 25
+                submit(queue, wide, ["Hund 1"])  # 25
             assert queue.n_waiting_lines == 3
         assert len(one.result()) == len(other.result()) == 1
-        alone = translating(queue, translator.with_options(beam_size=10), ["Hund"])  # 41, but nothing waits
+        alone = submit(queue, translator.with_options(beam_size=10), ["Hund"])  # 41, but nothing waits
         assert len(alone.result()) == 1
     assert queue.n_waiting_lines == 0
 
 
 def test_batch_has_only_jobs_with_the_same_settings(translator: Translator, batches: list[list[str]]) -> None:
     alike, wider, sampled = (translator.with_options(**named) for named in ({}, {"beam_size": 2}, {"sample": True}))
-    with started() as queue, held(queue):
+    with started() as queue, busy_workers(queue):
         asked = {"eins": translator, "drei": wider, "vier": sampled, "fünf": sampled, "sechs": alike}
-        futures = [translating(queue, each, [line]) for line, each in asked.items()]
+        futures = [submit(queue, each, [line]) for line, each in asked.items()]
     wait(futures)
     assert sorted(batches) == [["drei"], ["eins", "sechs"], ["fünf"], ["vier"]]
 
 
 def test_queue_too_long_line_fails_only_its_job(translator: Translator) -> None:
-    with started() as queue, held(queue):
-        wrong = translating(queue, translator, ["gut", "Hund " * 20])
-        right = translating(queue, translator, LINES)
+    with started() as queue, busy_workers(queue):
+        wrong = submit(queue, translator, ["gut", "Hund " * 20])
+        right = submit(queue, translator, LINES)
     with pytest.raises(DataError, match=r"line 2: 20 tokens, .*; split the sentence$"):
         wrong.result()
     assert texts(right.result()) == translator.translate(LINES)
@@ -235,9 +235,9 @@ def test_queue_cancelled_search_stops_between_steps(
         return next_logits(self, *arguments)
 
     monkeypatch.setattr(Transformer, "next_logits", counted)
-    with started() as queue, held(queue):
+    with started() as queue, busy_workers(queue):
         call = FunctionJob(lambda before_step: translator.with_callback(before_step).translate(LINES))
-        futures.append(queue.add(call) if is_call else translating(queue, translator, LINES))
+        futures.append(queue.add(call) if is_call else submit(queue, translator, LINES))
     assert n_steps == 2
 
 
@@ -252,20 +252,20 @@ def test_queue_error_while_encoding_fails_only_its_job(translator: Translator, m
     monkeypatch.setattr(LineEncoder, "encode", failing)
     with started() as queue:
         with pytest.raises(MemoryError):
-            translating(queue, translator, ["kaputt", "Hund"]).result()
-        assert texts(translating(queue, translator, LINES).result()) == translator.translate(LINES)
+            submit(queue, translator, ["kaputt", "Hund"]).result()
+        assert texts(submit(queue, translator, LINES).result()) == translator.translate(LINES)
         assert queue.n_waiting_lines == 0
 
 
 def test_queue_forgets_cancelled_and_failed_jobs(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 2)
     with started(limits=Limits(waiting_lines=5)) as queue:
-        with held(queue):
+        with busy_workers(queue):
             for _ in range(3):
-                gone = [translating(queue, translator, LINES[:2]) for _ in range(2)]
+                gone = [submit(queue, translator, LINES[:2]) for _ in range(2)]
                 assert all(each.cancel() for each in gone)
-            failing = translating(queue, translator, ["Hund " * 20, *LINES[:3]])
+            failing = submit(queue, translator, ["Hund " * 20, *LINES[:3]])
         with pytest.raises(DataError, match="line 1"):
             failing.result()
-        all_lines = translating(queue, translator, LINES)
+        all_lines = submit(queue, translator, LINES)
         assert texts(all_lines.result()) == translator.translate(LINES)

@@ -72,7 +72,7 @@ def opened(browser: Any, url: str, **window: Any) -> Iterator[Any]:
     assert [each for each in asked if not each.startswith((f"{url}/", "data:"))] == []
 
 
-def look_into(page: Any, text: str = SENTENCE) -> None:
+def inspect_text(page: Any, text: str = SENTENCE) -> None:
     """Type a text and wait for its inspection."""
     page.fill("#input", text)
     expect(page.locator("#target [aria-selected=true]")).to_be_visible(timeout=WAIT)
@@ -102,7 +102,7 @@ def test_page_translates_after_a_pause_in_typing(page: Any, deep: Translator) ->
 
 def test_page_click_selects_the_inspected_sentence(page: Any, deep: Translator) -> None:
     text = " Der alte Mann singt.  Die junge Frau wartet.\nDer Hund springt. "
-    look_into(page, text)
+    inspect_text(page, text)
     expected = deep.with_options(split_sentences=True).translate(text.split("\n"))
     assert page.locator("#output").text_content() == "\n".join(expected)
     sentences = page.locator("#output .sentence")
@@ -121,7 +121,7 @@ def test_page_click_selects_the_inspected_sentence(page: Any, deep: Translator) 
 
 
 def test_page_highlights_attended_words(page: Any, server: Running) -> None:
-    look_into(page)
+    inspect_text(page)
     found = server.post("/inspect/steps", q=SENTENCE, source="de", target="en").body
     page.locator("#target .word").nth(1).hover()
     assert shares(page) == in_percent(found["attention"][1])
@@ -134,7 +134,7 @@ def test_page_highlights_attended_words(page: Any, server: Running) -> None:
 
 
 def test_page_layer_and_head_can_be_chosen(page: Any, server: Running) -> None:
-    look_into(page)
+    inspect_text(page)
     asked = {"q": SENTENCE, "source": "de", "target": "en", "kind": "cross"}
     first = server.post("/inspect/attention", **asked, layer=1, head=2).body
     page.select_option("#layer", "1")
@@ -144,7 +144,7 @@ def test_page_layer_and_head_can_be_chosen(page: Any, server: Running) -> None:
 
 
 def test_page_fetches_other_heat_maps_on_demand(page: Any) -> None:
-    look_into(page)
+    inspect_text(page)
     asked: list[dict[str, Any]] = []
     page.on("request", lambda request: asked.append(request.post_data_json))
     picture = page.locator("#map")
@@ -165,7 +165,7 @@ def test_page_fetches_other_heat_maps_on_demand(page: Any) -> None:
 
 
 def test_page_chosen_candidate_changes_the_rest(page: Any, server: Running) -> None:
-    look_into(page)
+    inspect_text(page)
     found = server.post("/inspect/steps", q=SENTENCE, source="de", target="en").body
     page.locator("#target .word").nth(1).click()
     bars = page.locator("#candidates button")
@@ -186,7 +186,7 @@ def test_page_chosen_candidate_changes_the_rest(page: Any, server: Running) -> N
 
 
 def test_page_shows_vectors_and_cosines_of_repeated_words(page: Any) -> None:
-    look_into(page)
+    inspect_text(page)
     page.click("#vectors summary")
     expect(page.locator("#planes svg")).to_have_count(2)
     assert page.locator("#planes svg text").all_text_contents() == [
@@ -195,7 +195,7 @@ def test_page_shows_vectors_and_cosines_of_repeated_words(page: Any) -> None:
 
 
 def test_page_has_a_table_for_each_picture(page: Any, server: Running) -> None:
-    look_into(page)
+    inspect_text(page)
     asked = {"q": SENTENCE, "source": "de", "target": "en"}
     expect(page.locator("#map canvas")).to_be_visible()
     page.click("#map-numbers summary")
@@ -215,13 +215,13 @@ def test_page_server_error_is_shown_until_the_next_success(page: Any) -> None:
     expect(page.locator("#error")).to_contain_text(
         "line 1: more than 4,000 characters; split the sentence", timeout=WAIT
     )
-    look_into(page)
+    inspect_text(page)
     expect(page.locator("#error")).to_be_hidden()
 
 
 @pytest.mark.parametrize("is_away", [False, True])
 def test_page_error_hides_the_old_translation(page: Any, is_away: bool) -> None:
-    look_into(page)
+    inspect_text(page)
     page.context.set_offline(is_away)
     page.fill("#input", "Der Mann." if is_away else "x " * 2001)
     expect(page.locator("#error")).to_be_visible(timeout=WAIT)
@@ -231,7 +231,7 @@ def test_page_error_hides_the_old_translation(page: Any, is_away: bool) -> None:
 
 
 def test_page_words_and_map_show_the_same_tokens_and_weights(page: Any) -> None:
-    look_into(page)
+    inspect_text(page)
     words = page.locator("#target .word b").all_inner_texts()
     assert words[-1] == "<eos>"
     source = page.locator("#source .word b").all_inner_texts()
@@ -267,7 +267,7 @@ def test_page_without_text_offers_examples(page: Any, deep: Translator) -> None:
 def test_page_copies_the_translation_and_clears_the_text(page: Any) -> None:
     for button in ("#copy", "#clear"):
         expect(page.locator(button)).to_be_hidden()
-    look_into(page, f"{SENTENCE} {SENTENCE}\n{SENTENCE}")
+    inspect_text(page, f"{SENTENCE} {SENTENCE}\n{SENTENCE}")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click("#copy")
     expect(page.locator("#copy")).to_have_text("Copied")
@@ -312,7 +312,7 @@ def test_page_asks_for_an_api_key(browser: Any, translator: Translator) -> None:
 def test_page_hundred_words_scroll(browser: Any, server: Running) -> None:
     words = "Der kleine Hund läuft im Park und " * 14 + "W" * 300
     with opened(browser, server.url, viewport={"width": 1100, "height": 700}) as page:
-        look_into(page, words)
+        inspect_text(page, words)
         expect(page.locator("#map canvas")).to_be_visible()
         page.click("#vectors summary")
         expect(page.locator("#planes svg")).to_have_count(2)
@@ -331,7 +331,7 @@ def test_page_follows_the_systems_dark_mode(browser: Any, server: Running) -> No
     colours = "document.body.computedStyleMap().get('background-color').toString()"
     first_weight = "[...document.querySelector('#map canvas').getContext('2d').getImageData(2, 2, 1, 1).data]"
     with opened(browser, server.url, color_scheme="dark") as page:
-        look_into(page)
+        inspect_text(page)
         expect(page.locator("#map canvas")).to_be_visible()
         assert page.evaluate(colours) == DARK
         dark = page.evaluate(first_weight)
@@ -372,7 +372,7 @@ def test_page_can_be_used_by_keyboard(page: Any, server: Running) -> None:
 
 def test_page_shows_markup_as_text(page: Any) -> None:
     for text in ("<img src=x onerror=alert(1)> Hund", "שלום \u202e\u200f Hund", "a\0b"):
-        look_into(page, text)
+        inspect_text(page, text)
         assert page.locator("main img").count() == 0
         for word in page.locator("#source .word b").all_inner_texts():
             assert word.strip()
@@ -383,7 +383,7 @@ def test_page_shows_markup_as_text(page: Any) -> None:
 def test_page_joins_subwords_of_a_word(browser: Any, by_subwords: Translator) -> None:
     translator = Translator(by_subwords.run, "cpu")
     with running(translator) as found, opened(browser, found.url) as page:
-        look_into(page, "Quokka schläft.")
+        inspect_text(page, "Quokka schläft.")
         words = page.locator("#source .word:not(.marker)")
         starts = [not each for each in words.evaluate_all("all => all.map(one => one.classList.contains('joined'))")]
         tokens = translator.run.codecs.source.encode("Quokka schläft.").tokens
