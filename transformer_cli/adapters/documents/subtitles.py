@@ -69,11 +69,9 @@ def _parse_parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]
     lines = LINE.findall(text)
     for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
-        is_identifier = _TIMES.fullmatch(following) and (
-            line.strip().isdecimal() or not before.strip()
-        )  # a cue number or identifier
+        is_cue_id = _TIMES.fullmatch(following) and (line.strip().isdecimal() or not before.strip())
         is_malformed = begins and not times and "-->" in line
-        if times or not is_in_cue or not line.strip() or is_identifier or is_malformed:
+        if times or not is_in_cue or not line.strip() or is_cue_id or is_malformed:
             between.append(line)
             kept["malformed times"] += is_malformed
             ends_cue = is_malformed or (is_vtt and not line.strip("\r\n"))  # cues of SRT may contain blank lines
@@ -145,10 +143,9 @@ def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
         number = bisect_right(starts, offset) - 1
         is_inside = number >= 0 and offset < ends[number]
         if each.kind == "text":
-            inner_cuts = (
-                cuts[bisect_right(cuts, offset) : bisect_left(cuts, offset + length)] for cuts in (starts, ends)
-            )
-            edges = sorted({offset, *chain.from_iterable(inner_cuts), offset + length})
+            last = offset + length
+            inner_cuts = (cuts[bisect_right(cuts, offset) : bisect_left(cuts, last)] for cuts in (starts, ends))
+            edges = sorted({offset, *chain.from_iterable(inner_cuts), last})
             for start, end in pairwise(edges):
                 raw = each.raw[start - offset : end - offset] if each.raw == each.text else each.raw
                 number = bisect_right(starts, start) - 1
