@@ -18,7 +18,7 @@ def missing(translation: Translation) -> list[str]:
     found = {
         "a number": missing_numbers(source, translation.text),
         "a term": any(place is None for _, place in translation.terms),
-        "what a message chooses among": any(has_branches(source[slice(*one)]) for one, _ in translation.placeholders),
+        "the alternatives of a message": any(has_branches(source[slice(*one)]) for one, _ in translation.placeholders),
     }
     return [what for what, is_missing in found.items() if is_missing]
 
@@ -39,19 +39,19 @@ def missing_numbers(source: str, text: str) -> list[Span]:
     1.234,5 is the same as 1,234.5, and 24.12. as 12/24. Each number of the translation counts once. Numbers in words
     are not recognised.
     """
-    found_digits = Counter(_digits(each[0]) for each in NUMBER.finditer(text))
-    parts = _parts(text)
-    found: list[Span] = []
+    n_found = Counter(_digits(each[0]) for each in NUMBER.finditer(text))
+    text_groups = _digit_groups(text)
+    spans: list[Span] = []
     for each in NUMBER.finditer(source):
-        digits, own = _digits(each[0]), _parts(each[0])
-        if found_digits[digits]:
-            found_digits[digits] -= 1
-        elif own.total() < 2 or not own <= parts:
-            found.append(each.span())
-    return found
+        digits, groups = _digits(each[0]), _digit_groups(each[0])
+        if n_found[digits]:
+            n_found[digits] -= 1
+        elif groups.total() < 2 or not groups <= text_groups:
+            spans.append(each.span())
+    return spans
 
 
-def _parts(text: str) -> Counter[str]:
+def _digit_groups(text: str) -> Counter[str]:
     return Counter(map(_digits, re.findall(r"\d+", text)))
 
 

@@ -13,7 +13,7 @@ def test_missing_names_numbers_and_terms(translator: Translator) -> None:
     assert missing(found) == []
     assert missing(replace(found, source="3 Hunde", terms=[((2, 7), None)])) == ["a number", "a term"]
     (found,) = translator.translate_detailed(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
-    assert missing(found) == ["what a message chooses among"]
+    assert missing(found) == ["the alternatives of a message"]
 
 
 @pytest.mark.parametrize(
