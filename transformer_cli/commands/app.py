@@ -196,10 +196,8 @@ def _run(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple
             return f"tfm: error: {rank}{why}; install tfm as README.md says", 1
         if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
             where = f"{error.filename}: " if error.filename else ""  # OSErrors of paths, permissions and full disks
-            return (
-                f"tfm: error: {rank}{where}{error.strerror}; correct the path or its permissions, or free disk space",
-                1,
-            )
+            remedy = "correct the path or its permissions, or free disk space"
+            return f"tfm: error: {rank}{where}{error.strerror}; {remedy}", 1
         sys.stderr.write("".join(traceback.format_exception(error)))
         return f"tfm: error: {rank}{defect(error)}", 1
 

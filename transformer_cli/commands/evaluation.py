@@ -278,9 +278,7 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
         search = [Column("search", searches)] if differs else []
         title = f"{comparison.split}: {pluralize(comparison.sentences, 'sentence')}"
         title += "" if differs else "".join(f", {each}" for each in dict.fromkeys(filter(None, searches)))
-        signature_lines = "\n".join(
-            f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found
-        )
+        signatures = [f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found]
         verdicts = [each.verdict for each in systems if each.verdict]
         if len(verdicts) > 1:
             tests = 2 * len(verdicts)  # by BLEU and by chrF
@@ -288,22 +286,18 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
                 f"({tests} tests at the level of 0.05 with Holm's correction: the smallest p must be below 0.05 / "
                 f"{tests}, the next one below 0.05 / {tests - 1}, …)"
             )
-        verdict_lines = "\n".join(verdicts)
         if form == "text":
             parts += [
                 title,
                 *(render_table([Column(metric, names), *each, *search]) for metric, each in tables.items()),
             ]
-            parts += [
-                signature_lines,
-                *(_format_example(one, names[0], each.name) for each in systems for one in each.examples),
-                verdict_lines,
-            ]
+            examples = [_format_example(one, names[0], each.name) for each in systems for one in each.examples]
+            parts += ["\n".join(signatures), *examples, "\n".join(verdicts)]
         else:
             of_text = [Column("text", [comparison.split] * len(names))] if len(comparisons) > 1 else []
             wide = [replace(one, header=f"{metric} {one.header}") for metric, each in tables.items() for one in each]
             columns = [Column("system", names), *of_text, *wide, *search]
-            parts.append(render_table(columns, form, f"{title}\n{signature_lines}\n{verdict_lines}"))
+            parts.append(render_table(columns, form, "\n".join([title, *signatures, *verdicts])))
     is_alone = len(comparisons[0].systems) == 1  # one group has no verdict
     return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].compares]]))
 
@@ -315,10 +309,8 @@ def _metric_columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:
 
     def of_difference(head: str, name: str, formatter: Callable[[Any], str]) -> Column:
         values = [each and getattr(each, name) for each in differences]  # None for the first system
-        values_or_nan = [
-            math.nan if each and value is None else value for each, value in zip(differences, values, strict=True)
-        ]
-        return Column(head, values_or_nan, formatter)
+        shown = [math.nan if each and value is None else value for each, value in zip(differences, values, strict=True)]
+        return Column(head, shown, formatter)
 
     if comparison.compares == "systems":
         return [

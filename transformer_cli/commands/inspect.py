@@ -42,8 +42,7 @@ def inspect(
         "--vectors", metavar="FILE", help="A text file of word vectors, whose self-attention is shown; no model is "
         "used. The sentence is split at white space. A word without a vector gets that of its lower-case "
         "form.")] = None,
-    query: Annotated[str | None, options.Vectors("--query", metavar="WORD", help="Show only the rows of this "
-    "word.")] = None,
+    query: Annotated[str | None, options.Vectors("--query", metavar="WORD", help="Show only this word's rows.")] = None,
     scale: Annotated[Literal["sqrt", "none"] | None, options.Vectors(
         "--scale", show_default="sqrt", help="Divide the scores by √dimension (sqrt), or not (none).")] = None,
     as_blocks: Annotated[bool, options.Output(

@@ -125,11 +125,11 @@ def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> st
         notes.append(f"{n_more} more settings differ; see `tfm runs --json`")
     if newest:
         notes.append("* the newest run, the default of other commands")
-    remarks = [
-        escape_controls(line) for line in (*(line for run in runs for line in _remarks_on(run)), *_repeated_runs(runs))
-    ]
+    remarks = [*(line for run in runs for line in _remarks_on(run)), *_repeated_runs(runs)]
     columns = [replace(column, unknown=UNKNOWN) for column in columns]
-    return render_table(columns, form, "\n".join(["", *notes, *([""] if remarks else []), *remarks]))
+    return render_table(
+        columns, form, "\n".join(["", *notes, *([""] if remarks else []), *map(escape_controls, remarks)])
+    )
 
 
 def _is_lowercase(run: "ListedRun") -> bool:

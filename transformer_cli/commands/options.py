@@ -50,6 +50,9 @@ ProtectPattern = Annotated[str, Input(
 Runs = Annotated[list[str] | None, Search(
     "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
     "under runs/, or its folder. Repeatable: several runs of one dataset translate together, as an ensemble.")]
+SeparateRuns = Annotated[list[str] | None, Search(
+    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
+    "under runs/, or its folder. Repeatable.")]
 OneRun = Annotated[str | None, Search(
     "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
     "under runs/, or its folder.")]

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli.commands import options, suggestions
+from transformer_cli.commands import options
 from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
 
@@ -20,9 +20,7 @@ log = logging.getLogger(__name__)
 
 def serve(
     run_arguments: options.RunArguments = None,
-    run: Annotated[list[str] | None, options.Search(
-        "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
-        help="The name of a run under runs/, or its folder. Repeatable: one run for each pair of languages.")] = None,
+    run: options.SeparateRuns = None,
     host: Annotated[str, typer.Option(
         "--host", metavar="ADDRESS", help="The address to listen on; 0.0.0.0 listens on every network of this "
         "machine.")] = "127.0.0.1",
@@ -44,7 +42,8 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve translations over HTTP, with an API and a web page.
 
-    The API is that of LibreTranslate; the page is at /. On SIGHUP the server reloads its runs without losing a request.
+    The API is LibreTranslate's; the page is at /. Each run serves a pair of languages. On SIGHUP the server reloads its
+    runs without losing a request.
     """
     _check_options(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.adapters.serve.middleware import is_local_address

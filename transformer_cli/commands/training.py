@@ -187,9 +187,7 @@ def train(
 
 def curves(
     run_arguments: options.RunArguments = None,
-    run: Annotated[list[str] | None, options.Search(
-        "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs,
-        help="The name of a run under runs/, or its folder. Repeatable.")] = None,
+    run: options.SeparateRuns = None,
     output: Annotated[Path, options.Output(
         "--output", "-o", metavar="FILE", help="The picture to write: .svg, .pdf or .png.")] = Path("curves.png"),
 ) -> None:  # fmt: skip
