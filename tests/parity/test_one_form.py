@@ -33,7 +33,7 @@ SOURCE = torch.tensor([[SOS, 4, 5, 6, EOS], [SOS, 9, EOS, PAD, PAD]])
 def trained() -> Tensor:
     """The gradient of a step."""
     model = make_model().requires_grad_(True)
-    Learner(model, TrainingConfig(precision="float32", shards=1), torch.device("cpu")).backward(SPLIT, [ROWS], number=1)
+    Learner(model, TrainingConfig(precision="float32", shards=1), torch.device("cpu")).backward(SPLIT, [ROWS], step=1)
     return torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
 
 

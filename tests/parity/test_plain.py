@@ -39,7 +39,7 @@ def test_training_step_equals_plain_padded_batch(split: EncodedSplit) -> None:
     plain = PlainTransformer(ours)
     batch = collate(split, ROWS)
     learner = Learner(ours, TrainingConfig(precision="float32"), torch.device("cpu"))
-    found_loss = learner.backward(split, [ROWS], number=1)
+    found_loss = learner.backward(split, [ROWS], step=1)
     loss = plain_loss(plain.train(), batch.source, batch.target)
     loss.backward()
     assert found_loss.tokens == int((batch.target[:, 1:] != PAD).sum())

@@ -120,12 +120,14 @@ def test_train_killed_again_and_again_equals_one_never_killed(
         resumed_from = last_step(run)
         code, err = kill_training(forks, step, cwd=prepared, config=config)
         assert code == -signal.SIGKILL, err
-        assert re.findall(r"resuming from the save at step (\d+) ", err) == [str(resumed_from)] * (resumed_from > 0)
+        assert re.findall(r"resuming from the checkpoint at step (\d+) ", err) == [str(resumed_from)] * (
+            resumed_from > 0
+        )
         assert step <= last_step(run) < 78
     step = last_step(run)
     code, _, err = tfm("train", "--config", config, cwd=prepared)
     assert code == 0
-    assert f"resuming from the save at step {step} " in err
+    assert f"resuming from the checkpoint at step {step} " in err
     found = outcome(Run.open(run))
     assert found == outcome(tiny)
     assert {path.name for path in (run / "checkpoints").iterdir()} == {found["best"], found["last"]}
@@ -146,10 +148,10 @@ def test_train_fresh_signalled_saves_and_goes_on_without_fresh(
         patch.setattr(Trainer, "step", signalled)
         code, _, err = tfm("train", "--fresh", *config, cwd=prepared)
     assert code == 143
-    assert err.endswith("\ntfm: stopped and saved at step 7; the same command without --fresh goes on\n")
+    assert err.endswith("\ntfm: stopped and saved at step 7; the same command without --fresh resumes it\n")
     code, _, err = tfm("train", *config, cwd=prepared)
     assert code == 0
-    assert "resuming from the save at step 7 (epoch 1, 7 batches into it)" in err
+    assert "resuming from the checkpoint at step 7 (epoch 1, 7 batches into it)" in err
     assert "in epoch 1 of 1" in err
 
 

@@ -105,7 +105,7 @@ def test_two_processes_equal_one_but_for_rounding(
     assert code == 1
     lost = (
         "tfm: error: rank 0: another process of this job has ended or died; "
-        "start the same command again: it goes on from the last save"
+        "run the same command again: it resumes from the last checkpoint"
     )
     assert lines[-1] == lost, lines
     assert not any(line.startswith("Traceback") for line in lines), lines
@@ -115,7 +115,7 @@ def test_two_processes_equal_one_but_for_rounding(
     code, lines = train_two(forks, folder, config, (*SETTINGS, "training.epochs=4"))
     assert code == 0, lines
     warned = ("warning: train: left out", "warning: valid: left out", "tiny: ", "warning: valid: 13 pairs")
-    said = (*warned, "resuming from the save at step 6 ", "epoch 4/4", "best ")
+    said = (*warned, "resuming from the checkpoint at step 6 ", "epoch 4/4", "best ")
     assert len(lines) == len(said), lines  # once, not once by each
     assert all(line.startswith(start) for line, start in zip(lines, said, strict=True)), lines
     assert_same_but_for_rounding(run, train_tiny(tmp_path / "alone", *SETTINGS, "training.epochs=4"), steps=8)
@@ -152,7 +152,7 @@ def test_two_processes_with_lanes_killed_and_resumed_equal_uncut(
         for folder, before in ((folders[0], ""), (folders[1], BOTH_ARE_KILLED), (folders[1], ""))
     )
     assert [code for code, _ in (whole, killed, resumed)] == [0, 1, 0], (whole, killed, resumed)
-    assert any(line.startswith("resuming from the save at step 5 (epoch 2, 2 ") for line in resumed[1]), resumed
+    assert any(line.startswith("resuming from the checkpoint at step 5 (epoch 2, 2 ") for line in resumed[1]), resumed
     assert not any("weights are not the same" in line for _, lines in (whole, resumed) for line in lines)
     one, other = (outcome(Run.open(folder / "runs/tiny")) for folder in folders)
     assert one == other

@@ -1,6 +1,6 @@
-"""Callbacks: what a run does besides its steps, validations and saves, and what they see of the trainer.
+"""Callbacks: what training does besides steps, validations and checkpoints, and what they see of the trainer.
 
-A new run calls them in this order, from the top of `Callback` to its end; a run that goes on begins with `on_begin`.
+The methods of `Callback` stand in the order in which a new run calls them; a resumed run begins with `on_begin`.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,74 +40,73 @@ class TrainerView(Protocol):
         """Returns the batches of the epoch in progress, in order."""
 
     def validation_losses(self, model: Transformer) -> tuple[Losses, Losses | None]:
-        """Returns a model's losses of the validation text, and of the further one if there is any.
+        """Returns a model's losses on the validation text, and on the extra one if there is any.
 
-        All processes must call it, and get the same.
+        Collective: all processes must call it, and get the same.
         """
 
 
 @dataclass(frozen=True)
 class FinalWeights:
-    """Weights that training ends with instead of those of its last step."""
+    """Weights that a callback makes at the end of training, besides those of the last step."""
 
     model: Transformer
     epochs: Sequence[int] = field(default=())
-    """of the validations whose mean they are, if they are a mean"""
+    """for a mean, the epochs of its validations"""
     interpolation: float | None = None
-    """the share of the initial weights in them, if they have one"""
+    """for an interpolation, the share of the initial weights"""
 
 
 class Callback:
-    """Does nothing. A subclass overrides what it needs; Python's `train` takes it, and the command line takes none.
+    """Base class: does nothing. Override the methods you need, and pass an instance to Python's `train`.
 
-    `trainer` has `run`, `dataset`, `texts`, `learner` (the model and its optimiser), `state`, `validations` (the fields
-    of each are the keys of history.jsonl) and `world` (the processes). A run that goes on calls `on_validation` again
-    for its last validation, since a kill may have come before the first call. Under torchrun every process calls its
-    callbacks, except where a method says that only the first one does.
+    `trainer` has `run`, `dataset`, `texts`, `learner` (the model and its optimiser), `state`, `validations` (with the
+    keys of history.jsonl as fields) and `world` (the processes). Under torchrun every process calls its callbacks,
+    except where a method says that only the main process does.
     """
 
     implements: ClassVar[str] = ""
-    """the key of a setting that training leaves to callbacks, if it does what that asks for"""
+    """the key of the setting that this callback implements, if training leaves that to callbacks"""
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
-        """Read and check what a new run needs. Only the first process calls this.
+        """Read and check what a new run needs. Only the main process calls this.
 
-        An error raised here leaves everything as it was: no folder has been made, and no old run has been moved aside.
+        If it raises an error, nothing has changed: no folder has been made, and no old run has been moved aside.
         """
 
-    def on_new_run(self, run: Run, start: Checkpoint) -> None:
-        """Write files into a new run's folder, and change the weights in `start`. Only the first process calls this."""
+    def on_new_run(self, run: Run, checkpoint: Checkpoint) -> None:
+        """Write files into a new run's folder, and set initial weights in `checkpoint`. Main process only."""
 
     def on_begin(self, trainer: TrainerView) -> None:
-        """Add text to `trainer.texts`, of a new run and of one that goes on. No process may wait for another here."""
+        """Add text to `trainer.texts`, of new and resumed runs. No collective calls inside."""
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
-        """Returns the rows of `trainer.texts.train` that the epoch in progress takes, given those it would take.
+        """Change which rows of `trainer.texts.train` the epoch in progress takes. Returns the changed `rows`.
 
-        They may depend on the epoch and the seed only, so that a run that was killed goes on with the same batches.
+        They may depend on the epoch and the seed only, so that a resumed run takes the same batches.
         """
         return rows
 
     def needed_validations(self, trainer: TrainerView) -> Collection[int]:
-        """Returns the numbers, from 1, of those validations so far whose weights are to be kept for the end."""
+        """Returns the numbers, from 1, of the validations so far whose weights `final_weights` needs."""
         return ()
 
     def on_validation(self, trainer: TrainerView) -> None:
-        """Use the newest of `trainer.validations`, which has just been saved. Only the first process calls this.
+        """Use `trainer.validations[-1]`, after its checkpoint has been saved. Only the main process calls this.
 
-        A run that goes on calls it again for the last validation before: a kill may have come in between.
+        A resumed run calls it again for its last validation, in case it was killed before the first call.
         """
 
     def final_weights(self, trainer: TrainerView, weights: FinalWeights | None) -> FinalWeights | None:
-        """Returns the weights that training ends with, given those that earlier callbacks have made, if any.
+        """Returns averaged weights, to be saved at the end of training, or None.
 
-        None: those of the last step. It is asked only if `needed_validations` names any, which are kept for this.
+        weights: what the callback before this one has returned. Called only if `needed_validations` returns any.
         """
         return weights
 
 
 def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> None:
-    """Raises ConfigError for a setting that training would ignore, since no callback carries it out."""
+    """Raises ConfigError for a setting that training would ignore, since no callback implements it."""
     left_to_callbacks = {
         "model.vectors": config.model.pretrained,
         "training.initialize_from": config.training.initialize_from,
@@ -117,7 +116,7 @@ def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> No
     }
     for key, value in left_to_callbacks.items():
         if value and key not in [each.implements for each in callbacks]:
-            raise ConfigError(f"{key}: no callback carries it out; train by transformer_cli.train, or bring one")
+            raise ConfigError(f"{key}: no callback implements it; use transformer_cli.train, or pass one that does")
 
 
 class Averaging(Callback):

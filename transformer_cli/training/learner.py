@@ -1,16 +1,16 @@
 """One optimiser step: the gradient of some batches' mean loss, clipped, then an update. Knows no epochs, runs or files.
 
-A batch is cut into parts of similar lengths, and each part is dealt out, sentence by sentence, to the shards of all
-processes. A step is the sum of the gradients of all shards:
+A batch is split into micro-batches of similar lengths, and each of these, sentence by sentence, into the shards of all
+processes. The gradient of a step is the sum over all shards:
 
-    batch ── parts ─┬─ process 0 ─┬─ shard 0: its sentences of part, part, … → gradient ─┐
-                    │             └─ shard 1: its sentences of part, part, … → gradient ─┴─ sum ─┐
-                    └─ process 1 ─── …                                                    sum ─┴─ sum → clipped → update
+    batch ── micro-batches ─┬─ process 0 ─┬─ shard 0: its sentences → gradient ─┐
+                            │             └─ shard 1: its sentences → gradient ─┴─ sum ─┐
+                            └─ process 1 ─── …                                     sum ─┴─ sum → clipped → update
 
-On the CPU a shard is the work of one thread. So threads wait for each other a few times a step, not in every operation,
-and a step is a function of (weights, moments, batches, step number, number of processes and shards), whatever the
-number of threads: dropout follows from (seed, step number, rank, shard), gradients are added in the shards' order, and
-each sum is formed by one thread. On a GPU a process has one shard.
+On the CPU, one thread computes a shard. So threads wait for each other a few times per step, not in every operation,
+and the result depends on (weights, moments, batches, step, number of processes and shards), but not on the number of
+threads: dropout follows from (seed, step, rank, shard), gradients are added in the order of the shards, and each sum is
+formed by one thread. On a GPU a process has one shard.
 """
 
 import math
@@ -37,9 +37,7 @@ from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optimisers import make_optimizer
 
-MICRO_BATCH_TOKENS = (
-    4096  # how many target tokens of a batch a CPU computes at a time, in all shards together, to bound memory
-)
+MICRO_BATCH_TOKENS = 4096  # target tokens that a CPU computes at once, in all shards of a process, to bound memory
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class BatchLoss:
 
 
 class Learner:
-    """A model together with everything that changes its weights, on one device, in one of the world's processes."""
+    """A model, and everything that changes its weights, on one device, in one process."""
 
     def __init__(
         self,
@@ -64,12 +62,11 @@ class Learner:
         *,
         frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
-        """Moves the model to the device. training: `precision` must be resolved, not auto.
+        """Moves the model to the device. training: its precision must not be "auto". frozen_rows: see `Checkpoint`.
 
-        frozen_rows: see `Checkpoint`.
-        Raises DistributedError if another process has ended, MemoryShortage if the device cannot hold the model.
+        Raises DistributedError if another process has ended, MemoryShortage if the model does not fit on the device.
         """
-        assert training.precision != "auto", "whoever opens a run chooses its precision"
+        assert training.precision != "auto", "`open_run` chooses the precision"
         with catch_oom(lambda: f"the model does not fit in the memory of {device}; choose another training.device"):
             self.model = model.to(device)
         self.training = training
@@ -77,8 +74,10 @@ class Learner:
         self.world = world
         self.precision: Precision = training.precision
         is_cpu = device.type == "cpu"
-        self.shards = choose_shards(training.shards, world) if is_cpu else 1
-        self.workers = WorkerPool(min(self.shards, torch.get_num_threads()), threads_each=1) if is_cpu else INLINE_POOL
+        self.n_shards = choose_shards(training.shards, world) if is_cpu else 1
+        self.workers = (
+            WorkerPool(min(self.n_shards, torch.get_num_threads()), threads_each=1) if is_cpu else INLINE_POOL
+        )
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.frozen_rows = {name: rows.to(device) for name, rows in frozen_rows.items()}
@@ -86,46 +85,44 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the next step, and of the last one unless it has been set since."""
+        """The learning rate of the next step."""
         return float(self.optimizer.param_groups[0]["lr"])
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of the steps that follow."""
+        """Set the learning rate of the next steps."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def backward(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
-        """Set the weights' gradients to that of the mean loss over the target tokens of all these batches.
+    def backward(self, split: EncodedSplit, batches: Sequence[Rows], *, step: int) -> BatchLoss:
+        """Compute the gradients of the mean loss over the target tokens of all these batches. step: its number, from 1.
 
-        This is what takes long in a step; it changes no weight. number: the number of the step, from 1. Raises
-        MemoryShortage for a batch that does not fit, DistributedError if another process has ended.
+        Raises MemoryShortage if a micro-batch does not fit in memory, DistributedError if another process has ended.
         """
         self.model.train()
         self.optimizer.zero_grad()  # frees memory
         tokens = int(target_token_counts(split, np.concatenate(batches)).sum())  # of all processes
-        most = MICRO_BATCH_TOKENS * self.world.size if self.device.type == "cpu" else sys.maxsize  # tokens of a part
-        parts = [part for rows in batches for part in split_into_micro_batches(split, rows, most)]
-        compute = partial(self._lane, split, parts, tokens, number)
-        # At a first call libraries prepare what they need: in the thread of one shard, before the others begin.
-        found = self.workers.run_all(compute, range(0 if self._is_warm else 1))
-        found += self.workers.run_all(compute, range(len(found), self.shards))
+        max_tokens = MICRO_BATCH_TOKENS * self.world.size if self.device.type == "cpu" else sys.maxsize
+        micro_batches = [each for rows in batches for each in split_into_micro_batches(split, rows, max_tokens)]
+        compute = partial(self._shard_gradients, split, micro_batches, tokens, step)
+        # In the first call libraries initialise themselves: one thread begins alone.
+        shards = self.workers.run_all(compute, range(0 if self._is_warm else 1))
+        shards += self.workers.run_all(compute, range(len(shards), self.n_shards))
         self._is_warm = True
-        nll = sum(nll for nll, _ in found)
-        self.workers.run_all(
-            partial(_set_summed_gradients, [gradients for _, gradients in found if gradients]), [self._weights]
-        )
-        del found  # `all_reduce` needs memory
+        nll = sum(nll for nll, _ in shards)
+        gradients = [each for _, each in shards if each]
+        self.workers.run_all(partial(_set_summed_gradients, gradients), [self._weights])
+        del shards, gradients  # `all_reduce` needs memory
         loss = BatchLoss(sum(nll for (nll,) in self.world.all_gather(nll)), tokens)
         self.world.all_reduce([weight.grad for weight in self._weights if weight.grad is not None])
         for name, rows in self.frozen_rows.items():
             if (gradient := self.model.get_parameter(name).grad) is not None:
-                gradient[rows] = 0.0  # so Adam, without weight decay, leaves these vectors as they are, bit for bit
+                gradient[rows] = 0.0  # so Adam, without weight decay, does not change these vectors
         return loss
 
     def step(self) -> bool:
-        """Clip the gradient and change the weights by it. Changes nothing, and returns False, if it is not finite.
+        """Clip the gradient and update the weights. Changes nothing, and returns False, if it is not finite.
 
-        Raises MemoryShortage, in a run's first step perhaps when some weights have changed: Adam's moments begin there.
+        Raises MemoryShortage. In the first step, which allocates Adam's moments, some weights may have changed then.
         """
         limit = self.training.clip_grad_norm or math.inf
         (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])
@@ -137,19 +134,20 @@ class Learner:
             self.optimizer.step()
         return True
 
-    def _lane(
-        self, split: EncodedSplit, parts: Sequence[Rows], tokens: int, number: int, shard: int
+    def _shard_gradients(
+        self, split: EncodedSplit, micro_batches: Sequence[Rows], tokens: int, step: int, shard: int
     ) -> tuple[float, list[Tensor]]:
-        """Returns the loss of a shard of this process, summed, and the gradient of each weight ([]: no sentences).
+        """Returns the summed loss of a shard of this process, and the gradient of each weight ([] without sentences).
 
-        For example, with 2 processes of 2 shards, shard 1 of the second takes the sentences 3, 7, 11, … of each part.
+        For example, with 2 processes of 2 shards, shard 1 of the second process takes the sentences 3, 7, 11, … of each
+        micro-batch.
         """
         nll, gradients = list[Tensor](), list[Tensor]()
-        first, stride = self.world.rank * self.shards + shard, self.world.size * self.shards
-        with self._seed_dropout(shard, number):
-            for rows in (part[first::stride] for part in parts if len(part) > first):  # of all lengths
+        first, stride = self.world.rank * self.n_shards + shard, self.world.size * self.n_shards
+        with self._seed_dropout(step, shard):
+            for rows in (each[first::stride] for each in micro_batches if len(each) > first):
                 batch = collate(split, rows)
-                with self._room_for(batch):
+                with self._catch_oom(batch):
                     with autocast(self.device, self.precision):
                         smoothing = self.training.label_smoothing
                         losses = token_losses(self.model, batch.source, batch.target, label_smoothing=smoothing)
@@ -162,16 +160,16 @@ class Learner:
                         gradients = [gradient.contiguous() for gradient in found]
         return sum(each.item() for each in nll), gradients
 
-    def _seed_dropout(self, shard: int, number: int) -> AbstractContextManager[None]:
-        """A block in which dropout draws the numbers of a shard of a step."""
-        seed = mix_seed(self.training.seed, number, self.world.rank, shard)
+    def _seed_dropout(self, step: int, shard: int) -> AbstractContextManager[None]:
+        """Seed dropout for a shard of a step, during the block."""
+        seed = mix_seed(self.training.seed, step, self.world.rank, shard)
         if self.device.type == "cpu":
             return use_generator(torch.Generator().manual_seed(seed))
         torch.manual_seed(seed)
         return nullcontext()
 
-    def _room_for(self, batch: PaddedBatch) -> AbstractContextManager[None]:
-        """A block that computes a batch, or a part of one. Raises MemoryShortage if that does not fit in memory."""
+    def _catch_oom(self, batch: PaddedBatch) -> AbstractContextManager[None]:
+        """Raises MemoryShortage if computing a batch in the block takes too much memory."""
         (count, source), target = batch.source.shape, batch.target.shape[1]
         return catch_oom(
             lambda: (
@@ -184,12 +182,12 @@ class Learner:
 
 
 def mix_seed(*numbers: int) -> int:
-    """Returns a seed of 32 well-mixed bits: torch's CPU generator uses no more. NumPy takes a missing number for 0."""
+    """Returns a seed of 32 well-mixed bits, as many as torch's CPU generator uses. A missing number counts as 0."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
 def _set_summed_gradients(shards: Sequence[Sequence[Tensor]], weights: Sequence[Tensor]) -> None:
-    """Give the weights the sums of the shards' gradients, added in the order of the shards; 0 if no shard has any."""
+    """Set each weight's gradient to the sum over the shards, added in their order; to 0 if there are none."""
     for weight, *gradients in zip(weights, *shards, strict=True):
         weight.grad = gradients[0] if gradients else torch.zeros_like(weight)
         for gradient in gradients[1:]:

@@ -1,4 +1,4 @@
-"""What training says: what it begins with, how far it is, what each validation found, and what it ends with."""
+"""What training logs: a summary at its beginning, its progress, each validation, and the result."""
 
 import logging
 import math
@@ -15,15 +15,15 @@ from transformer_cli.system import progress
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.training.callbacks import TrainerView
 
-MIN_VALID_PAIRS = 20  # the loss of fewer is by some tenths a matter of chance
-STEP_COST = 3  # validations of the same tokens: one forward, and backward as long as two
+MIN_VALID_PAIRS = 20  # with fewer, the validation loss varies by some tenths by chance
+STEP_COST = 3  # a step takes as long as three validations of the same tokens: one forward, two backward
 SCORE_NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}  # by training.best_checkpoint_metric
 
 log = logging.getLogger(__name__)
 
 
 def log_start(trainer: TrainerView) -> None:
-    """Log what is trained, on what, and where it resumes; and warn of settings that hardly suit the text."""
+    """Log the model, the text, the device and where training resumes; warn of settings that do not suit the text."""
     run, learner, state = trainer.run, trainer.learner, trainer.state
     config, training, world = run.config, run.config.training, trainer.world
     unit, number = training.end
@@ -39,15 +39,15 @@ def log_start(trainer: TrainerView) -> None:
     log.info("%s: %s", config.run_name, "; ".join(facts))
     for name, sentences in (("valid", trainer.texts.valid), ("training.extra_valid", trainer.texts.extra_valid)):
         if sentences and len(sentences.rows) < MIN_VALID_PAIRS:
-            what = "%s: %s can hardly tell which weights are the best; give it a few hundred"
+            what = "%s: %s are too few to choose a checkpoint; use a few hundred"
             log.warning(what, name, pluralize(len(sentences.rows), "pair"))
     if state.has_ended(training) and not state.patience_is_spent(training):
         done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
-        more = "" if training.needs_horizon else f"; raise training.{training.end_key} to go on"
+        more = "" if training.needs_horizon else f"; raise training.{training.end_key} to train on"
         log.info("%s trained%s", done, more)
     elif state.step:
         where = f"epoch {state.epoch}, {pluralize(state.batch, 'batch', 'batches')} into it"
-        log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
+        log.info("resuming from the checkpoint at step %s (%s)", f"{state.step:,}", where)
     else:
         rate = training.muon_learning_rate
         if training.optimizer != "muon" and rate != TrainingConfig.model_fields["muon_learning_rate"].default:
@@ -62,8 +62,8 @@ def log_start(trainer: TrainerView) -> None:
             log.warning(what, training.batch_size)
 
 
-def time_estimate(trainer: TrainerView, found: Validation) -> str:
-    """Returns how long training will take, in words, judged by how long a validation before the first step took."""
+def time_estimate(trainer: TrainerView, validation: Validation) -> str:
+    """Returns how long training will take, in words, judged by a validation before the first step."""
     texts, training, plan = trainer.texts, trainer.run.config.training, trainer.plan()
     unit, number = training.end
     steps = training.num_steps(len(plan))
@@ -71,34 +71,29 @@ def time_estimate(trainer: TrainerView, found: Validation) -> str:
     validated = sum(each.count_target_tokens([each.rows]) for each in texts.validated)
     trained = epochs * texts.train.count_target_tokens(plan)
     validations = epochs * steps / (training.validate_every or steps)
-    minutes = found.valid_seconds * (STEP_COST * trained / validated + validations) / 60
+    minutes = validation.valid_seconds * (STEP_COST * trained / validated + validations) / 60
     if minutes < 1:
         return "less than a minute"
     return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {pluralize(math.ceil(minutes), 'minute')}"
 
 
 class StepBar:
-    """The progress bar of an epoch, or of its steps up to the end of training; nothing in all processes but the first.
-
-    It counts target tokens.
-    """
+    """A progress bar, in target tokens, of an epoch or its part up to the last step. Only the main process shows it."""
 
     def __init__(self, trainer: TrainerView) -> None:
-        """It is not shown before `open`."""
+        """Shows nothing before `open`."""
         self.trainer = trainer
         self._bar: progress.Bar | None = None
 
     def open(self) -> None:
-        """Show how far the epoch is, unless the bar is open already."""
+        """Show the bar, unless it is open already."""
         if self._bar is None:
             texts, state, plan = self.trainer.texts, self.trainer.state, self.trainer.plan()
             training = self.trainer.run.config.training
             unit, number = training.end
-            end = (
-                len(plan)
-                if unit == "epochs"
-                else state.batch + (number - state.step) * training.gradient_accumulation_steps
-            )
+            end = len(plan)
+            if unit == "steps":
+                end = state.batch + (number - state.step) * training.gradient_accumulation_steps
             self._bar = progress.bar(
                 self._progress_text(),
                 total=texts.train.count_target_tokens(plan[:end]),
@@ -109,7 +104,7 @@ class StepBar:
             )
 
     def update(self, batches: Sequence[Rows]) -> None:
-        """Show that a step has been taken on these batches, and the mean loss since the last validation."""
+        """Count a step on these batches, and show the mean loss since the last validation."""
         assert self._bar, "it is open"
         running = self.trainer.state.running
         self._bar.set_description_str(self._progress_text(), refresh=False)
@@ -117,27 +112,31 @@ class StepBar:
         self._bar.update(self.trainer.texts.train.count_target_tokens(batches))
 
     def close(self) -> None:
-        """Let the bar vanish."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
     def _progress_text(self) -> str:
-        """Returns the epoch in progress, or the steps that have been taken, of how many."""
+        """Returns the epoch in progress, or the number of steps, such as "epoch 2/10"."""
         state, (unit, number) = self.trainer.state, self.trainer.run.config.training.end
         return f"epoch {state.epoch}/{number}" if unit == "epochs" else f"step {state.step:,}/{number:,}"
 
 
-def validation_as_line(found: Validation, training: TrainingConfig) -> str:
+def validation_as_line(validation: Validation, training: TrainingConfig) -> str:
     """Returns a validation as a line for the log."""
-    extra = found.extra_valid_loss
+    extra = validation.extra_valid_loss
     return (
-        f"{_progress(found, training)}"
-        f"{_loss('train', found.train_loss)}{_loss('valid', found.valid_loss)}{_loss('watched', extra)}"
-        f"  {found.train_seconds + found.valid_seconds:.1f} s"
-        + (f"  {pluralize(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
-        + _score(found.valid_score, training)
-        + ("  best" if found.best else "")
+        f"{_progress(validation, training)}"
+        f"{_loss('train', validation.train_loss)}{_loss('valid', validation.valid_loss)}{_loss('extra_valid', extra)}"
+        f"  {validation.train_seconds + validation.valid_seconds:.1f} s"
+        + (
+            f"  {pluralize(validation.skipped_steps, 'step')} skipped (gradient not finite)"
+            if validation.skipped_steps
+            else ""
+        )
+        + _score(validation.valid_score, training)
+        + ("  best" if validation.best else "")
     )
 
 
@@ -149,19 +148,19 @@ def _score(score: float | None, training: TrainingConfig) -> str:
     return "" if score is None else f"  {SCORE_NAMES[training.best_checkpoint_metric]} {score:.2f}"
 
 
-def _progress(found: Validation, training: TrainingConfig) -> str:
-    """Returns how far training had come, by epochs, or by steps where these decide when it validates or ends."""
+def _progress(validation: Validation, training: TrainingConfig) -> str:
+    """Returns how far training had come: in epochs, or in steps if these decide when it validates or ends."""
     unit, number = training.end
     if unit == "epochs" and training.validate_every is None:
-        return f"epoch {found.epoch:>{len(str(number))}}/{number}"
+        return f"epoch {validation.epoch:>{len(str(number))}}/{number}"
     of = f"/{number:,}" if unit == "steps" else ""
-    return f"step {found.step:>{len(of) - 1 if of else 1},}{of} (epoch {found.epoch})"
+    return f"step {validation.step:>{len(of) - 1 if of else 1},}{of} (epoch {validation.epoch})"
 
 
 def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
-    """Returns how the best checkpoint was validated, and where it is, as a line for the log.
+    """Returns the validation of the best checkpoint, and its folder, as a line for the log.
 
-    With a share of the start it fits two texts, so it is not said to have the best validation.
+    An interpolation was chosen by two texts, so the line does not call its validation the best.
     """
     best = best_of(validations)
     average = load_average(run, "best")
@@ -169,7 +168,7 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
     head = "best validation"
     if average and average.interpolation is not None:
-        head, where = "validation", f"with {average.interpolation:.0%} of the start's weights"
+        head, where = "validation", f"with {average.interpolation:.0%} of the initial weights"
     elif run.config.training.validate_every is None and (average is None or average.epochs):
         where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
         where += f" of {validations[-1].epoch}"
@@ -181,8 +180,8 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     return f"{head} {found} {where}: {run.checkpoint('best')}"
 
 
-def final_as_line(made: Average, training: TrainingConfig, *, is_best: bool) -> str:
-    """Returns the validation of the weights that callbacks have made for the end as a line for the log."""
-    return (
-        f"mean of the last {len(made.epochs)} validations' weights" if made.epochs else "final weights"
-    ) + f"{_loss('valid', made.valid_loss)}{_score(made.valid_score, training)}{'  best' if is_best else ''}"
+def final_as_line(average: Average, training: TrainingConfig, *, is_best: bool) -> str:
+    """Returns the validation of averaged weights as a line for the log."""
+    what = f"mean of the last {len(average.epochs)} validations' weights" if average.epochs else "final weights"
+    best = "  best" if is_best else ""
+    return f"{what}{_loss('valid', average.valid_loss)}{_score(average.valid_score, training)}{best}"

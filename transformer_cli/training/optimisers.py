@@ -1,12 +1,11 @@
 """Adam and the schedules of its learning rate (5.3), and Muon for the layers' matrices. Knows weights and gradients.
 
-A matrix of a layer acts on vectors, so the size of its update is measured by how far it moves a vector. Muon (Jordan et
-al. 2024) takes the momentum of the gradient, U·Σ·Vᵀ, and replaces all of its singular values by about 1: U·Vᵀ. Rare
-directions are then learned as fast as frequent ones. Embeddings, the output projection, biases and LayerNorm are
-indexed or element by element, not matrices in this sense; Adam updates them.
+Muon (Jordan et al. 2024) takes the momentum of a matrix's gradient, U·Σ·Vᵀ, and replaces its singular values by about
+1: U·Vᵀ. So rare directions are learned as fast as frequent ones. It is for matrices that multiply vectors; embeddings,
+the output projection, biases and LayerNorm are updated by Adam.
 
-Weights are updated side by side, but each one by a single thread and as a whole: torch cuts a large tensor between its
-threads, and where it cuts changes the last digits.
+Several threads update weights, but each weight is updated by one thread. Otherwise torch would split a large tensor
+between its threads, and the last digits would depend on their number.
 """
 
 import math
@@ -25,14 +24,11 @@ MOMENTUM = 0.95
 MOMENTUM_KEY = "momentum_buffer"  # as in torch.optim.Muon
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz iteration (Jordan et al. 2024)
 NEWTON_SCHULZ_STEPS = 5
-MAX_STACKED_MATRICES = 8  # matrices of one shape that one thread works on at a time
+MAX_STACKED_MATRICES = 8  # of one shape, that a thread orthogonalises at once
 
 
 def make_optimizer(model: Transformer, training: TrainingConfig, workers: WorkerPool = INLINE_POOL) -> "Adam":
-    """Returns Adam (Kingma and Ba 2015), as a fused kernel on devices for which torch has one; or Muon beside it.
-
-    workers: the threads that update the weights.
-    """
+    """Returns Adam (Kingma and Ba 2015), fused where torch can, or Adam and Muon. workers: threads that update."""
     adam: dict[str, Any] = {
         "lr": training.learning_rate,
         "betas": training.betas,
@@ -50,8 +46,8 @@ def make_optimizer(model: Transformer, training: TrainingConfig, workers: Worker
 def learning_rate(training: TrainingConfig, step: int, progress: float) -> float:
     """Returns the learning rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
 
-    progress: the share of training that is done before the step, 0 ≤ progress < 1; only the schedules use it that are
-    planned to the end (`TrainingConfig.needs_horizon`).
+    progress: the share of training that is done before the step, 0 ≤ progress < 1, for schedules that depend on the end
+    of training (`TrainingConfig.needs_horizon`).
     inverse_sqrt is the paper's eq. 3 with d_model^-0.5 · warmup^-0.5 written as the peak: lr·min(step/w, √(w/step)).
     cosine falls from the peak to 0 along half a wave (Loshchilov and Hutter 2017, without restarts).
     """
@@ -66,7 +62,7 @@ def learning_rate(training: TrainingConfig, step: int, progress: float) -> float
 
 
 class Adam(torch.optim.Adam):
-    """torch's Adam, with the weights shared between workers."""
+    """torch's Adam, with the weights divided among workers."""
 
     def __init__(self, model: nn.Module, workers: WorkerPool = INLINE_POOL, **adam: Any) -> None:
         """adam: what torch.optim.Adam takes."""
@@ -83,7 +79,7 @@ class Adam(torch.optim.Adam):
 
 
 def split_evenly(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
-    """Returns the tensors in `count` lists, or fewer, with about as many numbers each.
+    """Divide tensors into `count` lists, or fewer, of about the same total size.
 
     For example, tensors of 5, 2, 3 and 1 numbers make two lists: those of 5 and 1, and those of 3 and 2.
     """
@@ -94,9 +90,9 @@ def split_evenly(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
 
 
 class AdamAndMuon(Adam):
-    """Adam, but for the weights in `matrices`, which Muon updates.
+    """Muon for the weights in `matrices`, and Adam for the others.
 
-    torch.optim.Muon knows neither stacked matrices, such as queries, keys and values, nor another precision than
+    torch.optim.Muon supports neither stacked matrices, such as queries, keys and values, nor another precision than
     bfloat16, which is slow on many CPUs.
     """
 
@@ -110,9 +106,9 @@ class AdamAndMuon(Adam):
         dtype: torch.dtype,
         **adam: Any,
     ) -> None:
-        """matrices: weight → how many matrices are stacked in its rows. dtype: of the products of Newton–Schulz.
+        """matrices: weight → how many matrices are stacked in its rows. lr_ratio: Muon's learning rate / Adam's.
 
-        lr_ratio: Muon's learning rate is Adam's times this number.
+        dtype: of the matrix products of Newton–Schulz.
         """
         super().__init__(model, workers, **adam)
         self._matrices = matrices
@@ -123,7 +119,7 @@ class AdamAndMuon(Adam):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every weight that has a gradient.
 
-        All that takes memory comes before any weight or moment changes: where it does not suffice, nothing has changed.
+        Allocates memory before it changes anything, so that nothing has changed if there is too little.
         """
         gradients = {weight: weight.grad for weight in self._matrices if weight.grad is not None}
         momenta = self._workers.run_all(self._momentum, gradients.items())
@@ -139,13 +135,13 @@ class AdamAndMuon(Adam):
         ]
         directions = self._workers.run_all(self._directions, stacks)
         for weight in gradients:
-            weight.grad = None  # Adam leaves out weights without a gradient
+            weight.grad = None  # Adam skips weights without a gradient
         super().step(closure)
         self._workers.run_all(self._apply_directions, zip(stacks, directions, strict=True))
         self._workers.run_all(self._store_momentum, gradients.items())
 
     def _momentum(self, gradient_of: tuple[Tensor, Tensor]) -> Tensor:
-        """Returns Nesterov's momentum: of a weight's gradients so far, and of this one, which is not in the state."""
+        """Returns Nesterov's momentum of a weight's gradients, including this one; does not change the state."""
         weight, gradient = gradient_of
         state = self.state[weight]
         if MOMENTUM_KEY not in state:
@@ -170,17 +166,16 @@ class AdamAndMuon(Adam):
 
 
 def layer_matrices(model: Transformer) -> dict[Tensor, int]:
-    """Returns the matrices of all layers, whatever they are for → how many each stacks in its rows."""
+    """Returns the weight matrices of all layers → how many matrices each stacks in its rows."""
     layers = [module for stack in (model.encoder, model.decoder) for module in stack.modules()]
     matrices = {module.weight: 1 for module in layers if isinstance(module, nn.Linear)}
     return matrices | {module.qkv.weight: 3 for module in layers if isinstance(module, MultiHeadAttention)}
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """Returns matrices (n, rows, columns) with singular values near 1 (0.7 to 1.2) and the same singular vectors.
+    """Returns matrices (n, rows, columns) with the same singular vectors and singular values near 1 (0.7 to 1.2).
 
-    Each iteration replaces a singular value s by a·s + b·s³ + c·s⁵; these are all products of matrices. A matrix of
-    zeros stays as it is.
+    Each iteration replaces a singular value s by a·s + b·s³ + c·s⁵, by matrix products. Zeros stay zeros.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if is_tall else matrices  # the smaller side first: x·xᵀ is small

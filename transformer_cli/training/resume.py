@@ -1,4 +1,4 @@
-"""Opens the run that is trained, under its lock: the one on disk with its last save, or a new one. Knows no steps."""
+"""Opens a run for training, and locks it: resumes from its last checkpoint, or makes a new run. Knows no steps."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -34,14 +34,14 @@ from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Callback
 from transformer_cli.training.texts import fitting_rows
 
-EMBEDDING_NAME = "{}_embedding.tokens.weight"  # the name of a side's token vectors in the model
+EMBEDDING_NAME = "{}_embedding.tokens.weight"  # of source or target, in the model
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a run is trained: on which device, with which datasets, in which processes."""
+    """The device, the folder of the datasets, and the processes of training."""
 
     device: torch.device
     data_dir: Path
@@ -54,32 +54,31 @@ class OpenedRun:
 
     run: Run
     dataset: Dataset
-    start: Checkpoint
-    """the last save, or a model that has learned nothing yet"""
+    checkpoint: Checkpoint
+    """the last one, or a new model"""
     validations: Sequence[Validation] = ()
-    """those before `start`"""
+    """those before the checkpoint"""
 
 
 @contextmanager
 def open_run(
     folder: Path, config: Config, where: Environment, callbacks: Sequence[Callback] = (), *, fresh: bool = False
 ) -> Iterator[OpenedRun]:
-    """Yield the run on disk if anything of it was saved, else a new one; nobody else trains it during the block.
+    """Yields the run in a folder, resumed if it has a checkpoint, else a new one. It is locked during the block.
 
-    fresh: move an existing run aside, and make a new one. Raises DataError without a dataset, CheckpointError if a part
-    of the run on disk is gone, ConfigError if it was begun with other settings or somebody else is training it,
-    MemoryShortage if the memory cannot hold what training needs, and what the callbacks raise; in all of these cases
-    nothing but the lock has been written, and nothing has been moved. Of several processes the first opens the run, and
-    the others join it.
+    The main process opens or makes the run, and then the others open it. fresh: move an old run aside, and make a new
+    one. Raises DataError without a dataset, CheckpointError for a damaged run, ConfigError if the run has other
+    settings or another process trains it, MemoryShortage if the model does not fit, and what callbacks raise. Then
+    nothing but the lock has been written, and nothing has been moved.
     """
     world = where.world
-    with ExitStack() as held:
+    with ExitStack() as lock:
         with world.fail_together():
             if world.is_main:
                 if not folder.parent.exists():
-                    open_dataset(config, where, folder.parent)  # what is refused leaves no folder
-                held.enter_context(_lock_run(folder))
-                # a restarted process goes on with the run that this command has made
+                    open_dataset(config, where, folder.parent)  # raises before the lock makes runs/
+                lock.enter_context(_lock_run(folder))
+                # when torchrun restarts the processes, the run that this command has made is resumed
                 opened = _open_on_main(folder, config, where, callbacks, fresh=fresh and not world.is_restarted)
         with world.fail_together():
             if not world.is_main:
@@ -90,21 +89,21 @@ def open_run(
 def _open_on_main(
     folder: Path, config: Config, where: Environment, callbacks: Sequence[Callback], *, fresh: bool
 ) -> OpenedRun:
-    """Open or make the run in a folder: its settings, its dataset and codecs, its model, its state. See `open_run`."""
-    begun = None if fresh or is_new(folder) else Run.open(folder)
-    if begun:
-        _refuse_other_settings(begun, config)  # before the dataset, which need not be there any more
-    dataset = open_dataset(begun.config if begun else config, where, folder.parent)
-    _refuse_other_text(dataset, config, begun)
-    if begun:
-        opened = load_run(begun, dataset)
-        if other := provenance_changes(begun.metadata.provenance, provenance(device=device_name(where.device))):
-            log.warning("%s goes on with what may change the last digits of its weights: %s", folder, other)
-        data = begun.config.data.model_copy(update={"files": config.data.files})
-        resolved = _resolve_config(config, data, where, begun.config.training)
-        finish_save(begun, opened.start.state)  # which a kill may have cut off
+    """Open or make the run in a folder; see `open_run`."""
+    old = None if fresh or is_new(folder) else Run.open(folder)
+    if old:
+        _refuse_other_settings(old, config)  # before the dataset is opened, which may be gone
+    dataset = open_dataset(old.config if old else config, where, folder.parent)
+    _refuse_other_text(dataset, config, old)
+    if old:
+        opened = load_run(old, dataset)
+        if changes := provenance_changes(old.metadata.provenance, provenance(device=device_name(where.device))):
+            log.warning("%s: these changes may alter the last digits of the weights: %s", folder, changes)
+        data = old.config.data.model_copy(update={"files": config.data.files})
+        resolved = _resolve_config(config, data, where, old.config.training)
+        finish_save(old, opened.checkpoint.state)
         write_config(folder, resolved)
-        return replace(opened, run=replace(begun, config=resolved))
+        return replace(opened, run=replace(old, config=resolved))
     for split in ("train", "valid"):
         fitting_rows(dataset.split(split), split, config.model.max_length)
     for callback in callbacks:
@@ -115,19 +114,19 @@ def _open_on_main(
     run = Run.create(folder, _resolve_config(config, data, where), dataset, device=device_name(where.device))
     opened = new_run(run, dataset)
     for callback in callbacks:
-        callback.on_new_run(run, opened.start)
+        callback.on_new_run(run, opened.checkpoint)
     return opened
 
 
 def _open_on_others(folder: Path, where: Environment) -> OpenedRun:
-    """Returns the run that the first process has opened. Raises CheckpointError or DataError."""
+    """Open the run that the main process has opened or made. Raises CheckpointError or DataError."""
     run = Run.open(folder)
     dataset = Dataset.open(find_dataset(run.config.data, where.data_dir))
     return load_run(run, dataset) if run.has_checkpoint("last") else new_run(run, dataset)
 
 
 def open_dataset(config: Config, where: Environment, runs_dir: Path) -> Dataset:
-    """Returns the dataset of a config. Raises DataError, or MemoryShortage if there is no room to train its model."""
+    """Open the dataset of a config. Raises DataError, or MemoryShortage if its model is too large to be trained."""
     codec_dir = find_tokenizer_run(config.data, runs_dir) if config.data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(config.data, where.data_dir, codec_dir))
     sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
@@ -136,7 +135,7 @@ def open_dataset(config: Config, where: Environment, runs_dir: Path) -> Dataset:
 
 
 def new_run(run: Run, dataset: Dataset) -> OpenedRun:
-    """Returns a run with a model that has learned nothing yet."""
+    """Returns a run with a new model."""
     model = run.new_model()
     names = map(EMBEDDING_NAME.format, model.config.pretrained if model.config.vectors.freeze else ())
     frozen_rows = {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
@@ -144,16 +143,16 @@ def new_run(run: Run, dataset: Dataset) -> OpenedRun:
 
 
 def load_run(run: Run, dataset: Dataset) -> OpenedRun:
-    """Returns a run with its last save. Raises CheckpointError if something that training needs is gone or damaged."""
-    start = load_last(run)
-    validations = read_validations(run, start.state)
-    if start.state.n_validations and not start.state.is_best:  # else there is no best save yet, or it is the last one
-        run.checkpoint("best")
-    return OpenedRun(run, dataset, start, validations)
+    """Returns a run with its last checkpoint. Raises CheckpointError if anything that training needs is damaged."""
+    checkpoint = load_last(run)
+    validations = read_validations(run, checkpoint.state)
+    if checkpoint.state.n_validations and not checkpoint.state.is_best:
+        run.checkpoint("best")  # raises if it is gone
+    return OpenedRun(run, dataset, checkpoint, validations)
 
 
 def _move_aside(folder: Path) -> None:
-    """Rename a run's folder, to multi30k.old-1 for example, and let `latest` follow it."""
+    """Rename a run's folder, for example to multi30k.old-1; if `latest` names it, it names it by its new name."""
     names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
     aside = folder.rename(next(path for path in names if not path.exists()))
     move_latest(folder, aside)
@@ -162,13 +161,13 @@ def _move_aside(folder: Path) -> None:
 
 @contextmanager
 def _lock_run(folder: Path) -> Iterator[None]:
-    """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does.
+    """Lock a run for training during the block. Raises ConfigError if another process trains it.
 
-    What a killed process left unfinished there is deleted, unless the file system has no locks.
+    Deletes the unfinished files of a killed process, unless the file system has no locks.
     """
     with ExitStack() as locks:
         try:
-            # of a link both names: --fresh moves the link aside, and makes a folder of that name
+            # two for a symbolic link, since --fresh renames the link and makes a folder in its place
             paths = sorted({training_lock(folder), folder.with_name(f".{folder.name}.lock")})
             are_held = [locks.enter_context(exclusive_lock(path)) for path in paths]
         except BlockingIOError:
@@ -176,28 +175,26 @@ def _lock_run(folder: Path) -> Iterator[None]:
                 f"{folder} is being trained by another process; wait for it, or give --set name={free_name(folder)} to "
                 "train another run"
             ) from None
-        for place in (folder, folder / "checkpoints") if all(are_held) else ():
-            delete_unfinished(place, idle_s=0)  # nobody else writes there
+        for each in (folder, folder / "checkpoints") if all(are_held) else ():
+            delete_unfinished(each, idle_s=0)
         yield
 
 
-def _resolve_config(
-    config: Config, data: DataConfig, where: Environment, begun: TrainingConfig | None = None
-) -> Config:
-    """Returns the config as a run keeps it: with its name, its dataset, and the precision and shards that are chosen.
+def _resolve_config(config: Config, data: DataConfig, where: Environment, old: TrainingConfig | None = None) -> Config:
+    """Returns the config for the run's config.yaml: with its name, its dataset, its precision and its shards.
 
-    begun: of a run that goes on, the settings with which it was begun: it keeps their precision and shards.
+    old: the settings of a resumed run, which keeps its precision and its shards.
     """
-    precision = _choose_precision(begun.precision if begun else "auto", config.training.precision, where.device)
-    shards = choose_shards((begun or config.training).shards, where.world)
+    precision = _choose_precision(old.precision if old else "auto", config.training.precision, where.device)
+    shards = choose_shards((old or config.training).shards, where.world)
     training = config.training.model_copy(update={"precision": precision, "shards": shards})
     return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
 
 
 def _choose_precision(before: str, wanted: str, device: torch.device) -> str:
-    """Returns the precision of a run: the one that it has had, unless the config names another one.
+    """Returns the precision of a run: as before, unless the config names another one.
 
-    before: auto for a new run, or if somebody has edited the run's config.yaml.
+    before: "auto" for a new run, or if the user has edited the run's config.yaml.
     """
     if before == "auto":
         return choose_precision(wanted, device)
@@ -206,17 +203,17 @@ def _choose_precision(before: str, wanted: str, device: torch.device) -> str:
         return wanted
     if wanted == "auto" and before == "bfloat16" and not bfloat16_unit(device):
         log.warning(
-            "training goes on in bfloat16, as it began, which is slow on %s; --set training.precision=float32 "
-            "provenance_changes it",
+            "training resumes in bfloat16, as it began, which is slow on %s; change it by --set "
+            "training.precision=float32",
             device,
         )
     return before
 
 
 def _refuse_other_settings(run: Run, config: Config) -> None:
-    """Raises ConfigError if the run was begun with other settings, except for the settings that may change.
+    """Raises ConfigError if the run has other settings, except for those that may change.
 
-    Whether files have another text is seen later, by their content.
+    Paths of data.files are not compared: `_refuse_other_text` compares their content.
     """
     ignore = [*keys_affecting(Affects.NOTHING), *_moved_vectors(run.config, config)]
     if run.config.data.files and config.data.files:
@@ -227,48 +224,42 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
         ignore.append("data.fingerprint")
     if config.training.shards is None:
         ignore.append("training.shards")
-    if config.data.lowercased == run.config.data.lowercased:  # null means one of both
+    if config.data.lowercased == run.config.data.lowercased:  # one may be null, which means true or false
         ignore.append("data.lowercase")
     changed = differences(run.config, config, ignore)
     if changed:
         raise ConfigError(
-            f"{run.folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
+            f"{run.folder} was begun with other settings ({'; '.join(changed)}): give the old ones to resume it, "
             f"--set name={free_name(run.folder)} to train another run, or --fresh to move this one aside and begin anew"
         )
-    begun, (unit, number) = run.config.training, config.training.end
-    if begun.needs_horizon and (unit, number) != begun.end:
-        over = f"{begun.end[1]} {begun.end[0]}"
+    old, (unit, number) = run.config.training, config.training.end
+    if old.needs_horizon and (unit, number) != old.end:
+        over = f"{old.end[1]} {old.end[0]}"
         raise ConfigError(
-            f"training.{config.training.end_key}: {number}, but the {begun.schedule} schedule of {run.folder} is "
-            f"planned over {over}; give that to go on, --set name={free_name(run.folder)} to train another run, or "
+            f"training.{config.training.end_key}: {number}, but the {old.schedule} schedule of {run.folder} is planned "
+            f"over {over}; give that to resume it, --set name={free_name(run.folder)} to train another run, or "
             "--fresh to begin anew"
         )
 
 
-def _refuse_other_text(dataset: Dataset, config: Config, begun: Run | None) -> None:
-    """Raises ConfigError if the user's own files have other text now than the dataset was made from.
-
-    begun: the run that goes on with it. A dataset that was found by its text need not be compared.
-    """
+def _refuse_other_text(dataset: Dataset, config: Config, old: Run | None) -> None:
+    """Raises ConfigError if the text of data.files has changed since the dataset was made. old: the resumed run."""
     data = config.data
-    if begun:
-        is_known = data.fingerprint is not None and data.files == begun.config.data.files
+    if old:
+        is_unchanged = data.fingerprint is not None and data.files == old.config.data.files
         remedy = (
-            f"give --set name={free_name(begun.folder)} to train another run on the new text, --fresh to move this one "
-            f"aside and begin anew, or --config {begun.folder / 'config.yaml'} to go on with the text as it was"
+            f"give --set name={free_name(old.folder)} to train another run on the new text, --fresh to move this one "
+            f"aside and begin anew, or --config {old.folder / 'config.yaml'} to resume it with the old text"
         )
     else:
-        is_known = data.fingerprint is None
+        is_unchanged = data.fingerprint is None  # the dataset was found by its text
         remedy = "take data.fingerprint out of the config, and run `tfm prepare`"
-    if data.files and not is_known and not is_made_from(dataset.manifest, data):
+    if data.files and not is_unchanged and not is_made_from(dataset.manifest, data):
         raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
 
 
 def _moved_vectors(old: Config, new: Config) -> list[str]:
-    """Returns the keys of vectors whose file has another place now, and the same name, and is gone from its old place.
-
-    They are in the weights since the run was begun, and are not read again.
-    """
+    """Returns the keys of vectors whose file has been moved to another folder, which a resumed run does not need."""
     keys = []
     for side in SIDES:
         before, now = getattr(old.model.vectors, side), getattr(new.model.vectors, side)

@@ -1,7 +1,4 @@
-"""How training stops before its end: the first signal is noted, and training saves and ends after what it is doing.
-
-Knows nothing of steps.
-"""
+"""How training stops on a signal: it notes the first one, finishes its step or validation, saves and ends."""
 
 import signal
 import threading
@@ -13,36 +10,33 @@ from transformer_cli.system.signals import STOP_SIGNALS, Stopped, current_stop_h
 
 
 class StopRequest:
-    """The signal that has arrived, if any, and how far the run has been saved."""
+    """The signal that has arrived, if any, and the last checkpoint."""
 
     def __init__(self, *, saved_step: int | None = None, was_fresh: bool = False) -> None:
-        """saved_step: the step of the last save; None if there is none yet.
-
-        was_fresh: --fresh was given, and the old run has been moved aside: given again, it would begin anew once more.
-        """
+        """saved_step: of the last checkpoint, if there is one. was_fresh: the command had --fresh."""
         self.signal_number: int | None = None
         self.saved_step = saved_step
         self.resume_command = f"the same command{' without --fresh' if was_fresh else ''}"
-        """the command that goes on, in words"""
+        """the command that resumes training, in words: --fresh would begin anew"""
 
     def note(self, number: int) -> None:
         """Note the first signal."""
         self.signal_number = number
 
     def interrupted(self, how: str = "stopped and saved") -> Interrupted:
-        """Returns what ends training, as a rule when all that was done has been saved."""
-        words = f"stopped before the first step; give {self.resume_command} again"
+        """Returns the exception that ends training."""
+        message = f"stopped before the first step; give {self.resume_command} again"
         if self.saved_step is not None:
-            words = f"{how} at step {self.saved_step:,}; {self.resume_command} goes on"
-        return Interrupted(words, self.signal_number or signal.SIGINT)
+            message = f"{how} at step {self.saved_step:,}; {self.resume_command} resumes it"
+        return Interrupted(message, self.signal_number or signal.SIGINT)
 
 
 @contextmanager
 def stop_signals(stop: StopRequest) -> Iterator[None]:
-    """Note the first signal in a StopRequest during the block instead of ending the process.
+    """During the block, the first signal is noted in `stop` instead of ending the process.
 
-    On the command line, `signals` says what the next ones do. Elsewhere, such as in a notebook, they have their usual
-    effect.
+    What further signals do is up to system/signals.py on the command line; elsewhere, as in a notebook, they have their
+    usual effect.
     """
     with ExitStack() as handled:
 
@@ -59,14 +53,14 @@ def stop_signals(stop: StopRequest) -> Iterator[None]:
 
 @contextmanager
 def resume_hint(stop: StopRequest) -> Iterator[None]:
-    """Say of what ends training before its time which command goes on."""
+    """Add to an error that ends training which command resumes it."""
     try:
         yield
     except Stopped as stopped:  # before the first step
         stop.note(stopped.number)
         raise stop.interrupted() from None
     except DistributedError as lost:
-        if stop.signal_number:  # the others got it too, and one of them has ended before this one could save
-            raise stop.interrupted("stopped at once; the last save is") from None
-        how = f"start {stop.resume_command} again: it goes on from the last save"
-        raise DistributedError(f"{lost}; {how}") from None
+        if stop.signal_number:  # other processes got it too, and one has ended before this one could save
+            raise stop.interrupted("stopped at once; the last checkpoint is") from None
+        remedy = f"run {stop.resume_command} again: it resumes from the last checkpoint"
+        raise DistributedError(f"{lost}; {remedy}") from None

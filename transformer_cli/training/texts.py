@@ -1,4 +1,4 @@
-"""The text that a run is trained and validated on, as ids: which pairs fit the model. Knows no steps and no files."""
+"""The encoded text of training and validation, and which of its pairs fit the model. Knows neither steps nor files."""
 
 import logging
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class UsableSplit:
-    """A split, and the rows of the pairs that the model has enough positions for."""
+    """A split, and the rows of its pairs that fit the model."""
 
     split: EncodedSplit
     rows: Rows
 
     def count_target_tokens(self, batches: Sequence[Rows]) -> int:
-        """Returns how many tokens there are to predict in these batches of `split`, <eos> included."""
+        """Returns the number of target tokens in these batches of `split`, <eos> included."""
         return sum(int(target_token_counts(self.split, rows).sum()) for rows in batches)
 
 
 @dataclass
 class TrainingTexts:
-    """What a run is trained on, and what its validations find the losses of."""
+    """The text of training, and that of validation."""
 
     train: UsableSplit
     valid: UsableSplit
@@ -35,15 +35,12 @@ class TrainingTexts:
 
     @property
     def validated(self) -> list[UsableSplit]:
-        """The texts of a validation: `valid`, and `extra_valid` if there is any."""
+        """The validation texts: `valid`, and `extra_valid` if there is any."""
         return [each for each in (self.valid, self.extra_valid) if each is not None]
 
 
 def usable_split(split: EncodedSplit, name: str, max_length: int | None) -> UsableSplit:
-    """Returns the pairs of a split that fit in max_length positions; a warning counts the others.
-
-    Raises DataError if no pair fits.
-    """
+    """Returns a split with the rows that fit in max_length positions. Raises DataError if none fits."""
     rows = fitting_rows(split, name, max_length)
     if n_long := len(split) - len(rows):
         log.warning("%s: left out %s longer than max_length %s", name, pluralize(n_long, "pair"), max_length)

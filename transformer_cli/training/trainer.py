@@ -1,14 +1,13 @@
-"""train(config): open a run, take its steps, validate, save, stop. Knows the course of a run, not how a step works.
+"""train(config): opens a run, takes its steps, validates, saves and stops. Does not know how a step is computed.
 
-The life of a run, in the order of this file: `train` opens it, and `Trainer.fit` leads it through its
-epochs. Now and then, as a rule at the end of each epoch, it is validated and saved. What else happens, such as to draw
-curves or to average weights at the end, callbacks do (callbacks.py).
+`train` opens the run, and `Trainer.fit` leads it through its epochs. It validates and saves at the end of each epoch,
+or as the settings say. Callbacks do the rest, such as drawing curves or averaging weights (callbacks.py).
 
-The plan of an epoch follows from (seed, epoch), and a step from the weights, the optimiser's moments, the batches and
-its number. So a run that was killed and goes on from its last save ends bit for bit like one that was never killed.
+The batches of an epoch follow from (seed, epoch), and a step from the weights, the optimiser's moments, the batches and
+its number. So a run that was killed and resumed ends with the same bits as one that was not.
 
-Under torchrun every process runs this same code on its part of each batch, with the same weights and the same state;
-only the first prints and writes files.
+Under torchrun every process runs this code on its part of each batch, with the same weights and the same state; only
+the main process prints and writes files.
 """
 
 import logging
@@ -58,7 +57,7 @@ from transformer_cli.training.resume import Environment, OpenedRun, open_run
 from transformer_cli.training.stopping import StopRequest, resume_hint, stop_signals
 from transformer_cli.training.texts import TrainingTexts, usable_split
 
-MAX_SKIPPED_STEPS = 100  # steps in a row whose loss or gradient was not finite
+MAX_SKIPPED_STEPS = 100  # in a row, before training has diverged
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +70,10 @@ def train(
     fresh: bool = False,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
+    """Train a run, or resume it from its last checkpoint, until its epochs, steps or patience have run out.
 
-    It is `api.train` without the callbacks that settings ask for; `callbacks` has to bring them. Raises as that does,
-    and ConfigError for a setting without its callback.
+    `api.train` adds the callbacks for settings; here a setting without its callback is a ConfigError. Raises as that
+    does.
     """
     refuse_without_callback(config, callbacks)
     world = World.from_environment()
@@ -104,26 +103,22 @@ class Trainer:
         *,
         was_fresh: bool = False,
     ) -> None:
-        """Train on from where the run stands, with its model. was_fresh: an old run was moved aside for this one.
-
-        Raises DataError if no sentence of the dataset fits the model.
-        """
-        run, start = opened.run, opened.start
+        """Loads the checkpoint of the opened run. was_fresh: --fresh was given. Raises DataError if no pair fits."""
+        run, checkpoint = opened.run, opened.checkpoint
         self.run, self.dataset, self.world, self.training = run, opened.dataset, world, run.config.training
         averaging = [Averaging(self.training.average_checkpoints)] if self.training.average_checkpoints else []
         self.callbacks: Sequence[Callback] = (*averaging, *callbacks)
-        self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
-        set_moments(self.learner.optimizer, self.learner.model, start.moments)
-        # the first process alone may have read vectors, or the weights of another run
-        model = self.learner.model
+        self.learner = Learner(checkpoint.model, self.training, device, world, frozen_rows=checkpoint.frozen_rows)
+        set_moments(self.learner.optimizer, self.learner.model, checkpoint.moments)
+        model = self.learner.model  # with initial weights that the main process alone may have read
         world.broadcast((*model.parameters(), *model.buffers(), *self.learner.frozen_rows.values()))
-        self.state = start.state
+        self.state = checkpoint.state
         self.validations = list(opened.validations)
         if self.state.step and world.is_main:
             warn_if_losses_changed(self.learner.model, run.checkpoint("last"))
         self._bar = StepBar(self)
         self._epoch_plan: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
-        self._saved_progress = self._progress()  # a new run has nothing to save
+        self._saved_progress = self._progress()
         self._saved_at = time.monotonic()
         self.stop = StopRequest(saved_step=self.state.step or None, was_fresh=was_fresh)
         with world.fail_together():
@@ -135,10 +130,10 @@ class Trainer:
                 callback.on_begin(self)
 
     def fit(self) -> None:
-        """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
+        """Train until the epochs, the steps or the patience run out. On a signal, saves and raises Interrupted."""
         training, state = self.training, self.state
         if self.validations:
-            self._call_on_validation()  # a kill may have come before that
+            self._call_on_validation()  # the process may have been killed before it did
         with stop_signals(self.stop), ExitStack() as ending:
             ending.callback(self._bar.close)
             try:
@@ -160,15 +155,15 @@ class Trainer:
                 if self.world.size > 1 or not state.step:  # other processes are in the middle of a step
                     raise
                 self._save(with_loss_check=False)
-                how = f"the same command goes on from the save at step {state.step:,} where more memory is free"
-                raise MemoryShortage(f"{shortage}; {how}") from None
+                where = f"from the checkpoint at step {state.step:,} where more memory is free"
+                raise MemoryShortage(f"{shortage}; the same command resumes {where}") from None
             if state.patience_is_spent(training):
+                score = SCORE_NAMES[training.best_checkpoint_metric]
                 n_worse = pluralize(state.validations_since_best, "validation")
-                log.info(
-                    "no better %s in %s (patience): stopping", SCORE_NAMES[training.best_checkpoint_metric], n_worse
-                )
+                log.info("no better %s in %s (patience): stopping", score, n_worse)
             if self._needed_validations():
-                if self._agree_to_stop_or_save()[0]:  # asked to stop; everything has been saved
+                is_asked_to_stop, _ = self._agree_to_stop_or_save()
+                if is_asked_to_stop:
                     raise self.stop.interrupted()
                 self._save_final_weights()
         log.info(best_as_line(self.run, self.validations))
@@ -176,7 +171,7 @@ class Trainer:
     # Steps
 
     def plan(self) -> Sequence[Rows]:
-        """Returns the batches of the epoch that the state is in, in order."""
+        """Returns the batches of the epoch in progress, in order."""
         epoch = self.state.epoch
         if self._epoch_plan[0] != epoch:
             rows = self.texts.train.rows
@@ -186,7 +181,7 @@ class Trainer:
         return self._epoch_plan[1]
 
     def _take_step(self) -> None:
-        """Take the next step of the epoch, and show it."""
+        """Take the next step of the epoch, and show progress."""
         batches = self.plan()[self.state.batch : self.state.batch + self.training.gradient_accumulation_steps]
         self._bar.open()
         started = time.monotonic()
@@ -195,13 +190,14 @@ class Trainer:
         self._bar.update(batches)
 
     def step(self, batches: Sequence[Rows]) -> None:
-        """Take one optimiser step on these batches of the training sentences; the state counts them as done.
+        """Take one optimiser step on these batches of the training text, and count them in the state.
 
-        Raises ConfigError if it is the last of MAX_SKIPPED_STEPS steps in a row whose loss or gradient was not finite.
+        Skips it if its loss or gradient is not finite. Raises ConfigError if that happens MAX_SKIPPED_STEPS times in a
+        row.
         """
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
-        loss = self.learner.backward(self.texts.train.split, batches, number=state.step + 1)
+        loss = self.learner.backward(self.texts.train.split, batches, step=state.step + 1)
         is_finite = math.isfinite(loss.nll) and self.learner.step()
         state.step += 1
         state.batch += len(batches)
@@ -213,24 +209,22 @@ class Trainer:
             state.running.skipped_steps += 1
         if state.skipped_in_a_row >= MAX_SKIPPED_STEPS:
             how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
-            with self.world.fail_together():  # all processes find the same
-                raise divergence_error(
-                    self.learner, f"{how}{state.step:,} with a rate of {self.learner.learning_rate:g}"
-                )
+            how += f"{state.step:,} with a rate of {self.learner.learning_rate:g}"
+            with self.world.fail_together():
+                raise divergence_error(self.learner, how)
 
     def _learning_rate(self, step: int, batch: int) -> float:
-        """Returns the rate of a step of this epoch, which begins with the given batch of the plan.
+        """Returns the learning rate of a step whose first batch is `batch` of this epoch's plan.
 
-        For example, in the second of 4 epochs of 10 batches, of which a step takes 2, the step that begins with batch 4
-        comes when (1 + 2/5) / 4 = 0.35 of training is done.
+        For example, there are 4 epochs of 10 batches, and a step takes 2 batches. Before the step that begins with
+        batch 4 of the second epoch, (1 + 2/5) / 4 = 0.35 of training is done.
         """
         unit, number = self.training.end
         if unit == "steps":
             return learning_rate(self.training, step, (step - 1) / number)
-        done = (
-            batch / self.training.gradient_accumulation_steps / self.training.num_steps(len(self.plan()))
-        )  # of the epoch
-        return learning_rate(self.training, step, (self.state.epoch - 1 + done) / number)
+        steps_done = batch / self.training.gradient_accumulation_steps  # of this epoch
+        epochs_done = self.state.epoch - 1 + steps_done / self.training.num_steps(len(self.plan()))
+        return learning_rate(self.training, step, epochs_done / number)
 
     # Validations, and the end of epochs and of training
 
@@ -239,54 +233,50 @@ class Trainer:
         self.state.epoch, self.state.batch = self.state.epoch + 1, 0
 
     def _validate_and_save(self) -> None:
-        """Validate, record, end the epoch if it has come to its end, save, and show the result."""
-        if self.state.step:  # the history names its rate; a run that was resumed here has not taken it itself
-            first_of_last_step = (
-                self.training.num_steps(self.state.batch) - 1
-            ) * self.training.gradient_accumulation_steps
-            self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
+        """Validate, write the history, end the epoch if all its batches are done, save, and log the result."""
+        if self.state.step:  # the history has the last step's rate, which is not set in a run that was just resumed
+            n_steps = self.training.num_steps(self.state.batch)
+            first_batch = (n_steps - 1) * self.training.gradient_accumulation_steps  # of the last step
+            self.learner.set_learning_rate(self._learning_rate(self.state.step, first_batch))
         self._bar.close()
-        found = self._validate()
-        self.validations.append(found)
+        validation = self._validate()
+        self.validations.append(validation)
         if self.world.is_main:
             self.run.write_history([asdict(each) for each in self.validations])
-        self.state.count_validation(found)
+        self.state.count_validation(validation)
         if self.state.batch == len(self.plan()):
             self._end_epoch()
         if self.world.is_main and self.state.n_validations in self._needed_validations():
             save_validation_weights(self.run, self.learner.model, self.state.n_validations)
         self._save()
         self._prune_validations()
-        log.info(validation_as_line(found, self.training))
+        log.info(validation_as_line(validation, self.training))
         if not self.state.step:
-            log.info("%s until the end, by the time of this validation", time_estimate(self, found))
+            log.info("%s until the end, judged by this validation", time_estimate(self, validation))
         self._call_on_validation()
 
     def _needed_validations(self) -> set[int]:
-        """Returns the numbers, from 1, of those validations so far whose weights the callbacks need at the end."""
+        """Returns the numbers, from 1, of the validations whose weights callbacks need at the end."""
         return {number for callback in self.callbacks for number in callback.needed_validations(self)}
 
     def _prune_validations(self) -> None:
-        """Delete the weights of validations that no callback needs any more."""
+        """Delete the weights of validations that no callback needs."""
         if self.world.is_main:
             prune_validations(self.run, keep=self._needed_validations())
 
     def _call_on_validation(self) -> None:
-        """Tell the callbacks of the last validation, which has been saved."""
+        """Call `on_validation` of all callbacks."""
         for callback in self.callbacks if self.world.is_main else ():
             callback.on_validation(self)
 
     def _validate(self) -> Validation:
-        """Validate the model as it is. All processes return the same.
-
-        Raises ConfigError if training has diverged.
-        """
+        """Validate the model. All processes return the same. Raises ConfigError if training has diverged."""
         started, state, running = time.monotonic(), self.state, self.state.running
         show_status(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid, extra = self.validation_losses(self.learner.model)
-        with self.world.fail_together():  # all processes find the same
+        with self.world.fail_together():
             if state.step and not running.steps:
-                which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
+                which = f"the {running.skipped_steps:,} steps before the validation at step {state.step:,}"
                 raise divergence_error(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
                 raise divergence_error(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
@@ -313,30 +303,29 @@ class Trainer:
         )
 
     def _score(self, model: Transformer) -> float | None:
-        """Returns the score that training.best_checkpoint_metric asks for, which the first process finds; None for the
-        loss."""
-        if self.training.best_checkpoint_metric == "loss":
+        """Returns BLEU or chrF of the validation text, or None if training.best_checkpoint_metric is the loss."""
+        metric = self.training.best_checkpoint_metric
+        if metric == "loss":
             return None
         score = 0.0
         if self.world.is_main:
             source, target = (self.dataset.text("valid", side) for side in SIDES)
-            data, by = self.run.config.data, self.training.best_checkpoint_metric
-            score = greedy_score(model, self.run.codecs, source, target, data=data, by=by)
+            score = greedy_score(model, self.run.codecs, source, target, data=self.run.config.data, by=metric)
         return self.world.all_gather(score)[0][0]
 
     def validation_losses(self, model: Transformer) -> tuple[Losses, Losses | None]:
-        """Returns a model's losses of the validation text, and of the further one if there is any."""
+        """Returns a model's losses on the validation text, and on the extra one if there is any."""
         model.to(self.learner.device)
         valid, *extra = (corpus_losses(model, each.split, each.rows, self.world) for each in self.texts.validated)
         return valid, extra[0] if extra else None
 
     def _save_final_weights(self) -> None:
-        """Save the weights that the callbacks make for the end, validated.
+        """Validate and save the averaged weights that callbacks make, unless this has been done.
 
-        They are the best checkpoint if they are better, or if they have a share of the initial weights. Does nothing if
-        this has been done. Raises CheckpointError if some of the weights that are needed are gone.
+        `best` points to them if they are better, or an interpolation. Raises CheckpointError if weights of validations
+        are gone.
         """
-        self._prune_validations()  # a kill may have come before
+        self._prune_validations()  # the process may have been killed before it did
         with self.world.fail_together():
             if has_final_weights(self.run, self.state):
                 return
@@ -347,7 +336,7 @@ class Trainer:
             return
         model = weights.model
         valid, extra = self.validation_losses(model)
-        made = Average(
+        average = Average(
             list(weights.epochs),
             self.state.step,
             valid.loss,
@@ -358,35 +347,33 @@ class Trainer:
             valid_score=self._score(model),
         )
         loss_check = make_loss_check(model, self.texts.valid.split, self.texts.valid.rows)
-        is_best = self.world.is_main and save_average(self.run, model, made, self.state, loss_check)
+        is_best = self.world.is_main and save_average(self.run, model, average, self.state, loss_check)
         self.world.barrier()  # as in `_save`
-        if made.interpolation is None:
-            log.info(final_as_line(made, self.training, is_best=is_best))
+        if average.interpolation is None:
+            log.info(final_as_line(average, self.training, is_best=is_best))
 
     # Saving, and stopping
 
     def _save(self, *, with_loss_check: bool = True) -> None:
-        """Save what has been done since the last save, if anything.
+        """Write a checkpoint, unless nothing has been done since the last one.
 
-        with_loss_check: if false, the model is not run, and the checkpoint keeps no pairs with their losses.
+        with_loss_check: needs memory to run the model; false leaves loss-check.json out.
         """
         if self._saved_progress != self._progress():
             if self.world.is_main:
-                model, valid = self.learner.model, self.texts.valid
-                loss_check = make_loss_check(model, valid.split, valid.rows) if with_loss_check else None
-                save_checkpoint(
-                    self.run, model, self.learner.optimizer, self.state, self.learner.frozen_rows, loss_check
-                )
+                learner, valid = self.learner, self.texts.valid
+                loss_check = make_loss_check(learner.model, valid.split, valid.rows) if with_loss_check else None
+                save_checkpoint(self.run, learner.model, learner.optimizer, self.state, learner.frozen_rows, loss_check)
             self._saved_progress, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
-        self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
+        self.world.barrier()  # torchrun kills rank 0, which is writing, as soon as another process ends
 
     def _progress(self) -> tuple[int, int]:
-        """How far training has come: each save has another place."""
+        """Returns (steps, validations), which differs from checkpoint to checkpoint."""
         return self.state.step, self.state.n_validations
 
     def _agree_to_stop_or_save(self) -> tuple[bool, bool]:
-        """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
+        """Returns whether any process got a signal, and whether it is time to save by rank 0's clock. Collective."""
         save_is_due = time.monotonic() - self._saved_at >= self.training.save_minutes * 60
         answers = self.world.all_gather(self.stop.signal_number or 0, save_is_due)
         signals = [int(number) for number, _ in answers if number]
@@ -396,7 +383,7 @@ class Trainer:
 
 
 def divergence_error(learner: Learner, how: str) -> ConfigError:
-    """Returns the error for a training that has come to numbers that are not finite."""
+    """Returns the error for training with a loss or gradient that is not finite."""
     training = learner.training
     rates = f"training.learning_rate: {training.learning_rate:g}"
     if training.optimizer == "muon":

@@ -244,7 +244,7 @@ def test_runs_names_other_versions_of_a_repeated_run(tfm: Tfm, workspace: Path) 
     train_longer(other, 7)
     code, _, err = tfm("train", "--config", "runs/other/config.yaml", "--set", "name=other", cwd=workspace)
     assert code == 0
-    assert "other goes on with what may change the last digits of its weights: torch 1.0 → " in err
+    assert "other: these changes may alter the last digits of the weights: torch 1.0 → " in err
 
 
 def test_runs_without_runs_prints_nothing(tfm: Tfm, refused: Refused, tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ from transformer_cli.training.learner import Learner
 
 gradient = Learner.backward
 
-def long(learner, *arguments, number):
-    if number == {step}:
+def long(learner, *arguments, step):
+    if step == {at}:
         Path("reached").touch()
         time.sleep({seconds})
-    return gradient(learner, *arguments, number=number)
+    return gradient(learner, *arguments, step=step)
 
 Learner.backward = long
 """
@@ -34,7 +34,7 @@ Learner.backward = long
 
 def long_step(step: int, *, seconds: float) -> str:
     """Code that makes a step slow and writes the file "reached" when it begins."""
-    return LONG.format(step=step, seconds=seconds)
+    return LONG.format(at=step, seconds=seconds)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_train_signal_finishes_the_step_and_saves(
         os.kill(process, number)
         time.sleep(0.05)
     assert forks.end() == 128 + number
-    assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
+    assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command resumes it"
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 

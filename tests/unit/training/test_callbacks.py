@@ -39,7 +39,7 @@ class Noted(Callback):
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         self.calls.append(f"before, folder is there: {(runs_dir / config.run_name).exists()}")
 
-    def on_new_run(self, run: Run, start: Checkpoint) -> None:
+    def on_new_run(self, run: Run, checkpoint: Checkpoint) -> None:
         self.calls.append(f"new {run.folder.name}")
 
     def on_begin(self, trainer: TrainerView) -> None:

@@ -27,7 +27,7 @@ def make_learner(*, dropout: float = 0.1, **settings: Any) -> Learner:
 
 
 def step(learner: Learner, batches: Sequence[Rows], number: int = 1) -> BatchLoss:
-    loss = learner.backward(SPLIT, batches, number=number)
+    loss = learner.backward(SPLIT, batches, step=number)
     assert learner.step()
     return loss
 
@@ -68,7 +68,7 @@ def test_mixed_seed_differs_by_step_process_and_lane() -> None:
 @pytest.mark.parametrize("limit", [0.001, None])
 def test_step_clips_the_gradient_to_its_norm(limit: float | None) -> None:
     learner = make_learner(clip_grad_norm=limit)
-    learner.backward(SPLIT, [np.array([0, 1, 2])], number=1)
+    learner.backward(SPLIT, [np.array([0, 1, 2])], step=1)
     assert learner.step()
     norm = float(torch.nn.utils.get_total_norm([gradient(each) for each in learner.model.parameters()]))
     assert norm > 0.01 if limit is None else norm == pytest.approx(limit, rel=0.01)
@@ -78,7 +78,7 @@ def test_step_clips_the_gradient_to_its_norm(limit: float | None) -> None:
 def test_step_by_a_gradient_that_is_not_finite_changes_no_weight(value: float) -> None:
     learner = make_learner()
     before = weights(learner)
-    learner.backward(SPLIT, [np.array([0, 1, 2])], number=1)
+    learner.backward(SPLIT, [np.array([0, 1, 2])], step=1)
     gradient(learner.model.output.bias)[0] = value
     assert not learner.step()
     assert weights(learner).equal(before)
@@ -111,7 +111,7 @@ def test_lanes_add_up_to_the_gradient_of_one() -> None:
     batch, gradients = [np.array([0, 1, 2])], []
     for shards in (1, 2, 5):  # with 5, two have no sentence
         learner = make_learner(dropout=0.0, shards=shards)
-        loss = learner.backward(SPLIT, batch, number=1)
+        loss = learner.backward(SPLIT, batch, step=1)
         gradients.append([loss.nll, *(each.grad for each in learner.model.parameters())])
     torch.testing.assert_close(gradients[0], gradients[1])
     torch.testing.assert_close(gradients[0], gradients[2])

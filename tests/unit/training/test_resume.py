@@ -141,7 +141,7 @@ def test_open_run_keeps_the_lanes_chosen_at_first(train_tiny: TrainTiny, opened:
 @pytest.mark.parametrize(
     ("wanted", "kept", "said"),
     [
-        ("auto", "bfloat16", "training goes on in bfloat16, as it began, which is slow on cpu; --set training.precis"),
+        ("auto", "bfloat16", "training resumes in bfloat16, as it began, which is slow on cpu; change it by --set"),
         ("float32", "float32", "training.precision: bfloat16 until now, float32 from here on"),
         ("bfloat16", "bfloat16", ""),
     ],
@@ -177,7 +177,9 @@ def test_open_run_with_other_settings_is_refused_and_changes_nothing(
     with pytest.raises(ConfigError) as refused, opened(folder, "training.epochs=3", change):
         pass
     assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
-    assert ": give the old ones to go on, --set name=tiny-2 to train another run, or --fresh to" in str(refused.value)
+    assert ": give the old ones to resume it, --set name=tiny-2 to train another run, or --fresh to" in str(
+        refused.value
+    )
     without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
     assert without_lock == before
 

@@ -23,7 +23,7 @@ from transformer_cli.translate import Translator
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
 MUON = "training.optimizer=muon"
 STACKS = 4  # of matrices that Muon works on at a time: 12 of attention in two stacks, inner, outer
-FROM_STEP = "the same command goes on from the save at step {} where more memory is free$"
+FROM_STEP = "the same command resumes from the checkpoint at step {} where more memory is free$"
 MOMENTS = r"^the optimiser's moments do not fit in the memory of cpu; .*"
 BATCH = r"^a batch of {} sentences with up to .* target positions does not fit in the memory of cpu; in a new run, .*"
 

@@ -49,8 +49,8 @@ def test_steps_end_training_within_an_epoch_and_may_be_raised(
     with caplog.at_level(logging.INFO):
         train_tiny(tmp_path / "raised", *settings, "training.max_steps=5")
         raised = train_tiny(tmp_path / "raised", *settings, "training.max_steps=25")
-    assert "all 5 steps are trained; raise training.max_steps to go on" in caplog.messages
-    assert "resuming from the save at step 5 (epoch 1, 5 batches into it)" in caplog.messages
+    assert "all 5 steps are trained; raise training.max_steps to train on" in caplog.messages
+    assert "resuming from the checkpoint at step 5 (epoch 1, 5 batches into it)" in caplog.messages
     assert outcome(raised) == outcome(train_tiny(tmp_path / "whole", *settings, "training.max_steps=25"))
     assert [line["epoch"] for line in raised.history()] == [1, 1, 1, 1, 2]
 
@@ -80,12 +80,14 @@ def test_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTi
     rates = [line["learning_rate"] for line in run.history()]
     assert rates[0] == run.config.training.learning_rate
     assert rates[4] == pytest.approx(rates[0] / 2)
-    message = r"^training\.max_steps: 9, but the cosine schedule of .*tiny is planned over 8 steps; give that to go on"
+    message = (
+        r"^training\.max_steps: 9, but the cosine schedule of .*tiny is planned over 8 steps; give that to resume it"
+    )
     with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *settings, "training.max_steps=9")
     path = run.folder / "config.yaml"
     path.write_text(path.read_text().replace("max_steps: 8", "max_steps: 9"))
-    with pytest.raises(CheckpointError, match=r"begun with \(training\.max_steps: 8 → 9\); put the old ones back"):
+    with pytest.raises(CheckpointError, match=r"have been changed \(training\.max_steps: 8 → 9\); put the old ones"):
         Run.open(run.folder)
 
 

@@ -61,7 +61,7 @@ def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
         else:
             with pytest.raises(Interrupted) as ended:
                 train_tiny(tmp_path, *FOUR_STEPS)
-            assert str(ended.value) == f"stopped and saved at step {step}; the same command goes on"
+            assert str(ended.value) == f"stopped and saved at step {step}; the same command resumes it"
             assert ended.value.signal_number == signal.SIGHUP
     assert [signal.getsignal(number) for number in STOP_SIGNALS] == handlers
     assert outcome(train_tiny(tmp_path, *FOUR_STEPS)) == uncut(*FOUR_STEPS)

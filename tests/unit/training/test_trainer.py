@@ -97,7 +97,7 @@ def test_train_max_length_leaves_longer_pairs_out_and_warns_of_how_few_are_left_
     )
     assert caplog.messages == [
         *(f"{name}: left out {n_pairs[name] - n_short[name]} pairs longer than max_length 9" for name in n_pairs),
-        f"valid: {n_short['valid']} pairs can hardly tell which weights are the best; give it a few hundred",
+        f"valid: {n_short['valid']} pairs are too few to choose a checkpoint; use a few hundred",
     ]
     assert run.history()[0]["target_tokens"] == 8 * n_short["train"]
 
@@ -124,9 +124,9 @@ def test_train_skipped_step_is_counted_and_the_next_one_learns(
 ) -> None:
     compute = Learner.backward
 
-    def spoil(learner: Learner, *arguments: Any, number: int) -> BatchLoss:
-        loss = compute(learner, *arguments, number=number)
-        return BatchLoss(math.nan, loss.tokens) if number == 2 else loss
+    def spoil(learner: Learner, *arguments: Any, step: int) -> BatchLoss:
+        loss = compute(learner, *arguments, step=step)
+        return BatchLoss(math.nan, loss.tokens) if step == 2 else loss
 
     monkeypatch.setattr(Learner, "backward", spoil)
     run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
@@ -213,6 +213,6 @@ def test_cosine_schedule_does_not_take_other_epochs(train_tiny: TrainTiny, tmp_p
 @pytest.mark.parametrize("override", ["training.initialize_from=base", "training.tensorboard=true"])
 def test_core_train_refuses_a_setting_that_no_callback_carries_out(corpus: Path, tmp_path: Path, override: str) -> None:
     config = load_config(corpus / "tiny.yaml", override)
-    with pytest.raises(ConfigError, match=f"^{override.partition('=')[0]}: no callback carries it out; train by"):
+    with pytest.raises(ConfigError, match=f"^{override.partition('=')[0]}: no callback implements it; use"):
         train(config, runs_dir=tmp_path)
     assert not list(tmp_path.iterdir())

@@ -1,6 +1,6 @@
-"""Text that finetuning needs beside the dataset. It is copied into the run's folder when the run is made.
+"""Text that finetuning needs besides the dataset. It is copied into the folder of a new run.
 
-So a run that is resumed needs neither the user's files nor the run whose weights it began with.
+So a resumed run needs neither the user's files nor the run that it was initialised from.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,28 +20,27 @@ from transformer_cli.training.texts import UsableSplit, fitting_rows, usable_spl
 
 
 class CopiedText(Callback):
-    """The pairs that training.extra_valid or training.replay names, whichever it carries out: files, or a split."""
+    """The pairs that training.extra_valid or training.replay names, as files or as a split of the dataset."""
 
     @property
     def setting(self) -> str:
-        """The name of the setting: extra_valid or replay. The copies' names begin with it, as in
-        extra_valid.source.txt."""
+        """extra_valid or replay; the copies are named after it, as in extra_valid.source.txt."""
         return self.implements.removeprefix("training.")
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
-        """Read the pairs. Raises DataError for files that cannot be read, or of which no pair fits the model."""
+        """Read the pairs. Raises DataError for unreadable files, or if no pair fits the model."""
         names = getattr(config.training, self.setting)
-        self.pairs = [pair for pair in self._named(names, config, dataset) if all(map(str.strip, pair))]
+        self.pairs = [pair for pair in self._read_named(names, config, dataset) if all(map(str.strip, pair))]
         if not self.pairs:
-            raise DataError(f"training.{self.setting}: {', '.join(names)}: no pair of sentences; name other text")
-        for pair in self.pairs:  # one that fits will do: all are encoded when training begins
-            alone = encode_sides([[side] for side in pair], dataset.codecs)
-            if len(alone.rows_within(config.model.max_length)):
+            raise DataError(f"training.{self.setting}: {', '.join(names)}: no sentence pairs; name other text")
+        for pair in self.pairs:  # looks for one that fits; all are encoded when training begins
+            encoded_pair = encode_sides([[side] for side in pair], dataset.codecs)
+            if len(encoded_pair.rows_within(config.model.max_length)):
                 break
-        fitting_rows(alone, self.setting, config.model.max_length)
+        fitting_rows(encoded_pair, self.setting, config.model.max_length)
 
-    def on_new_run(self, run: Run, start: Checkpoint) -> None:
-        """Write the pairs into the run's folder, with their sums."""
+    def on_new_run(self, run: Run, checkpoint: Checkpoint) -> None:
+        """Write the pairs into the run's folder, and their checksums."""
         names = [f"{self.setting}.{side}.txt" for side in SIDES]
         for name, lines in zip(names, zip(*self.pairs, strict=True), strict=True):
             write_text(run.folder / name, "".join(f"{line}\n" for line in lines))
@@ -49,15 +48,15 @@ class CopiedText(Callback):
         del self.pairs
 
     def load_split(self, run: Run) -> UsableSplit:
-        """Returns the pairs that a run has kept, encoded. Raises DataError if they are gone."""
+        """Returns the encoded pairs in the run's folder. Raises DataError if they are gone."""
         split = encode_sides(copied_lines(run, self.setting), run.codecs)
         return usable_split(split, self.setting, run.config.model.max_length)
 
     def read(self, paths: Sequence[Path], config: Config) -> Iterable[Pair]:
-        """Returns the pairs in some files, which exist. Raises DataError."""
+        """Returns the pairs in files. Raises DataError."""
         return ((source, target) for source, target, _ in read_texts(pair_files(paths, config.data), config.data))
 
-    def _named(self, names: Sequence[str], config: Config, dataset: Dataset) -> Iterable[Pair]:
+    def _read_named(self, names: Sequence[str], config: Config, dataset: Dataset) -> Iterable[Pair]:
         if len(names) == 1 and names[0] in dataset.manifest["splits"]:
             return zip(*(dataset.text(names[0], side) for side in SIDES), strict=True)
         paths = [Path(name) for name in names]
@@ -66,13 +65,13 @@ class CopiedText(Callback):
 
 
 def copied_lines(run: Run, setting: str) -> tuple[list[str], list[str]]:
-    """Returns source and target of a text that a run has kept. Raises DataError."""
+    """Returns the source and target lines in the run's folder, for extra_valid or replay. Raises DataError."""
     source, target = (list(read_lines(run.folder / f"{setting}.{side}.txt")) for side in SIDES)
     return source, target
 
 
 def encode_sides(sides: Iterable[Iterable[str]], codecs: Codecs) -> EncodedSplit:
-    """Returns a text, source and target, encoded."""
+    """Encode source lines and target lines."""
     return EncodedSplit(
         *(
             Side.of([codec.encode(line).ids for line in lines])

@@ -1,7 +1,4 @@
-"""What a new run begins with instead of random weights: pretrained word vectors, or the weights of another run.
-
-Knows words, weights and runs, nothing of steps.
-"""
+"""Initial weights of a new run: pretrained word vectors, or the weights of another run. Knows nothing of steps."""
 
 import logging
 from collections.abc import Collection
@@ -27,18 +24,18 @@ log = logging.getLogger(__name__)
 
 
 class PretrainedVectors(Callback):
-    """Fills the embeddings of a new run with the vectors that `model.vectors` names, and freezes them if it says so."""
+    """Copies pretrained vectors into the embeddings of a new run, and freezes them if `model.vectors.freeze` is set."""
 
     implements = "model.vectors"
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
-        """Read the vectors of all words that have one; logs how many words these are.
+        """Read the vectors of the words in the vocabulary, and log how many have one.
 
-        Raises ConfigError if the vectors are not model.d_model wide, DataError if no word has one; otherwise as
-        `read_vectors` does.
+        Raises ConfigError if the vectors do not have model.d_model numbers, DataError if no word has a vector, and what
+        `read_vectors` raises.
         """
         self.vectors: dict[str, tuple[Tensor, Tensor]] = {}
-        """side (source or target) → rows of its embedding, int64 (n,), and their vectors, float32 (n, d_model)"""
+        """source or target → rows of its embedding, int64 (n,), and their vectors, float32 (n, d_model)"""
         codecs = {"source": dataset.codecs.source, "target": dataset.codecs.target}
         for side, where in config.model.pretrained.items():
             all_ids = range(len(SPECIALS), len(codecs[side]))
@@ -59,26 +56,25 @@ class PretrainedVectors(Callback):
             self.vectors[side] = ids, torch.from_numpy(np.stack(list(vectors.by_word.values())))
 
     @torch.no_grad()
-    def on_new_run(self, run: Run, start: Checkpoint) -> None:
-        """Copy the vectors into the embeddings; those that are frozen have a row in `start.frozen_rows`."""
+    def on_new_run(self, run: Run, checkpoint: Checkpoint) -> None:
+        """Copy the vectors into the embeddings, and mark frozen ones in `checkpoint.frozen_rows`."""
         for side, (rows, values) in self.vectors.items():
             name = EMBEDDING_NAME.format(side)
-            start.model.get_parameter(name)[rows] = values
-            if name in start.frozen_rows:
-                start.frozen_rows[name][rows] = True
+            checkpoint.model.get_parameter(name)[rows] = values
+            if name in checkpoint.frozen_rows:
+                checkpoint.frozen_rows[name][rows] = True
         del self.vectors
 
 
 class InitialWeights(Callback):
-    """Lets a new run begin with the best weights of the run that `training.initialize_from` names."""
+    """Initialises a new run with the best weights of the run `training.initialize_from`."""
 
     implements = "training.initialize_from"
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read the weights.
 
-        Raises CheckpointError if there is no such run, ConfigError if it is this run itself, or its codecs or its
-        model's shape are others.
+        Raises CheckpointError if there is no such run, ConfigError if it is this run, or has another model or codecs.
         """
         name = config.training.initialize_from
         assert name is not None, "else nothing asks for this callback"
@@ -104,10 +100,10 @@ class InitialWeights(Callback):
         self.weights = load_best(run, torch.device("cpu"))[1]
 
     @torch.no_grad()
-    def on_new_run(self, run: Run, start: Checkpoint) -> None:
+    def on_new_run(self, run: Run, checkpoint: Checkpoint) -> None:
         """Copy the weights into the new model."""
         others = dict(self.weights.named_parameters())
-        for name, parameter in start.model.named_parameters():
+        for name, parameter in checkpoint.model.named_parameters():
             parameter.copy_(others[name])
         del self.weights
 

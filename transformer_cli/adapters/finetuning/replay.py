@@ -1,6 +1,6 @@
-"""Replay: text, as a rule of the old domain, that is mixed into the new text as half of each epoch (`training.replay`).
+"""Replay: text, usually of the old domain, that makes up half of each epoch of finetuning (`training.replay`).
 
-A file of source sentences alone is first translated by the initial model, as in knowledge distillation.
+A source-only file is first translated by the initial model, as in knowledge distillation.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,31 +24,31 @@ class Replay(CopiedText):
     implements = "training.replay"
 
     def __init__(self, translate: Callable[[Sequence[str]], Iterable[str]]) -> None:
-        """translate: returns the translations of some lines by the initial model."""
+        """translate: translates lines by the initial model."""
         self.translate = translate
 
     def read(self, paths: Sequence[Path], config: Config) -> Iterable[Pair]:
-        """Returns the pairs in some files; those of a file of source sentences have the model's translations."""
+        """Returns the pairs in files. Lines of a source-only file are paired with their translations."""
         if len(paths) > 1 or pair_format(paths[0], config.data) != ONE_SIDE:
             return super().read(paths, config)
         lines = list(read_lines(paths[0]))
-        show_status(f"{paths[0]}: {pluralize(len(lines), 'line')} are translated by {config.training.initialize_from}")
+        show_status(f"{paths[0]}: translating {pluralize(len(lines), 'line')} by {config.training.initialize_from}")
         return zip(lines, self.translate(lines), strict=True)
 
     def on_begin(self, trainer: TrainerView) -> None:
-        """Put the pairs behind those of the training text, whose own rows stay the same."""
+        """Append the pairs to the training text, whose own rows stay the same."""
         own, more = trainer.texts.train, self.load_split(trainer.run)
         trainer.texts.train = UsableSplit(concatenate_splits(own.split, more.split), own.rows)
         self.rows = len(own.split) + more.rows
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
-        """Returns the rows of an epoch, and as many of the pairs that are mixed in."""
+        """Returns the rows of an epoch, and as many rows of the pairs to replay."""
         seed, epoch = trainer.run.config.training.seed, trainer.state.epoch
         return np.concatenate((rows, replay_rows(self.rows, len(rows), seed=seed, epoch=epoch)))
 
 
 def concatenate_splits(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
-    """Returns a split in memory with the sentences of both, those of `one` first."""
+    """Returns a split in memory with the pairs of both, those of `one` first."""
     return EncodedSplit(
         *(
             Side(np.concatenate((a.ids, b.ids)), np.concatenate((a.offsets, a.offsets[-1] + b.offsets[1:])))
@@ -58,7 +58,7 @@ def concatenate_splits(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
 
 
 def replay_rows(rows: Rows, size: int, *, seed: int, epoch: int) -> Rows:
-    """Returns so many of some rows, each as often as the others, or once more; another epoch begins with others.
+    """Returns `size` of some rows: a permutation of them, drawn for the epoch, repeated or truncated.
 
     For example, 5 of the rows 7 and 8 are 8 7 8 7 8, or 7 8 7 8 7.
     """

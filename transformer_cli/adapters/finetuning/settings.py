@@ -1,4 +1,4 @@
-"""Settings of a run that begins with the weights of another one: what both must share, and a slow pace."""
+"""Default settings of finetuning: those of the initial run that must stay the same, and a low learning rate."""
 
 from pathlib import Path
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from transformer_cli.config.schema import Affects, DataConfig, fields_affecting
 from transformer_cli.runs.run import Run
 
-DEFAULT_MAX_CHARS = 1_000  # characters of a side that a model without a last position is taught: some 250 pieces
+DEFAULT_MAX_CHARS = 1_000  # of a side, about 250 subwords; for models without model.max_length
 FINETUNING_PACE = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}  # faster forgets more
 
 
 def finetuning_settings(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
-    """Returns the settings that a run which begins with the weights of `run` must share with it, and its pace: a tree.
+    """Returns default settings for a run that is initialised with the weights of `run`, as a tree.
 
     run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
     """

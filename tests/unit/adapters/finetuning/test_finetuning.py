@@ -1,4 +1,4 @@
-"""A run that is finetuned further: its pace, what it is watched on, what goes along, and what stays of its start."""
+"""Finetuning: default settings, extra validation text, replay, and interpolation with the initial weights."""
 
 import re
 import shutil
@@ -66,9 +66,9 @@ def test_start_is_validated_first_and_says_how_long_training_will_take(
 ) -> None:
     caplog.set_level("INFO")
     train_tiny(runs, *FINETUNE)
-    first, how_long = caplog.messages[1:3]
+    first, estimate = caplog.messages[1:3]
     assert re.fullmatch(r"epoch 0/2  valid \d\.\d{3} \(PPL \d\.\d\d\)  \d+\.\d s  best", first)
-    assert how_long == "less than a minute until the end, by the time of this validation"
+    assert estimate == "less than a minute until the end, judged by this validation"
 
 
 def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the_start(
@@ -76,7 +76,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
 ) -> None:
     caplog.set_level("INFO")
     run = train_tiny(runs, *FINETUNE, f"training.extra_valid=[{old}]", "training.learning_rate=0.05")
-    assert any(line.startswith("training.extra_valid: 2 pairs can hardly tell ") for line in caplog.messages)
+    assert any(line.startswith("training.extra_valid: 2 pairs are too few ") for line in caplog.messages)
     split = encode_sides(copied_lines(run, "extra_valid"), run.codecs)
     start = load_validation_weights(run, INITIAL_VALIDATION)
     before = corpus_losses(start, split, np.arange(2)).loss
@@ -84,7 +84,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     assert [each["extra_valid_loss"] > 0 for each in history] == [True] * 3
     assert history[0]["extra_valid_loss"] == before
     tried = [
-        re.match(r" *(\d+)% of the start's weights  valid ([\d.]+)  watched ([\d.]+)", line) for line in caplog.messages
+        re.match(r" *(\d+)% initial weights  valid ([\d.]+)  extra_valid ([\d.]+)", line) for line in caplog.messages
     ]
     found = {int(each[1]): float(each[2]) + float(each[3]) for each in tried if each}
     assert [*found] == [0, 25, 50, 75, 100]
@@ -95,7 +95,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
     assert corpus_losses(load_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.extra_valid_loss
     shutil.rmtree(runs / "base")  # the run has what it needs of it
     rows = finetuning_table(run, data_dir=project / "data")
-    assert [row[0].split(":")[0] for row in rows] == ["after", "step 0", "step 2", "step 4", "the end"]
+    assert [row[0].split(":")[0] for row in rows] == ["after", "step 0", "step 2", "step 4", "100% initial weights"]
 
 
 @pytest.mark.parametrize("share", [None, 0.25])
@@ -121,10 +121,10 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_finetuned_also_in
     for run in (straight, raised):
         found = load_best(run, torch.device("cpu"))[1].state_dict()
         assert all(torch.equal(value, found[name]) for name, value in wanted.state_dict().items())
-    assert ("nothing taught was better: the start stays" in said) == (share is None)
-    lines = {line.partition("weights")[2] for line in said if re.match(r" *\d+% of the start's weights", line)}
+    assert ("no finetuned weights were better: the model keeps the initial ones" in said) == (share is None)
+    lines = {line.partition("weights")[2] for line in said if re.match(r" *\d+% initial weights", line)}
     assert len(lines) == (5 if share is None else 1)
-    assert re.match(rf"validation loss .* with {100 if share is None else 25}% of the start's weights: ", said[-1])
+    assert re.match(rf"validation loss .* with {100 if share is None else 25}% of the initial weights: ", said[-1])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
@@ -192,7 +192,7 @@ def test_settings_of_teaching_without_what_they_are_about_are_errors(settings: l
 
 def test_text_beside_that_is_no_text_leaves_no_run(train_tiny: TrainTiny, runs: Path, old: Path) -> None:
     old.write_text("de\ten\n \t \n", encoding="utf-8")
-    for place, said in ((old, "no pair of sentences; name other text"), (old.with_name("none.tsv"), "no such file")):
+    for place, said in ((old, "no sentence pairs; name other text"), (old.with_name("none.tsv"), "no such file")):
         with pytest.raises(DataError, match=rf"training\.extra_valid: [^\n]*{said}"):
             train_tiny(runs, *FINETUNE, f"training.extra_valid=[{place}]")
     assert not (runs / "tiny").exists()
@@ -203,8 +203,8 @@ def test_train_command_prints_losses_and_bleu_of_both_texts(workspace: Path, old
     given = [word for each in settings for word in ("--set", each)]
     code, out, err = tfm("train", "--config", corpus / "tiny.yaml", "--extra-valid", old, *given, cwd=workspace)
     assert code == 0, err
-    header, start, step, end = out.splitlines()[:4]
+    header, initial, step, final = out.splitlines()[:4]
     assert header.split("  ")[0] == "after"
-    assert header.endswith("BLEU of 40 lines  of 2 watched")
-    assert (start.split()[:2], step.split()[0], end.split()[:2]) == (["step", "0"], "step", ["the", "end:"])
-    assert len(re.findall(r"\d+\.\d\d\b", start)) == len(re.findall(r"\d+\.\d\d\b", end)) == 2
+    assert header.endswith("valid BLEU (40 lines)  extra_valid BLEU (2 lines)")
+    assert (initial.split()[:2], step.split()[0], final.split()[1:3]) == (["step", "0"], "step", ["initial", "weights"])
+    assert len(re.findall(r"\d+\.\d\d\b", initial)) == len(re.findall(r"\d+\.\d\d\b", final)) == 2
