@@ -287,12 +287,9 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
                 f"{tests}, the next one below 0.05 / {tests - 1}, …)"
             )
         if form == "text":
-            parts += [
-                title,
-                *(render_table([Column(metric, names), *each, *search]) for metric, each in tables.items()),
-            ]
+            rendered = [render_table([Column(metric, names), *each, *search]) for metric, each in tables.items()]
             examples = [_format_example(one, names[0], each.name) for each in systems for one in each.examples]
-            parts += ["\n".join(signatures), *examples, "\n".join(verdicts)]
+            parts += [title, *rendered, "\n".join(signatures), *examples, "\n".join(verdicts)]
         else:
             of_text = [Column("text", [comparison.split] * len(names))] if len(comparisons) > 1 else []
             wide = [replace(one, header=f"{metric} {one.header}") for metric, each in tables.items() for one in each]

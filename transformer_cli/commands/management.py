@@ -127,9 +127,8 @@ def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> st
         notes.append("* the newest run, the default of other commands")
     remarks = [*(line for run in runs for line in _remarks_on(run)), *_repeated_runs(runs)]
     columns = [replace(column, unknown=UNKNOWN) for column in columns]
-    return render_table(
-        columns, form, "\n".join(["", *notes, *([""] if remarks else []), *map(escape_controls, remarks)])
-    )
+    notes += ["", *map(escape_controls, remarks)] if remarks else []
+    return render_table(columns, form, "\n".join(["", *notes]))
 
 
 def _is_lowercase(run: "ListedRun") -> bool:
