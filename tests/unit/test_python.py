@@ -151,7 +151,7 @@ def test_setting_errors_name_python_arguments(call: Callable[[], object], said: 
         (lambda given: [*score_pairs(given, [("a", "\ud800")])], "target: line 1: character 1: a lone surrogate"),
         (lambda given: evaluate(given, lists=[["a"], ["\udcff"]]), "lists, item 1, item 0: character 1: a lone "),
         (lambda given: given.with_options(prefix="\ud800").translate(["a"]), "prefix: character 1: a lone surrogate"),
-        (lambda given: given.with_terms({"a": "\ud800"}), "glossary: 'a' with '\\ud800': '\\ud800' cannot stand in"),
+        (lambda given: given.with_terms({"a": "\ud800"}), "glossary: 'a' with '\\ud800': '\\ud800' is not allowed in"),
         (lambda given: given.with_options(glossary="g.csv"), "must be a mapping of words to their translations, not g"),
         (lambda given: evaluate(given, lists=[]), "lists: 0 lines; give a list of sentences"),
         (lambda given: evaluate(given, files=()), "files: empty; name a file of sentences"),
