@@ -1,4 +1,4 @@
-"""Tests see an environment and a home of their own: `isolate`, before anything else is imported."""
+"""Gives tests an environment and a home of their own, by `isolate` before any other import."""
 
 import atexit
 import os
@@ -17,9 +17,9 @@ CACHES = "ISOLATION_CACHES"  # a folder of all processes of one call of pytest
 
 
 def isolate() -> Path:
-    """Replace the environment and the home of this process, and of all that it starts. Returns an empty folder.
+    """Replaces the environment and the home of this process and its children. Returns an empty folder.
 
-    Only a few variables stay. The checkout's data/, runs/ and exports/ and the user's own folders are refused.
+    Keeps only a few variables. The checkout's data/, runs/ and exports/ and the user's own folders are refused.
     """
     if sitecustomize.FORBIDDEN not in os.environ:
         os.environ[sitecustomize.FORBIDDEN] = os.pathsep.join(_forbidden())
@@ -47,7 +47,7 @@ def isolate() -> Path:
 
 
 def breaches() -> str:
-    """Returns what has been reached for since the last call, one per line; "" where there was nothing."""
+    """Returns the breaches since the last call, one per line."""
     path = Path(sys._isolation_breaches)  # type: ignore[attr-defined]
     if not path.exists():
         return ""
@@ -57,7 +57,7 @@ def breaches() -> str:
 
 
 def _forbidden() -> list[str]:
-    """The folders of the checkout that hold a user's work, and those where programs keep what belongs to the user."""
+    """Returns the folders with a user's work in the checkout, and those of programs in the user's home."""
     homes = {Path(pwd.getpwuid(os.getuid()).pw_dir), Path(os.environ.get("HOME") or "/nonexistent")}
     folders = {ROOT / name for name in ("data", "runs", "exports")}
     for home in homes:

@@ -1,9 +1,9 @@
-"""Refuses what no test may touch, in this process and in each Python that it starts; nor does a test wait for the disk.
+"""Refuses access to folders that no test may touch, in this process and in each Python that it starts; skips fsync.
 
 Knows nothing of pytest.
 
-Python imports a module of this name by itself where it is on the path. An audit hook (PEP 578) sees every file that is
-opened and every folder that is listed or changed; what lies in a forbidden folder is written down and raised.
+Python imports a module of this name automatically if it is on the path. An audit hook (PEP 578) sees every file that is
+opened and every folder that is listed or changed; access to a forbidden folder is recorded and raises an error.
 """
 
 import os
@@ -16,11 +16,11 @@ EVENTS = frozenset({"open", *(f"os.{name}" for name in OF_OS)})
 
 
 class Breach(AssertionError):
-    """A test has reached for a folder of the checkout or of the user."""
+    """A test accessed a folder of the checkout or of the user."""
 
 
 def watch() -> None:
-    """From now on, forbidden folders are refused. A second call in one process only names another file of breaches."""
+    """Starts refusing forbidden folders. A second call only changes the file in which breaches are recorded."""
     is_watching = hasattr(sys, "_isolation_breaches")
     sys._isolation_breaches = os.environ[BREACHES]  # type: ignore[attr-defined]
     if is_watching:
@@ -48,7 +48,7 @@ def watch() -> None:
 
 
 def _is_of_the_working_folder(event: str, arguments: tuple[object, ...]) -> bool:
-    """Whether a relative name belongs to the working folder, and not to a folder's descriptor, as rmtree uses them."""
+    """Whether a relative name is in the working folder, not below a folder's descriptor, as rmtree uses them."""
     if event == "open":
         return arguments[1] is not None  # None: os.open, whose descriptor the event does not tell
     return event in ("os.listdir", "os.scandir", "os.truncate") or arguments[-1] == -1

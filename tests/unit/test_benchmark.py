@@ -1,4 +1,4 @@
-"""scripts/benchmark.py: it starts, and its table has each figure with its ratio and its mark."""
+"""scripts/benchmark.py: its table has figures, ratios and marks."""
 
 from pathlib import Path
 

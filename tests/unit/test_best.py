@@ -1,4 +1,4 @@
-"""scripts/best.py: it can be imported, and counts tokens as others do."""
+"""scripts/best.py: its tokens are those of other projects."""
 
 import best
 

@@ -1,4 +1,4 @@
-"""README and docs/: their links lead somewhere, every page is found from the index, and the commands exist."""
+"""README and docs/: links exist, the index has every page, and the named commands and functions exist."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ def name(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them: "From Python" → from-python."""
+    """Returns the anchors of a page's headings as on GitHub: "From Python" → from-python."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -72,7 +72,7 @@ def test_help_names_a_page_that_shows_the_command(command: str) -> None:
 
 
 def test_settings_page_equals_tfm_config() -> None:
-    """`python scripts/run_docs.py --write docs/settings.md` writes the page anew."""
+    """`python scripts/run_docs.py --write docs/settings.md` updates the page."""
     printed = CliRunner().invoke(app, ["config"]).stdout
     assert f"```\n$ tfm config\n{printed}```\n" in (ROOT / "docs/settings.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The isolation of the tests: a breach is refused and written down, here and in a program that is started."""
+"""The isolation of tests: breaches raise and are recorded, here and in started programs."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""scripts/linear.py: every pattern is found, and every reader can be measured. No time is judged."""
+"""scripts/linear.py: it covers every pattern, and every reader works. Without time limits."""
 
 import pytest
 

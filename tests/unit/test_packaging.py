@@ -1,4 +1,4 @@
-"""What pyproject.toml says of the package, held against the package. Builds nothing."""
+"""Compares pyproject.toml with the package. Builds nothing."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What Python offers: names where names are wanted, errors in Python's words, types that checkers see, and its page."""
+"""The Python API: arguments, errors that name Python's arguments, type checking, and docs/python.md."""
 
 import json
 import os
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("few_samples")
 
 
 def untyped(value: Any) -> Any:
-    """A value of which a checker of types says nothing."""
+    """Returns a value that type checkers do not check."""
     return value
 
 
@@ -217,7 +217,7 @@ def test_star_import_has_all_public_names() -> None:
 
 
 def test_python_page_equals_docstrings_with_examples() -> None:
-    """`python scripts/python_page.py` writes the page anew, but for its examples."""
+    """`python scripts/python_page.py` updates the page."""
     text = PAGE.read_text(encoding="utf-8")
     assert as_page(text) == text
     shown = examples(text)

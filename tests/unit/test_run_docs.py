@@ -1,4 +1,4 @@
-"""Commands of README and docs/ are run by scripts/run_docs.py, or the page says why not; so is docs/attention.ipynb."""
+"""scripts/run_docs.py runs all commands in README and docs/ without a reason not to, and the notebook."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""scripts/slurm/: what the batch scripts start, with stand-ins for Slurm and for what it starts."""
+"""scripts/slurm/: the commands of the batch scripts, with stand-ins for Slurm and tfm."""
 
 import os
 import subprocess

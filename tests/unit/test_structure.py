@@ -1,4 +1,4 @@
-"""The package's shape: who may import whom, who owns which library, and what importing costs."""
+"""The package's structure: which rooms import which, and which module owns a library."""
 
 import ast
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Dotted names of all that a file imports, at any depth; of `from a import b`, a.b."""
+    """Returns the dotted names of a file's imports, also inside functions; `from a import b` is a.b."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -90,12 +90,12 @@ def _module(path: Path) -> str:
 
 @cache
 def imports() -> dict[str, list[str]]:
-    """What each module imports."""
+    """The imports of each module."""
     return {_module(path): sorted(_imports(path)) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def _ours(module: str) -> set[str]:
-    """The modules of the package that one of them imports: transformer_cli.text.lines.read_pairs → text.lines."""
+    """Returns the imported modules of the package: transformer_cli.text.lines.read_pairs → text.lines."""
     found = set()
     for name in imports()[module]:
         first, _, inner = name.partition(".")

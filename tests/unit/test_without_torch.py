@@ -1,4 +1,4 @@
-"""What an exported model does is done without torch, which takes 200 MB and seconds, and without much else."""
+"""Exported models work without torch, and with the libraries of runtime.txt only."""
 
 import json
 import re
@@ -46,7 +46,7 @@ print(json.dumps(answers), file=sys.stderr)
 
 
 def not_listed() -> list[str]:
-    """The modules of all that tfm declares to need and that runtime.txt does not list."""
+    """Returns the modules of tfm's dependencies that are not in runtime.txt."""
     listed = re.findall(r"^([A-Za-z0-9-]+)", (ROOT / "runtime.txt").read_text(encoding="utf-8"), re.MULTILINE)
     declared = {re.split(r"[^A-Za-z0-9._-]", each)[0] for each in requires("transformer-cli") or []}
     assert {*listed} <= declared

@@ -1,4 +1,4 @@
-"""The command line: exit codes, and one line on standard error that says what was wrong."""
+"""The command line: exit codes, and errors as one line on standard error."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ def test_train_on_missing_device_prints_one_line(
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
-    """Let `tfm train` fail with an error."""
+    """Makes `tfm train` raise an error."""
 
     def let(error: BaseException) -> None:
         def fail(*_: object, **__: object) -> None:
@@ -48,7 +48,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
 
 
 def rank(number: int) -> dict[str, int]:
-    """The environment of one of two processes, who cannot know where the others are."""
+    """The environment of one of two processes, without the address of the other."""
     return {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
 
 

@@ -1,4 +1,4 @@
-"""Shell completion: the names that are offered, and the protocol by which a shell asks for them."""
+"""Shell completion: the names offered, and the protocol of the shells."""
 
 from pathlib import Path
 

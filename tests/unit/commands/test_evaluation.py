@@ -1,4 +1,4 @@
-"""`tfm compare`: single systems, several runs of each recipe, and what is printed of them."""
+"""`tfm compare`: single systems, several runs of each recipe, and the printed tables."""
 
 import csv
 import json
@@ -102,7 +102,7 @@ def test_compare_runs_uses_their_test_set(tfm: Tfm, project: Path, tmp_path: Pat
 
 @pytest.fixture
 def comparison() -> Comparison[PairedScore]:
-    """Two systems, one sentence that changed."""
+    """A comparison of two systems with one example."""
     interval = Interval(35.0, 1.5)
     example = Example(7, "Ein Hund.", "A dog.", ("a cat.", "a dog."), (33.33, 100.0))
     score = PairedScore(36.2, interval, Difference(1.2, 0.003, 0.00004))

@@ -1,4 +1,4 @@
-"""Arguments that are not UTF-8, or hold escape codes and line feeds."""
+"""Arguments that are not UTF-8, or have escape codes and line feeds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`tfm doctor`, here and on pretended machines; `tfm config`, of the defaults, a shipped config, a file and a run."""
+"""`tfm doctor`, here and on simulated machines; `tfm config` of the defaults, a shipped config, a file and a run."""
 
 from collections.abc import Callable
 from importlib import metadata
@@ -17,7 +17,7 @@ SETTINGS = Path(__file__).parents[3] / "docs" / "settings.md"
 
 @pytest.fixture
 def told(tfm: Tfm, tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """What is told, by its label."""
+    """The output of `tfm doctor`, by label."""
 
     def ask(**environment: str) -> dict[str, str]:
         code, out, err = tfm("doctor", cwd=tmp_path, environment=environment)

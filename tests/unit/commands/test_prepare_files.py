@@ -1,4 +1,4 @@
-"""`tfm prepare FILE…`: from files as people have them to a dataset, a config, and the command that comes next."""
+"""`tfm prepare FILE…`: from users' files to a dataset, a config, and the next command."""
 
 import json
 import shutil

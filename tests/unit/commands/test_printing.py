@@ -1,4 +1,4 @@
-"""What is printed of results: dicts that JSON holds, JSON as it has always been, and tables."""
+"""Printed results: JSON and tables."""
 
 import json
 import re

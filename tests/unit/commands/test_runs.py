@@ -1,4 +1,4 @@
-"""`tfm runs`: what is in runs/, whatever state it is in."""
+"""`tfm runs`: runs in every state."""
 
 import csv
 import json
@@ -31,14 +31,14 @@ def only(runs_dir: Path) -> ListedRun:
 
 
 def train_longer(folder: Path, epochs: int) -> None:
-    """Let a run want other epochs than it has been trained for."""
+    """Sets other epochs than the run was trained for."""
     run = Run.open(folder)
     training = run.config.training.model_copy(update={"epochs": epochs})
     write_config(run.folder, run.config.model_copy(update={"training": training}))
 
 
 def keep(folder: Path, **values: object) -> None:
-    """Append an evaluation, as `tfm evaluate` does."""
+    """Appends an evaluation, as `tfm evaluate` does."""
     line = {"date": "2026-11-22T12:00:00+00:00", "checkpoint": "step-0000078", "others": [], **values}
     with (folder / "evaluations.jsonl").open("a") as file:
         file.write(

@@ -1,4 +1,4 @@
-"""`tfm` on a terminal: lines are answered as they are typed, and no text makes the terminal do anything."""
+"""`tfm` on a terminal: interactive translation, progress, and escaped control characters."""
 
 import fcntl
 import logging
@@ -34,7 +34,7 @@ OBEYED = {  # what terminals do when they read it
 
 
 class Screen:
-    """A terminal of 24 rows: what is written to `stream` appears there, and what is typed there is read from it."""
+    """A terminal of 24 rows; `stream` is the program's end of it."""
 
     def __init__(self, columns: int = 100) -> None:
         self._master, self._slave = pty.openpty()
@@ -43,7 +43,7 @@ class Screen:
         self.path = Path(os.ttyname(self._slave))
 
     def seen(self, until: str | None = None) -> str:
-        """All that has appeared since the last call: all that is there now, or waits until a text is among it."""
+        """Returns the output since the last call; with a text, waits for it."""
         content = b""
         while select.select([self._master], [], [], 0.1 if until is None else 60)[0]:
             content += os.read(self._master, 1 << 16)
@@ -54,7 +54,7 @@ class Screen:
         return shown
 
     def answer(self, process: int, number: signal.Signals, until: str) -> None:
-        """Send a signal until a text appears: readline may hear it with the next key if it arrives while it draws."""
+        """Sends a signal until a text appears, since readline may miss it while drawing."""
         started, content = time.monotonic(), ""
         while until not in content:
             assert time.monotonic() < started + 60
@@ -62,7 +62,7 @@ class Screen:
             content += self.seen()
 
     def type(self, keys: str, *, is_edited: bool = True) -> None:
-        """Type when readline has the terminal (is_edited): the kernel would keep a Ctrl-D before that to itself."""
+        """Types once readline has the terminal (is_edited); before that the kernel would swallow Ctrl-D."""
         started = time.monotonic()
         while is_edited and termios.tcgetattr(self._slave)[3] & termios.ICANON:
             assert time.monotonic() < started + 60
@@ -111,7 +111,7 @@ def test_message_is_one_line_without_control_characters(capsys: pytest.CaptureFi
 
 @pytest.fixture
 def converse(forks: Forks, project: Path, tmp_path: Path, screen: Screen) -> Callable[..., int]:
-    """converse(*arguments, out=None): start `tfm translate` on the screen."""
+    """converse(*arguments, out=None): starts `tfm translate` on the screen."""
     (tmp_path / "data").symlink_to(project / "data")
     (tmp_path / "runs").symlink_to(project / "runs")
     environment = {"TERM": "xterm", "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}

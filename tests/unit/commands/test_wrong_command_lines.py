@@ -69,7 +69,7 @@ def test_wrong_command_line_prints_its_error(tfm: Tfm, folder: Path, line: str, 
 
 
 def test_errors_and_completion_import_no_torch(tmp_path: Path) -> None:
-    """What a shell completes, the settings of a config, and that a run is unknown."""
+    """Completion, the settings of a config, and errors about unknown runs."""
     lines = [
         *("translate Hallo --run none", "evaluate --run none", "score --input a --translation b --run none"),
         *("inspect Hallo --run none", "curves none", "export none", "config demo --set training.seed=3"),

@@ -1,4 +1,4 @@
-"""The config tree: what loads, what does not, and in which words, many of which stand in wrong_configs.txt."""
+"""Configs: what loads, and the errors for what does not (see wrong_configs.txt)."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Configs as files: YAML in which every setting stands with its comment, pipes, and devices that never end."""
+"""Configs as files: YAML with comments, pipes, and endless devices."""
 
 import os
 from itertools import pairwise

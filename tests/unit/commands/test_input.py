@@ -1,4 +1,4 @@
-"""What a command line says is done, or it is said that it is not: arguments, runs, forms of files, locales, pipes."""
+"""The input of commands: sentences as arguments, formats of files, pipes, runs as arguments, locales."""
 
 import gzip
 import os
