@@ -24,7 +24,7 @@ INSPECTION_KEYS = {
 WORDS_KEYS = {"words", "without_vector", "queries", "scores", "weights", "vectors", "context_vectors"}
 
 
-def test_prepare_again_has_nothing_to_do_and_prints_json(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+def test_prepare_again_prints_json_and_makes_nothing(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     (folder,) = (workspace / "data").iterdir()
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
     code, out, err = tfm("prepare", "--config", corpus / "tiny.yaml", "--json", cwd=workspace)
@@ -55,9 +55,7 @@ def test_evaluate_split_and_the_same_files_are_equal(tfm: Tfm, corpus: Path, pro
     assert by_split == by_files
 
 
-def test_evaluate_takes_named_splits_once_and_keeps_what_was_written(
-    tfm: Tfm, corpus: Path, project: Path, tmp_path: Path
-) -> None:
+def test_evaluate_writes_each_named_split_once(tfm: Tfm, corpus: Path, project: Path, tmp_path: Path) -> None:
     texts, tokens = tmp_path / "texts", tmp_path / "tokens"
     splits = ("--split", "test", "--split", "valid", "--split", "test")
     search = ("--beam-size", 3, "--set", "decoding.length_penalty=2")
@@ -74,7 +72,7 @@ def test_evaluate_takes_named_splits_once_and_keeps_what_was_written(
     assert "<unk>" not in texts.read_text(encoding="utf-8")
 
 
-def test_inspect_gives_a_picture_and_numbers(tfm: Tfm, workspace: Path) -> None:
+def test_inspect_writes_a_picture_and_numbers(tfm: Tfm, workspace: Path) -> None:
     sentence = "Der alte Hund singt im Park."
     translation = tfm("translate", sentence, cwd=workspace)[1]
     assert tfm("inspect", sentence, cwd=workspace) == (0, f"{translation}inspect.png\n", "")
@@ -134,9 +132,7 @@ def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("translate", "Hallo"), ("inspect", "Hund", "--json")])
-def test_translate_says_that_the_tokeniser_has_another_version(
-    tfm: Tfm, workspace: Path, command: tuple[str, ...]
-) -> None:
+def test_translate_warns_of_another_tokenizer_version(tfm: Tfm, workspace: Path, command: tuple[str, ...]) -> None:
     assert "tokenised its training text" not in tfm(*command, cwd=workspace)[2]
     made_by = {"library": "spacy", "version": "0.0.18"}
     edit_sealed(workspace / "runs/tiny/run.json", lambda value: value.update(tokenizer=made_by))
@@ -146,7 +142,7 @@ def test_translate_says_that_the_tokeniser_has_another_version(
     assert err.endswith("`pip install spacy==0.0.18` if that matters\n")
 
 
-def test_run_config_edited_is_followed_where_it_may_change(tfm: Tfm, refused: Refused, workspace: Path) -> None:
+def test_edited_config_is_used_where_it_may_change(tfm: Tfm, refused: Refused, workspace: Path) -> None:
     path = workspace / "runs/tiny/config.yaml"
     path.write_text(path.read_text().replace("beam_size: 1", "beam_size: 3"))
     code, _, err = tfm("translate", "--n-best", "3", "Hallo", cwd=workspace)
@@ -156,7 +152,7 @@ def test_run_config_edited_is_followed_where_it_may_change(tfm: Tfm, refused: Re
     assert said in refused("translate", "Hallo", cwd=workspace)
 
 
-def test_latest_names_a_run_that_has_something_to_use(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+def test_latest_names_a_run_with_a_checkpoint(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     train = ("train", "--config", corpus / "tiny.yaml", "--set")
     (workspace / "runs/tiny.old-1").mkdir()  # this name is taken
     with power_cut(workspace, "step-0000013"):  # before the first save
@@ -193,7 +189,7 @@ def trained(tfm: Tfm, corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
-def test_evaluate_subwords_scores_words_and_marks_spaces_of_tokens(tfm: Tfm, trained: Path) -> None:
+def test_evaluate_subwords_scores_words(tfm: Tfm, trained: Path) -> None:
     code, out, _ = tfm("evaluate", "--json", "--output", "texts", "--output-tokens", "tokens", cwd=trained)
     texts, tokens = ((trained / name).read_text(encoding="utf-8").splitlines() for name in ("texts", "tokens"))
     assert [line.replace(" ", "").replace("▁", " ") for line in tokens] == [f" {each}" for each in texts]

@@ -79,7 +79,7 @@ CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nt
 
 
 @pytest.mark.parametrize(("settings", "cuts"), CASES, ids=str)
-def test_train_cut_off_before_a_file_appears_then_resumed_equals_uncut(
+def test_train_killed_before_any_file_resumes_exactly(
     train_tiny: TrainTiny,
     uncut: Callable[..., dict[str, Any]],
     tmp_path: Path,
@@ -112,9 +112,7 @@ def kill_training(forks: Forks, step: int, *, cwd: Path, config: Path) -> tuple[
     return forks.end(), (cwd / "err.txt").read_text(encoding="utf-8")
 
 
-def test_train_killed_again_and_again_equals_one_never_killed(
-    tfm: Tfm, forks: Forks, corpus: Path, tiny: Run, prepared: Path
-) -> None:
+def test_train_killed_repeatedly_ends_the_same(tfm: Tfm, forks: Forks, corpus: Path, tiny: Run, prepared: Path) -> None:
     run, config = prepared / "runs/tiny", corpus / "tiny.yaml"
     for step in (2, 17):  # in the first and in the second epoch
         resumed_from = last_step(run)
@@ -133,7 +131,7 @@ def test_train_killed_again_and_again_equals_one_never_killed(
     assert {path.name for path in (run / "checkpoints").iterdir()} == {found["best"], found["last"]}
 
 
-def test_train_fresh_signalled_saves_and_goes_on_without_fresh(
+def test_train_fresh_interrupted_resumes_without_fresh(
     tfm: Tfm, corpus: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = ("--config", corpus / "tiny.yaml", "--set", "training.epochs=1")
@@ -206,7 +204,7 @@ def kind(operation: str) -> str:
 @pytest.mark.no_cover  # other tests run the same lines; counting them is slow
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_room_each_failed_operation_is_one_line_and_nothing_is_lost(
+def test_full_disk_at_any_write_is_one_line_and_resumes(
     tfm: Tfm, corpus: Path, project: Path, tmp_path: Path, name: str, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "RESAMPLES", 2)

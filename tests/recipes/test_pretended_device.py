@@ -79,7 +79,7 @@ def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) ->
     ],
     ids=["dropout", "frozen", "tokens and vectors", "sinusoidal and frozen vectors"],
 )
-def test_train_on_a_device_resumes_and_averages_as_uncut(
+def test_train_on_a_device_resumes_and_averages_exactly(
     train_there: Callable[..., Run], gpu: PretendedDevice, settings: tuple[str, ...]
 ) -> None:
     settings = (*settings, "training.average_checkpoints=2")
@@ -110,7 +110,7 @@ def test_train_on_a_device_computes_no_logits_of_a_whole_batch(
 
 
 @pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
-def test_forward_on_a_device_waits_for_nothing(tiny: Run, gpu: PretendedDevice) -> None:
+def test_forward_on_a_device_does_not_synchronise(tiny: Run, gpu: PretendedDevice) -> None:
     model = Translator(tiny, str(gpu.device)).model.train()
     ids = torch.tensor([[SOS, 5, 6, EOS], [SOS, 7, EOS, PAD]])
     n_operations, n_waits = gpu.n_operations, gpu.n_waits  # a word was translated when the run was opened

@@ -94,7 +94,7 @@ def beside(data: Path, folder: Path) -> Path:
     return folder
 
 
-def test_two_processes_equal_one_but_for_rounding(
+def test_two_processes_equal_one_up_to_rounding(
     train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
     config = corpus / "tiny.yaml"
@@ -121,7 +121,7 @@ def test_two_processes_equal_one_but_for_rounding(
     assert_same_but_for_rounding(run, train_tiny(tmp_path / "alone", *SETTINGS, "training.epochs=4"), steps=8)
 
 
-def test_two_processes_accumulate_average_and_read_vectors_as_one(
+def test_two_processes_accumulate_and_average_as_one(
     train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "vectors.txt").write_text(VECTORS, encoding="utf-8")
@@ -142,9 +142,7 @@ def test_two_processes_accumulate_average_and_read_vectors_as_one(
     assert int(state["frozen_rows.target_embedding.tokens.weight"].sum()) == 2
 
 
-def test_two_processes_with_lanes_killed_and_resumed_equal_uncut(
-    forks: Forks, corpus: Path, project: Path, tmp_path: Path
-) -> None:
+def test_two_processes_with_shards_resume_exactly(forks: Forks, corpus: Path, project: Path, tmp_path: Path) -> None:
     shards = ("training.shards=2", "training.batch_size=67", "training.epochs=2", "training.save_minutes=1e-9")
     folders = [beside(project / "data", tmp_path / name) for name in ("whole", "killed")]
     whole, killed, resumed = (
@@ -162,7 +160,7 @@ def test_two_processes_with_lanes_killed_and_resumed_equal_uncut(
     ("before", "reason"),
     [(RANK_1_HAS_NO_DATA, "data/: no dataset files de→en with "), (RANK_1_FINDS_DAMAGE, "train.ids.npy: damaged")],
 )
-def test_two_processes_say_a_reason_that_only_one_knows(
+def test_two_processes_print_the_error_of_one(
     forks: Forks, corpus: Path, project: Path, tmp_path: Path, before: str, reason: str
 ) -> None:
     folder = beside(project / "data", tmp_path)

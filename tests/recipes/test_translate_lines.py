@@ -20,9 +20,7 @@ TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES).encode()
 NAMED = "Der kleine Zorro schläft am Strand."
 
 
-def test_translate_arguments_file_and_standard_input_give_a_line_for_each(
-    tfm: Tfm, project: Path, tmp_path: Path
-) -> None:
+def test_translate_arguments_file_and_stdin_print_lines(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "sentences").write_bytes(TEXT)
     code, out, err = from_stdin = tfm("translate", stdin=TEXT, cwd=project)
     assert (code, out.split("\n")[:4], out.count("\n"), err) == (0, [DOG, "", CAT, ""], 5, "")
@@ -92,9 +90,7 @@ def test_translate_json_has_the_promised_keys(tfm: Tfm, project: Path) -> None:
         (("--max-tokens", 99), "the small zorro sleeps at the beach."),
     ],
 )
-def test_translate_options_of_what_is_printed(
-    tfm: Tfm, project: Path, options: tuple[object, ...], expected: str
-) -> None:
+def test_translate_output_options(tfm: Tfm, project: Path, options: tuple[object, ...], expected: str) -> None:
     assert tfm("translate", *options, NAMED, cwd=project) == (0, f"{expected}\n", "")
 
 
@@ -104,9 +100,7 @@ MIXED = [SENTENCES[0], LONG, "", SENTENCES[2], ENDLESS, "Hund"]
 DOG, CAT = "the old dog sings in the park.", "the young cat sleeps at home."
 
 
-def test_translate_line_that_cannot_be_read_is_named_after_those_before_it(
-    tfm: Tfm, project: Path, tmp_path: Path
-) -> None:
+def test_translate_invalid_line_is_named_after_earlier_output(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "sentences"
     remedy = "; split the sentence, or choose with on_too_long what to do with such lines\n"
     for line, what, end in (
@@ -129,7 +123,7 @@ def test_translate_line_that_cannot_be_read_is_named_after_those_before_it(
         ("truncate", None, "the", "cut"),
     ],
 )
-def test_translate_on_error_says_what_became_of_long_lines(
+def test_translate_on_too_long_reports_long_lines(
     tfm: Tfm, project: Path, on_too_long: str, long: str | None, endless: str, became: str
 ) -> None:
     if long is None:
@@ -142,7 +136,7 @@ def test_translate_on_error_says_what_became_of_long_lines(
     assert (lines[1], lines[4][: len(endless)]) == (long, endless)
 
 
-def test_translate_reads_an_endless_line_only_as_far_as_needed(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_reads_an_endless_line_only_in_part(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     """8 MiB in one line: a gzip file that unpacks to gigabytes is no different."""
     bomb = tmp_path / "bomb.gz"
     bomb.write_bytes(gzip.compress(b"Hund\n" + bytes(1 << 23) + b"\nHund\n"))
@@ -157,7 +151,7 @@ def test_translate_reads_an_endless_line_only_as_far_as_needed(tfm: Tfm, project
     assert most < 1 << 22
 
 
-def test_translate_output_is_packed_by_its_name_and_keeps_its_mode(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_output_is_compressed_by_its_name(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     for name in ("data", "runs"):
         (tmp_path / name).symlink_to(project / name)
     (tmp_path / "asked").write_text("Der alte Hund singt im Park.\n" * 3, encoding="utf-8")
@@ -205,7 +199,7 @@ def test_translate_format_html_keeps_the_markup(tfm: Tfm, project: Path, tmp_pat
     assert (code, err) == (1, f"tfm: error: {page}: byte 4 is not UTF-8; save the document in UTF-8\n")
 
 
-def test_translate_a_folder_gives_one_with_the_same_files(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_folder_writes_the_same_files(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     dog, cat, folder, out = SENTENCES[0], SENTENCES[2], tmp_path / "de", tmp_path / "en"
     files = {
         "bad.po": "msgid", "a/b.html": f"<p>{dog}</p>", "a/b.txt": f"{dog}\r\n\r\n {cat} 7", "a/c/d.css": "p {{}}",
@@ -238,7 +232,7 @@ def test_translate_a_folder_gives_one_with_the_same_files(tfm: Tfm, project: Pat
     assert (out / "a/b.html").read_text(encoding="utf-8") == "mine"
 
 
-def test_translate_a_folder_follows_no_link_that_leads_out(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_folder_follows_no_link_out_of_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     folder, out, other = tmp_path / "de", tmp_path / "en", tmp_path / "other"
     for each in (folder / "sub", out, other):
         each.mkdir(parents=True)
@@ -259,7 +253,7 @@ def test_translate_a_folder_follows_no_link_that_leads_out(tfm: Tfm, project: Pa
     assert [each.name for each in other.iterdir()] == ["a.txt"]
 
 
-def test_translate_warns_once_of_lines_that_seem_to_be_paragraphs(tfm: Tfm, project: Path) -> None:
+def test_translate_warns_once_of_paragraph_lines(tfm: Tfm, project: Path) -> None:
     lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else "Hund" for n in range(104)]
     _, _, err = tfm("translate", stdin="\n".join(lines).encode(), cwd=project)
     what = "warning: standard input: apparently several sentences per line (in 25 of the first 100); some"
@@ -294,7 +288,7 @@ def test_translate_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Pat
 
 
 @pytest.mark.parametrize("search", [("--set", "decoding.beam_size=4"), SAMPLE], ids=["beam", "sample"])
-def test_inspect_looks_into_the_translation_that_is_printed(tfm: Tfm, project: Path, search: tuple[str, ...]) -> None:
+def test_inspect_shows_the_printed_translation(tfm: Tfm, project: Path, search: tuple[str, ...]) -> None:
     found = json.loads(tfm("translate", *search, "--json", SENTENCE, cwd=project)[1])
     inspected = json.loads(tfm("inspect", *search, "--json", SENTENCE, cwd=project)[1])
     assert inspected["translation"] == found["translation"]

@@ -39,14 +39,14 @@ def spread(batches: list[list[int]]) -> float:
 
 
 @each_way
-def test_plan_epoch_puts_every_row_into_exactly_one_batch(way: TrainingConfig) -> None:
+def test_plan_epoch_has_every_row_in_one_batch(way: TrainingConfig) -> None:
     batches = plan(way)
     assert all(batches)
     assert sorted(row for batch in batches for row in batch) == ROWS.tolist()
 
 
 @each_way
-def test_plan_epoch_follows_from_seed_and_epoch_alone(way: TrainingConfig) -> None:
+def test_plan_epoch_depends_on_seed_and_epoch_alone(way: TrainingConfig) -> None:
     np.random.seed(1)
     first = plan(way)
     np.random.seed(2)
@@ -57,15 +57,13 @@ def test_plan_epoch_follows_from_seed_and_epoch_alone(way: TrainingConfig) -> No
 
 
 @pytest.mark.parametrize("order", ["random", "bucketed"])
-def test_plan_epoch_batches_of_sentences_are_full_but_one(order: str) -> None:
+def test_plan_epoch_by_sentences_fills_all_batches_but_one(order: str) -> None:
     way = TrainingConfig(batch_size=10).model_copy(update={"batch_order": order})
     assert sorted(map(len, plan(way))) == [8] + [10] * 20  # 208 rows
 
 
 @pytest.mark.parametrize("order", ["random", "bucketed"])
-def test_plan_epoch_batches_of_tokens_keep_their_budget_and_fill_it(
-    order: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_epoch_by_tokens_fills_batches_within_budget(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "BUCKET_POOL", 10**6)  # else each pool's last batch is small
     way = TrainingConfig(batch_size=40, batch_by="tokens").model_copy(update={"batch_order": order})
     tokens = sorted(int((SPLIT.target.lengths[batch] + 1).sum()) for batch in plan(way))
@@ -73,14 +71,14 @@ def test_plan_epoch_batches_of_tokens_keep_their_budget_and_fill_it(
     assert tokens[1] > 40 - 12  # 12: the longest target with <eos>; tokens[0] is the remainder
 
 
-def test_plan_epoch_budget_of_tokens_that_is_met_exactly_is_one_batch() -> None:
+def test_plan_epoch_exact_token_budget_is_one_batch() -> None:
     split = split_of_lengths([(7, 1), (7, 2), (7, 4)])  # with <eos> 2 + 3 + 5 = 10 target tokens
     for size, batches in ((10, 1), (9, 2)):
         way = TrainingConfig(batch_size=size, batch_by="tokens")
         assert len(plan_epoch(split, np.arange(3), way, 1)) == batches
 
 
-def test_plan_epoch_bucketed_batches_are_of_similar_length_and_in_random_order() -> None:
+def test_plan_epoch_bucketed_has_similar_lengths_in_random_order() -> None:
     way = TrainingConfig(batch_size=8)
     random, bucketed = (way.model_copy(update={"batch_order": order}) for order in ("random", "bucketed"))
     assert spread(plan(bucketed)) < spread(plan(random)) / 4
@@ -88,7 +86,7 @@ def test_plan_epoch_bucketed_batches_are_of_similar_length_and_in_random_order()
     assert longest != sorted(longest)
 
 
-def test_parts_by_length_are_a_sorted_batch_cut_by_tokens() -> None:
+def test_micro_batches_are_sorted_and_split_by_tokens() -> None:
     parts = split_into_micro_batches(SPLIT, ROWS[:50], 64)
     tokens = [int((SPLIT.target.lengths[part] + 1).sum()) for part in parts]
     assert len(parts) > 3
@@ -100,20 +98,20 @@ def test_parts_by_length_are_a_sorted_batch_cut_by_tokens() -> None:
     assert lengths == sorted(lengths)
 
 
-def test_parts_by_length_are_bounded_by_the_squares_of_long_sentences() -> None:
+def test_micro_batches_bound_squares_of_long_sentences() -> None:
     split = split_of_lengths([(1500, 900), (1000, 1023), (1023, 1023), (1023, 1023), (20, 30), (20, 30)])
     parts = split_into_micro_batches(split, np.arange(6), 4096)
     assert [sorted(part.tolist()) for part in parts] == [[4, 5], [0], [1, 2], [3]]
 
 
-def test_rows_within_counts_the_longer_side_with_both_ends() -> None:
+def test_rows_within_counts_sos_and_eos_of_the_longer_side() -> None:
     split = split_of_lengths([(8, 1), (1, 8), (9, 1), (1, 9), (8, 8)])
     assert split.rows_within(10).tolist() == [0, 1, 4]
     assert split.rows_within(9).tolist() == []
     assert split.rows_within(None).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_collate_pads_each_side_by_itself() -> None:
+def test_collate_pads_each_side_separately() -> None:
     split = EncodedSplit(Side.of([[7], [5, 6], [8, 9, 4]]), Side.of([[4, 4, 4], [], [5]]))
     batch = collate(split, np.array([1, 0]))
     assert batch.source.tolist() == [[SOS, 5, 6, EOS], [SOS, 7, EOS, PAD]]
@@ -121,7 +119,7 @@ def test_collate_pads_each_side_by_itself() -> None:
     assert batch.source.dtype == batch.target.dtype == torch.int64
 
 
-def test_pad_ids_adds_both_ends_and_is_what_collate_makes() -> None:
+def test_pad_ids_adds_sos_and_eos_as_collate_does() -> None:
     sentences = [[5], [], [7, 8]]
     padded = pad_ids(sentences)
     assert padded.tolist() == [[SOS, 5, EOS, PAD], [SOS, EOS, PAD, PAD], [SOS, 7, 8, EOS]]

@@ -15,7 +15,7 @@ PAIRS = {"valid": [("Ein Hund", " A dog ")], "train": [("Ein Hund.", "A dog."), 
 DATA = DataConfig.model_validate({"corpus": "pairs", "min_freq": 1})
 
 
-def test_make_dataset_of_pairs_keeps_their_text_and_is_found_again(tmp_path: Path) -> None:
+def test_make_dataset_of_pairs_keeps_text_and_is_found(tmp_path: Path) -> None:
     prepared = make_dataset(Config(data=DATA), PairCorpus(PAIRS), data_dir=tmp_path)
     assert prepared.folder.name == f"pairs.de-en-{prepared.manifest['fingerprint']}"
     assert {split: list(read_pairs(prepared.folder, split)) for split in PAIRS} == PAIRS
@@ -40,12 +40,12 @@ def test_make_dataset_of_pairs_keeps_their_text_and_is_found_again(tmp_path: Pat
         ({"train": [("a", 5)]}, r"^pairs\['train'\]\[0\] is not a pair of a source and a target"),
     ],
 )
-def test_pair_corpus_that_is_no_text_is_refused(splits: dict[str, Any], said: str) -> None:
+def test_pair_corpus_refuses_invalid_pairs(splits: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=said):
         PairCorpus({**PAIRS, **splits})
 
 
-def test_find_dataset_of_pairs_that_is_not_there_says_how_to_make_it(tmp_path: Path) -> None:
+def test_find_dataset_of_pairs_says_how_to_make_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no dataset pairs de→en with these settings; call prepare\(config, pairs="):
         find_dataset(DATA, tmp_path)
 

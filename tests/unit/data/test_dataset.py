@@ -51,7 +51,7 @@ def add_version(folder: Path, name: str, *, age_s: float, **changes: Any) -> Pat
     return copy
 
 
-def test_dataset_split_is_mapped_sentence_by_sentence(made: Path) -> None:
+def test_dataset_split_has_ids_by_sentence(made: Path) -> None:
     dataset = Dataset.open(made)
     split = dataset.split("train")
     assert len(split) == len(split.source) == len(split.target) == 2
@@ -62,7 +62,7 @@ def test_dataset_split_is_mapped_sentence_by_sentence(made: Path) -> None:
     assert not split.source.ids.flags.writeable
 
 
-def test_dataset_has_text_names_and_codecs(made: Path) -> None:
+def test_dataset_has_text_test_splits_and_codecs(made: Path) -> None:
     dataset = Dataset.open(made)
     assert dataset.text("train", "target") == ["a dog.", "a dog, a man"]
     assert dataset.test_splits == ["test_b", "test_a"]
@@ -74,7 +74,7 @@ def test_dataset_has_text_names_and_codecs(made: Path) -> None:
 
 @pytest.mark.parametrize("corpus", ["multi30k", "captions"])
 @pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
-def test_shaping_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
+def test_dataset_settings_leave_unused_ones_out(corpus: str, tokens: str, own: set[str]) -> None:
     asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "tokenizer_from": "runs/other"}
     found = dataset_settings(DataConfig.model_validate(asked))
     common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
@@ -84,13 +84,13 @@ def test_shaping_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str,
 
 
 @pytest.mark.parametrize("ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source")])
-def test_dataset_unknown_split_lists_the_known(made: Path, ask: Callable[[Dataset], Any]) -> None:
+def test_dataset_unknown_split_lists_known_ones(made: Path, ask: Callable[[Dataset], Any]) -> None:
     with pytest.raises(DataError, match=f"^{made}: no split 'tset'; it has train, valid, test_b, test_a$"):
         ask(Dataset.open(made))
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", "5"])
-def test_dataset_folder_that_is_none_is_refused(tmp_path: Path, content: str | None) -> None:
+def test_open_dataset_refuses_another_folder(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(DataError, match=rf"^{tmp_path}: not a dataset: .*run `tfm prepare`"):
@@ -105,7 +105,7 @@ def test_dataset_folder_that_is_none_is_refused(tmp_path: Path, content: str | N
         ({"settings": {"corpus": "nowhere"}}, ".*; delete the folder and run `tfm prepare` again"),
     ],
 )
-def test_dataset_manifest_of_another_kind_is_refused(folder: Path, change: dict[str, Any], said: str) -> None:
+def test_open_dataset_refuses_an_invalid_manifest(folder: Path, change: dict[str, Any], said: str) -> None:
     edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(change))
     with pytest.raises(DataError, match=rf"^{folder}{said}$"):
         Dataset.open(folder)
@@ -119,7 +119,7 @@ def test_dataset_manifest_of_another_kind_is_refused(folder: Path, change: dict[
         (b"a dog.\na dog", "1 lines, but the manifest says 2"),
     ],
 )
-def test_dataset_text_unlike_the_manifest_is_refused(folder: Path, content: bytes, message: str) -> None:
+def test_dataset_text_with_other_length_is_refused(folder: Path, content: bytes, message: str) -> None:
     path = folder / "train.source.txt"
     path.write_bytes(content)
     reseal(folder)
@@ -127,7 +127,7 @@ def test_dataset_text_unlike_the_manifest_is_refused(folder: Path, content: byte
         Dataset.open(folder).text("train", "source")
 
 
-def test_find_dataset_damaged_manifest_stops_no_other_dataset(folder: Path) -> None:
+def test_find_dataset_skips_a_damaged_manifest(folder: Path) -> None:
     data = data_config(folder)
     other = add_version(folder, "files.en-en-00000000", age_s=-60)
     (other / "manifest.json").write_text("{}")
@@ -138,7 +138,7 @@ def test_find_dataset_damaged_manifest_stops_no_other_dataset(folder: Path) -> N
         find_dataset(data, folder.parent)
 
 
-def test_find_dataset_takes_the_one_prepared_last(folder: Path) -> None:
+def test_find_dataset_takes_the_newest(folder: Path) -> None:
     os.utime(folder, (99, 99))
     data = data_config(folder)
     assert find_dataset(data, folder.parent) == folder
@@ -164,7 +164,7 @@ def test_find_dataset_other_settings_find_nothing(folder: Path, changes: dict[st
         find_dataset(data_config(folder, **changes), folder.parent)
 
 
-def test_find_dataset_passes_over_other_formats_and_folders(folder: Path, tmp_path: Path) -> None:
+def test_find_dataset_skips_other_formats_and_folders(folder: Path, tmp_path: Path) -> None:
     data = data_config(folder)
     add_version(folder, "files.en-en-00000000", age_s=-60, format_version=0)
     (folder.parent / "files.en-en-empty").mkdir()

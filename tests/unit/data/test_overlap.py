@@ -37,7 +37,7 @@ def test_count_overlap_counts_pairs_and_sources_of_each_split(tmp_path: Path) ->
     }
 
 
-def test_count_overlap_pairs_that_are_read_alike_overlap(tmp_path: Path) -> None:
+def test_count_overlap_compares_normalised_lines(tmp_path: Path) -> None:
     lines = ["ein  Käfer , da|a  BUG", "EIN KA\u0308FER, DA |A bug", "ein Käfer da|a bug"]
     write(tmp_path, train=["Ein Käfer, da|a bug"], test=lines)
     assert count_overlap(tmp_path, ["train", "test"], codecs(lowercase=True))["test"] == {"pairs": 2, "sources": 2}
@@ -54,7 +54,7 @@ def test_count_overlap_pairs_that_are_read_alike_overlap(tmp_path: Path) -> None
         (30, 0, 1, True),
     ],
 )
-def test_warn_of_overlap_whole_pairs_or_many_sources_warn(
+def test_warn_of_overlap_for_pairs_or_many_sources(
     sentences: int, pairs: int, sources: int, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     splits = {"train": {"sentences": 9}, "valid": {"sentences": 1000}, "test": {"sentences": sentences}}

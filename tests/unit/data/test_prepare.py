@@ -82,7 +82,7 @@ def sentences(folder: Path) -> dict[str, tuple[list[list[int]], list[list[int]]]
 
 
 @pytest.mark.parametrize("block", [4, dataset_module.IDS_PER_BLOCK])
-def test_prepare_ids_are_those_of_the_training_splits_vocabulary(
+def test_prepare_ids_come_from_the_training_vocabulary(
     workshop: Workshop, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset_module, "IDS_PER_BLOCK", block)
@@ -95,7 +95,7 @@ def test_prepare_ids_are_those_of_the_training_splits_vocabulary(
     assert sentences(prepared.folder) == IDS
 
 
-def test_prepare_manifest_counts_sentences_tokens_and_unknown_words(workshop: Workshop) -> None:
+def test_prepare_manifest_counts_sentences_tokens_unknown_words(workshop: Workshop) -> None:
     prepared = workshop.prepare()
     manifest = prepared.manifest
     assert prepared.folder.name == f"files.de-en-{manifest['fingerprint']}"
@@ -111,7 +111,7 @@ def test_prepare_manifest_counts_sentences_tokens_and_unknown_words(workshop: Wo
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
 
 
-def test_prepare_manifest_counts_the_lines_that_detokenizer_restore(workshop: Workshop) -> None:
+def test_prepare_manifest_counts_detokenized_lines(workshop: Workshop) -> None:
     workshop.write("valid", ["Hund"] * 3, ["A  dog.", "A dog .", "A DOG\u2028dog"])
     assert workshop.prepare().manifest["detokenizer"] == {"valid_restored": 2 / 3}
 
@@ -125,7 +125,7 @@ def test_prepare_pinned_fingerprint_of_other_text_is_refused(workshop: Workshop)
     assert len(workshop.datasets()) == 1
 
 
-def test_make_dataset_leaves_that_of_another_user_as_it_is(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_dataset_uses_a_read_only_one(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     made = workshop.prepare()
 
     def refuse(path: Path) -> None:
@@ -149,7 +149,7 @@ def test_prepare_joint_vocabulary_counts_both_sides(workshop: Workshop) -> None:
     assert sentences(prepared.folder)["train"] == ([[4, 5, 5], [0]], [[4, 0], [6, 6]])
 
 
-def test_make_dataset_by_any_number_of_processes_makes_the_same_files(
+def test_make_dataset_is_the_same_for_any_number_of_processes(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encoding, "PAIRS_PER_CHUNK", 9)
@@ -169,7 +169,7 @@ def test_prepare_vocabulary_without_words_warns(workshop: Workshop, caplog: pyte
     assert caplog.record_tuples == [("transformer_cli.data.encoding", logging.WARNING, message)]
 
 
-def test_prepare_max_words_limits_both_vocabularies_and_makes_another_dataset(workshop: Workshop) -> None:
+def test_prepare_max_words_limits_both_vocabularies(workshop: Workshop) -> None:
     unlimited, limited = workshop.prepare(min_freq=1), workshop.prepare(min_freq=1, max_words=2)
     assert limited.created
     assert "max_words" not in unlimited.manifest["settings"]
@@ -190,9 +190,7 @@ def test_prepare_huge_vocabulary_warns(
     assert caplog.messages == []
 
 
-def test_prepare_held_out_text_in_the_training_text_warns_at_every_call(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_prepare_warns_of_overlap_at_every_call(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
     workshop.write("test", ["Mann", "Ein Hund."], ["man", "A dog."])
     message = (
         "also in the training text: test 1 of 2 pairs (1 sources); a model may know them by heart, so their scores say "
@@ -205,20 +203,20 @@ def test_prepare_held_out_text_in_the_training_text_warns_at_every_call(
 
 
 @pytest.mark.parametrize("settings", [{"lowercase": False}, {"min_freq": 1}, {"skip_empty": True}], ids=str)
-def test_make_dataset_with_another_setting_makes_one_beside(workshop: Workshop, settings: dict[str, Any]) -> None:
+def test_make_dataset_with_another_setting_makes_another(workshop: Workshop, settings: dict[str, Any]) -> None:
     first, second = workshop.prepare(), workshop.prepare(**settings)
     assert second.created
     assert workshop.datasets() == sorted([first.folder.name, second.folder.name])
     assert first.manifest["fingerprint"] != second.manifest["fingerprint"]
 
 
-def test_make_dataset_with_a_setting_that_shapes_no_file_makes_no_other(workshop: Workshop) -> None:
+def test_make_dataset_ignores_unrelated_settings(workshop: Workshop) -> None:
     workshop.prepare()
     assert not workshop.prepare(captions={"sentences": 500}).created
 
 
 @pytest.mark.parametrize(("split", "side"), [("train", "source"), ("test", "target")])
-def test_make_dataset_of_another_text_makes_one_beside(workshop: Workshop, split: str, side: str) -> None:
+def test_make_dataset_of_other_text_makes_another(workshop: Workshop, split: str, side: str) -> None:
     first = workshop.prepare()
     path = workshop.path(split, side)
     path.write_bytes(path.read_bytes().replace(b"an", b"on"))
@@ -228,7 +226,7 @@ def test_make_dataset_of_another_text_makes_one_beside(workshop: Workshop, split
 
 
 @pytest.mark.parametrize("file", ["source.vocab.txt", "manifest.json", "SHA256SUMS"])
-def test_make_dataset_that_is_interrupted_leaves_no_folder(workshop: Workshop, file: str) -> None:
+def test_make_dataset_interrupted_leaves_no_folder(workshop: Workshop, file: str) -> None:
     with power_cut(workshop.data_dir, file):
         workshop.prepare()
     assert workshop.datasets() == []
@@ -239,7 +237,7 @@ def test_make_dataset_that_is_interrupted_leaves_no_folder(workshop: Workshop, f
     ("settings", "source", "error"),
     [({}, "one\ntwo\n", DataError), ({}, b"\xff\n", DataError), ({"target": "qq"}, "one\n", ConfigError)],
 )
-def test_make_dataset_that_fails_leaves_no_folder(
+def test_make_dataset_failed_leaves_no_folder(
     workshop: Workshop, settings: dict[str, Any], source: str | bytes, error: type[Exception]
 ) -> None:
     workshop.path("test", "source").write_bytes(source if isinstance(source, bytes) else source.encode())
@@ -248,9 +246,7 @@ def test_make_dataset_that_fails_leaves_no_folder(
     assert workshop.datasets() == []
 
 
-def test_make_dataset_twice_at_once_lets_the_slower_take_what_the_other_made(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_make_dataset_twice_at_once_keeps_the_first(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     encode = encoding.encode_by_words
 
     def overtaken(*arguments: Any) -> Any:
@@ -271,12 +267,12 @@ def test_prepare_folder_without_manifest_says_to_delete_it(workshop: Workshop) -
         workshop.prepare()
 
 
-def test_prepare_for_a_language_that_the_model_would_not_write_leaves_nothing(workshop: Workshop) -> None:
+def test_prepare_for_an_unknown_language_leaves_nothing(workshop: Workshop) -> None:
     with pytest.raises(ConfigError, match="to: fr: the model has only one target language"):
         workshop.prepare(to="fr")
     assert workshop.datasets() == []
 
 
-def test_prepare_counts_nothing_of_a_side_without_a_token(workshop: Workshop) -> None:
+def test_prepare_counts_a_side_without_tokens(workshop: Workshop) -> None:
     workshop.write("test", ["\u200b"], ["Man"])
     assert workshop.prepare().manifest["splits"]["test"]["source"] == {"tokens": 0, "unknown_rate": 0.0, "longest": 0}

@@ -52,9 +52,7 @@ def text(corpus: Path, split: str, language: str) -> list[str]:
 @pytest.mark.parametrize(
     ("n", "kept"), [(4, [0, 1, 2, 3]), (5, [0, 2, 4]), (8, [0, 2, 4, 6]), (9, [0, 4, 8]), (18, [0, 8, 16])]
 )
-def test_sample_of_too_many_pairs_keeps_every_second_one_again_and_again(
-    n: int, kept: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sample_pairs_halves_until_few_enough(n: int, kept: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_SUBWORD_PAIRS", 4)
     pairs = [(f"s{number}", f"T{number}") for number in range(n)]
     assert sample_pairs(iter(pairs), DataConfig(lowercase=False), size=0) == [pairs[number] for number in kept]
@@ -70,7 +68,7 @@ def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:
         make("data.subwords.vocab_size=262")
 
 
-def test_prepare_subwords_every_split_is_encoded_and_kept(make: Make, corpus: Path) -> None:
+def test_prepare_subwords_encodes_every_split(make: Make, corpus: Path) -> None:
     dataset = Dataset.open(make().folder)
     for split in SPLITS:
         encoded = dataset.split(split)
@@ -88,7 +86,7 @@ def test_prepare_subwords_are_learned_from_train(make: Make, corpus: Path) -> No
     assert codecs.target != codecs.source
 
 
-def test_prepare_subwords_joint_is_one_model(make: Make, corpus: Path) -> None:
+def test_prepare_joint_subwords_are_one_model(make: Make, corpus: Path) -> None:
     folder = make("data.joint_vocabulary=true", "data.lowercase=true").folder
     both = [line.lower() for language in ("de", "en") for line in text(corpus, "train", language)]
     model = train_subwords(both, vocab_size=330, algorithm="bpe")
@@ -104,9 +102,7 @@ def test_prepare_subwords_manifest_names_the_library(make: Make) -> None:
     assert {manifest["splits"][split][side]["unknown_rate"] for split in SPLITS for side in ("source", "target")} == {0}
 
 
-def test_prepare_subwords_fingerprint_depends_on_how_they_are_learned(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepare_subwords_fingerprint_depends_on_settings(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     first = make()
     assert not make().created
     changes = (("data.subwords.vocab_size=331",), ("data.lowercase=true",), ("data.tokens=words", "data.subwords={}"))
@@ -146,7 +142,7 @@ def test_prepare_like_encodes_with_the_codecs_of_the_run(
         find_dataset(without, tmp_path / "data")
 
 
-def test_find_dataset_pinned_needs_no_run(make: Make, config: Callable[..., Config], tmp_path: Path) -> None:
+def test_find_dataset_with_fingerprint_needs_no_run(make: Make, config: Callable[..., Config], tmp_path: Path) -> None:
     codec_dir = tmp_path / "a run"
     Dataset.open(make("data.lowercase=true").folder).codecs.save(codec_dir)
     made = make("data.lowercase=true", f"data.tokenizer_from={codec_dir}")

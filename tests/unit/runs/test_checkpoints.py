@@ -98,7 +98,7 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])
-def test_save_and_load_go_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> None:
+def test_save_and_load_continue_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> None:
     run = make_run(tmp_path, tie_embeddings)
     before = trained(run)
     save_checkpoint(run, *before, TrainingState(step=2))
@@ -109,7 +109,7 @@ def test_save_and_load_go_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) ->
     assert_identical(numbers(before), numbers(after))
 
 
-def test_load_last_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
+def test_load_last_keeps_no_file_open(run: Run) -> None:
     save_after(run, 2)
     expected, loaded = numbers(trained(run)), saved(run)
     for file in (run.folder / "checkpoints").rglob("*.safetensors"):
@@ -120,7 +120,7 @@ def test_load_last_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
     assert not maps.exists() or str(run.folder) not in maps.read_text()  # NFS could not delete a mapped file
 
 
-def test_load_named_best_is_the_best_in_evaluation_mode(run: Run) -> None:
+def test_load_best_returns_it_in_evaluation_mode(run: Run) -> None:
     training = trained(run)
     save_checkpoint(run, *training, after(2, is_best=True))
     expected = {name: value.clone() for name, value in training[0].state_dict().items()}
@@ -162,13 +162,13 @@ def test_save_writes_no_pickle(run: Run) -> None:
         ([1, 2, 3], 3, ["step-0000003"]),
     ],
 )
-def test_save_keeps_only_the_last_and_the_best(run: Run, steps: list[int], best: int, kept: list[str]) -> None:
+def test_save_deletes_all_but_last_and_best(run: Run, steps: list[int], best: int, kept: list[str]) -> None:
     save_after(run, *steps, best=best)
     assert checkpoints(run) == kept
     assert run.has_checkpoint("best") == bool(best)
 
 
-def test_latest_names_the_run_that_has_a_new_best(run: Run) -> None:
+def test_latest_names_the_run_with_a_first_best(run: Run) -> None:
     runs_dir = run.folder.parent
     other = make_run(runs_dir / "second")
     for each, step in ((run, 1), (other, 1), (run, 2)):
@@ -178,7 +178,7 @@ def test_latest_names_the_run_that_has_a_new_best(run: Run) -> None:
     assert find_run(None, runs_dir) == run.folder
 
 
-def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
+def test_save_deletes_only_checkpoints_of_training(run: Run) -> None:
     mine = ["average-0000001.old", "validation-1", "validation-0001 (copy)", "step-", "step-0000001.bak", "step-1"]
     given = ["validation-0001", "step-0000001", "step-12345678", "average-0000001", "step-0000001-unvalidated"]
     for name in (*mine, *given):
@@ -188,7 +188,7 @@ def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
     assert checkpoints(run) == sorted([*mine, "step-0000002"])
 
 
-def test_save_before_a_validation_is_replaced_by_the_one_after_it(run: Run) -> None:
+def test_save_after_validation_replaces_the_one_before(run: Run) -> None:
     training = trained(run)
     save_checkpoint(run, *training, TrainingState(step=2, batch=5, running=RunningLoss(steps=1)))
     assert checkpoints(run) == ["step-0000002-unvalidated"]
@@ -197,7 +197,7 @@ def test_save_before_a_validation_is_replaced_by_the_one_after_it(run: Run) -> N
     assert checkpoints(run) == [run.checkpoint("best").name] == ["step-0000002"]
 
 
-def test_save_to_a_run_that_was_moved_or_deleted_is_an_error(run: Run) -> None:
+def test_save_to_a_moved_or_deleted_run_is_an_error(run: Run) -> None:
     training = trained(run)
     save_checkpoint(run, *training, TrainingState(step=1))
     gone = f"^{run.folder}: the run in training is not here any more, so it cannot be saved; its last checkpoint is "
@@ -231,7 +231,7 @@ def open_best(run: Run) -> None:
         ("SHA256SUMS", Path.unlink, open_best, ": missing; restore it"),
     ],
 )
-def test_checkpoint_damaged_says_where(
+def test_damaged_checkpoint_names_the_file(
     run: Run, name: str, damage: Callable[[Path], Any], load: Callable[[Run], object], message: str
 ) -> None:
     save_after(run, 2, best=2)
@@ -243,7 +243,7 @@ def test_checkpoint_damaged_says_where(
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_load_weights_that_are_not_finite_are_refused_by_name(run: Run, value: float) -> None:
+def test_load_weights_names_a_weight_that_is_not_finite(run: Run, value: float) -> None:
     model, optimizer = trained(run)
     with torch.no_grad():
         model.decoder.layers[0].feed_forward.inner.weight[1, 2] = value
@@ -254,7 +254,7 @@ def test_load_weights_that_are_not_finite_are_refused_by_name(run: Run, value: f
         load_best(run, CPU)
 
 
-def test_engine_of_weights_that_overflow_is_refused(run: Run) -> None:
+def test_engine_refuses_weights_that_overflow(run: Run) -> None:
     model, optimizer = trained(run)
     with torch.no_grad():
         for each in model.parameters():
@@ -264,7 +264,7 @@ def test_engine_of_weights_that_overflow_is_refused(run: Run) -> None:
         refuse_not_finite(open_models([run], "cpu")[0], [run])
 
 
-def test_load_named_best_while_best_moves_on_names_what_it_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_best_retries_if_the_pointer_moves(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     save_after(run, 1, best=1)
     load = module.load_weights
 
@@ -279,7 +279,7 @@ def test_load_named_best_while_best_moves_on_names_what_it_loaded(run: Run, monk
 
 
 @pytest.mark.parametrize("change", [{"evil": 1}, {"step": "x"}, {"running": []}, {"running": {"steps": None}}])
-def test_load_state_of_other_keys_or_types_is_one_line(run: Run, change: dict[str, Any]) -> None:
+def test_load_state_with_wrong_keys_or_types_is_one_line(run: Run, change: dict[str, Any]) -> None:
     save_after(run, 1, best=1)
     edit_sealed(run.checkpoint("last") / "state.json", lambda value: value.update(change))
     with pytest.raises(CheckpointError, match=r"state\.json: damaged: [^\n]*; restore it, or give `tfm train --fresh`"):

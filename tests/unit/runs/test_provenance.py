@@ -21,7 +21,7 @@ from transformer_cli.scoring.evaluate import evaluate, select_texts
 PACKAGES = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
 
 
-def test_run_json_names_versions_and_sums_of_the_text_and_so_does_the_list_of_runs(workspace: Path) -> None:
+def test_run_json_and_list_have_versions_and_checksums(workspace: Path) -> None:
     found = Run.open(workspace / "runs/tiny").metadata.provenance
     assert {name: found[name] for name in PACKAGES} == {name: version(package) for name, package in PACKAGES.items()}
     assert (found["python"], found["threads"] >= 1, found["shards"] >= 1) == (python_version(), True, True)
@@ -33,7 +33,7 @@ def test_run_json_names_versions_and_sums_of_the_text_and_so_does_the_list_of_ru
     assert next(run.provenance for run in list_runs(workspace / "runs") if run.name == "tiny") == found
 
 
-def test_provenance_in_the_weights_is_that_of_run_json_without_date_and_threads(workspace: Path) -> None:
+def test_weights_have_the_provenance_of_run_json(workspace: Path) -> None:
     run = Run.open(workspace / "runs/tiny")
     content = (run.checkpoint("best") / "model.safetensors").read_bytes()
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -42,7 +42,7 @@ def test_provenance_in_the_weights_is_that_of_run_json_without_date_and_threads(
     assert kept == {key: provenance[key] for key in provenance if key not in ("date", "threads")}
 
 
-def test_text_sum_of_lines_is_that_of_a_file_of_them(tmp_path: Path) -> None:
+def test_sha256_of_lines_equals_that_of_their_file(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Ein Haus.\n\nä\n", encoding="utf-8")
     assert sha256_of_lines(["Ein Haus.", "", "ä"]) == hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()
 
@@ -54,7 +54,7 @@ def kept(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text("utf-8").split("\n")[:-1]]
 
 
-def test_evaluations_get_a_line_for_every_judged_text(workspace: Path, corpus: Path) -> None:
+def test_evaluations_have_a_line_per_evaluated_text(workspace: Path, corpus: Path) -> None:
     folder = workspace / "runs/tiny"
     (folder / "evaluations.jsonl").unlink(missing_ok=True)
     run = Run.open(folder)
@@ -74,9 +74,7 @@ def test_evaluations_get_a_line_for_every_judged_text(workspace: Path, corpus: P
         assert timedelta(0) <= age < timedelta(minutes=5)
 
 
-def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
-    workspace: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_append_result_to_a_read_only_run_warns(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = Run.open(workspace / "runs/tiny")
     (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
     (run.folder / "evaluations.jsonl").mkdir()
@@ -84,7 +82,7 @@ def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
     assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not saved: Is a directory"]
 
 
-def test_evaluate_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
+def test_evaluate_ensemble_saves_in_its_first_run(workspace: Path) -> None:
     folder = workspace / "runs/tiny"
     other = shutil.copytree(folder, workspace / "runs/other")
     both = translator_of(Run.open(folder), Run.open(other)).with_options(beam_size=2)
@@ -95,7 +93,7 @@ def test_evaluate_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]\n", "{\n", '{"bleu": "high", "others": []}\n', "\ufffe\n", "null"])
-def test_last_result_passes_over_what_is_no_evaluation(tmp_path: Path, content: str) -> None:
+def test_last_result_ignores_other_lines(tmp_path: Path, content: str) -> None:
     assert last_result(tmp_path) is None
     (tmp_path / "evaluations.jsonl").write_text(content, encoding="utf-8")
     assert last_result(tmp_path) is None

@@ -35,7 +35,7 @@ def assert_same_weights(one: Transformer, other: Transformer) -> None:
     assert all(name == same_name and value.equal(same) for (name, value), (same_name, same) in pairs)
 
 
-def test_new_model_follows_from_the_seed_alone(run: Run) -> None:
+def test_new_model_depends_on_the_seed_alone(run: Run) -> None:
     torch.manual_seed(3)
     by_hand = Transformer(run.config.model, source_vocabulary=6, target_vocabulary=5, pad_id=PAD)
     before = torch.get_rng_state()
@@ -56,7 +56,7 @@ def test_history_comes_back_exactly(run: Run) -> None:
     assert run.history() == entries[:1]
 
 
-def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:
+def test_find_tokenizer_run_by_name_and_path(run: Run) -> None:
     own = run.config.data
     assert find_tokenizer_run(own) is None
     for name in (run.folder.name, str(run.folder)):
@@ -74,7 +74,7 @@ def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:
         ),
     ],
 )
-def test_find_codec_unlike_the_config_is_refused(run: Run, update: dict[str, Any], message: str) -> None:
+def test_find_tokenizer_run_with_other_settings_is_refused(run: Run, update: dict[str, Any], message: str) -> None:
     wanted = run.config.data.model_copy(update={"tokenizer_from": run.folder.name, **update})
     with pytest.raises(ConfigError) as caught:
         find_tokenizer_run(wanted, run.folder.parent)
@@ -94,7 +94,7 @@ def test_find_codec_unlike_the_config_is_refused(run: Run, update: dict[str, Any
         ("target.detokenizer.json", "{", "{0}: damaged run: {0}/target.detokenizer.json: damaged: its content is not"),
     ],
 )
-def test_open_damaged_run_says_what_is_wrong(run: Run, name: str, content: str | None, message: str) -> None:
+def test_open_damaged_run_names_the_damage(run: Run, name: str, content: str | None, message: str) -> None:
     (run.folder / name).unlink()
     if content is not None:
         (run.folder / name).write_text(content, encoding="latin-1")
@@ -105,7 +105,7 @@ def test_open_damaged_run_says_what_is_wrong(run: Run, name: str, content: str |
 
 
 @pytest.mark.parametrize("pointer", ["best", "last"])
-def test_checkpoint_pointer_that_is_missing_or_leads_nowhere_is_an_error(run: Run, pointer: str) -> None:
+def test_checkpoint_pointer_missing_or_dangling_is_an_error(run: Run, pointer: str) -> None:
     missing = f"^{run.folder}: no {pointer} checkpoint yet; .* if it was lost, restore"
     with pytest.raises(CheckpointError, match=missing):
         run.checkpoint(pointer)
@@ -137,7 +137,7 @@ def test_find_run_by_name_by_path_or_the_newest(run: Run, monkeypatch: pytest.Mo
     assert find_run("second") == Path("runs/second")
 
 
-def test_find_run_unknown_path_is_named_as_it_was_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_run_names_an_unknown_path_as_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run.folder.parents[1])
     Path("file").touch()
     for name, said in {
@@ -160,9 +160,7 @@ def test_find_run_unknown_path_is_named_as_it_was_given(run: Run, monkeypatch: p
         (b"../first\n", " names '../first', but there is no such run"),
     ],
 )
-def test_find_run_without_a_newest_takes_the_only_one_and_names_several(
-    run: Run, latest: bytes | None, said: str
-) -> None:
+def test_find_run_without_latest_takes_the_only_one(run: Run, latest: bytes | None, said: str) -> None:
     runs_dir = run.folder.parent
     (runs_dir / "no-run").mkdir()
     if latest is not None:
@@ -175,7 +173,7 @@ def test_find_run_without_a_newest_takes_the_only_one_and_names_several(
         find_run("first", runs_dir / "no-run")
 
 
-def test_open_run_of_an_older_format_is_one_line(run: Run) -> None:
+def test_open_run_of_another_format_version_is_one_line(run: Run) -> None:
     edit_sealed(run.folder / "run.json", lambda value: value.update(format_version=4))
     with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 4, this tfm reads 7; train it again$"):
         Run.open(run.folder)
@@ -190,7 +188,7 @@ def test_open_run_reads_only_files_of_its_own_folder(run: Run) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, bytes(range(256)) * 9, "pieces"])
-def test_open_run_with_damaged_pieces_says_which_file(by_subwords: Translator, tmp_path: Path, content: object) -> None:
+def test_open_run_names_a_damaged_subword_file(by_subwords: Translator, tmp_path: Path, content: object) -> None:
     folder = Path(shutil.copytree(by_subwords.run.folder, tmp_path / "run"))
     path = folder / "target.subwords.model"
     whole = path.read_bytes()
@@ -224,7 +222,7 @@ def test_open_run_with_damaged_pieces_says_which_file(by_subwords: Translator, t
         ),
     ],
 )
-def test_open_run_of_other_keys_or_types_is_one_line(
+def test_open_run_with_wrong_keys_or_types_is_one_line(
     run: Run, name: str, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     edit_sealed(run.folder / name, change)
@@ -232,7 +230,7 @@ def test_open_run_of_other_keys_or_types_is_one_line(
         Run.open(run.folder)
 
 
-def test_open_run_json_that_is_a_list_is_one_line(run: Run) -> None:
+def test_open_run_with_a_list_as_json_is_one_line(run: Run) -> None:
     (run.folder / "run.json").write_text("[1]", encoding="utf-8")
     write_checksums(run.folder, read_checksums(run.folder))
     with pytest.raises(CheckpointError, match=r"run\.json: damaged: not an object, but \[1\]; restore it"):

@@ -48,7 +48,7 @@ def test_average_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
     assert all(torch.equal(value, last[name]) for name, value in kept[-1].items())
 
 
-def test_average_has_its_own_checkpoint_and_no_line_of_history(averaged: Run) -> None:
+def test_average_has_a_checkpoint_but_no_history_line(averaged: Run) -> None:
     assert folders(averaged)[0] == "average-0000020"
     kept = [name for name in folders(averaged) if name.startswith("validation")]
     assert kept == ["validation-0003", "validation-0004", "validation-0005"]
@@ -58,7 +58,7 @@ def test_average_has_its_own_checkpoint_and_no_line_of_history(averaged: Run) ->
     assert found["valid_ppl"] == pytest.approx(2.718281828 ** found["valid_loss"])
 
 
-def test_average_that_is_missing_leaves_the_run_unfinished(averaged: Run, tmp_path: Path) -> None:
+def test_run_without_its_average_is_unfinished(averaged: Run, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
     for state in ("finished", "unfinished"):
         (found,) = list_runs(tmp_path)
@@ -66,7 +66,7 @@ def test_average_that_is_missing_leaves_the_run_unfinished(averaged: Run, tmp_pa
         (tmp_path / "tiny/average").unlink(missing_ok=True)
 
 
-def test_average_leaves_history_and_state_as_without_it(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_changes_neither_history_nor_state(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     plain = train_tiny(tmp_path, *AVERAGING[:2])
     assert not plain.has_checkpoint("average")
     found, others = outcome(plain), outcome(averaged)
@@ -75,7 +75,7 @@ def test_average_leaves_history_and_state_as_without_it(averaged: Run, train_tin
     assert found["checkpoints"][state] == others["checkpoints"][state]
 
 
-def test_average_becomes_best_only_if_its_loss_is_lower(averaged: Run, far: Run) -> None:
+def test_average_is_best_only_with_a_lower_loss(averaged: Run, far: Run) -> None:
     for run in (averaged, far):
         found, epochs = load_average(run), min(line["valid_loss"] for line in run.history())
         assert found is not None
@@ -83,13 +83,15 @@ def test_average_becomes_best_only_if_its_loss_is_lower(averaged: Run, far: Run)
         assert (found.valid_loss < epochs) == (run is not averaged)
 
 
-def test_average_made_once_is_not_made_again(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_is_not_made_twice(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
     shutil.rmtree(tmp_path / "tiny/checkpoints/validation-0004")  # it would be missed
     assert train_tiny(tmp_path, *AVERAGING).checkpoint("average").name == "average-0000020"
 
 
-def test_average_of_more_epochs_equals_a_run_of_so_many(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_after_raised_epochs_equals_a_straight_run(
+    averaged: Run, train_tiny: TrainTiny, tmp_path: Path
+) -> None:
     shutil.copytree(averaged.folder, tmp_path / "raised/tiny")
     raised, straight = (
         outcome(train_tiny(tmp_path / name, *AVERAGING, "training.epochs=6")) for name in ("raised", "straight")
@@ -98,7 +100,7 @@ def test_average_of_more_epochs_equals_a_run_of_so_many(averaged: Run, train_tin
     assert raised == straight
 
 
-def test_average_that_is_best_stays_best_in_longer_training(far: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_stays_best_when_epochs_are_raised(far: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(far.folder, tmp_path / "tiny")
     before = load_average(far, "best")
     after = load_average(train_tiny(tmp_path, *FAR, "training.epochs=6"), "best")
@@ -107,7 +109,7 @@ def test_average_that_is_best_stays_best_in_longer_training(far: Run, train_tiny
     assert after.valid_loss <= before.valid_loss
 
 
-def test_average_after_patience_takes_the_epochs_there_are(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_after_patience_takes_fewer_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, "training.learning_rate=1e-30", "training.average_checkpoints=5", "training.patience=1")
     found = load_average(run)
     assert found is not None
@@ -117,7 +119,7 @@ def test_average_after_patience_takes_the_epochs_there_are(train_tiny: TrainTiny
 @pytest.mark.parametrize(
     ("name", "epochs"), [("validation-0005/model.safetensors", 6), ("average-0000020/average.json", 5)]
 )
-def test_average_damaged_file_that_it_needs_is_named(
+def test_average_names_a_damaged_file(
     averaged: Run, train_tiny: TrainTiny, tmp_path: Path, name: str, epochs: int
 ) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")

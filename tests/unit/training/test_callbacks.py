@@ -50,7 +50,7 @@ class Noted(Callback):
         self.calls.append(f"validation {len(trainer.validations)}")
 
 
-def test_callback_of_a_new_run_and_of_one_that_goes_on(train_with: Train) -> None:
+def test_callback_methods_are_called_in_order(train_with: Train) -> None:
     noted = Noted()
     train_with(noted, "training.epochs=1")
     made = ["before, folder is there: False", "new tiny"]
@@ -60,7 +60,7 @@ def test_callback_of_a_new_run_and_of_one_that_goes_on(train_with: Train) -> Non
     assert noted.calls == ["begin at step 2", "validation 1", "validation 2"]
 
 
-def test_callback_that_refuses_a_new_run_leaves_the_old_one(train_with: Train, tmp_path: Path) -> None:
+def test_callback_error_leaves_the_old_run_in_place(train_with: Train, tmp_path: Path) -> None:
     class Refusing(Callback):
         def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
             raise DataError("no")
@@ -82,9 +82,7 @@ def test_callback_chooses_the_rows_of_an_epoch(train_with: Train) -> None:
     assert [each["step"] for each in run.history()] == [1, 2]  # of 100 of the 200 pairs each
 
 
-def test_callback_makes_the_final_weights_of_those_it_needs(
-    train_with: Train, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_callback_final_weights_are_saved(train_with: Train, caplog: pytest.LogCaptureFixture) -> None:
     class First(Callback):
         def needed_validations(self, trainer: TrainerView) -> set[int]:
             return {1}

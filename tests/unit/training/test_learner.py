@@ -41,7 +41,7 @@ def weights(learner: Learner) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in learner.model.parameters()])
 
 
-def test_step_is_a_function_of_weights_batches_and_number() -> None:
+def test_step_depends_on_weights_batches_and_number_alone() -> None:
     batches, after = [np.array([0, 2]), np.array([1])], []
     for number in (1, 1, 2):
         learner = make_learner()
@@ -53,7 +53,7 @@ def test_step_is_a_function_of_weights_batches_and_number() -> None:
     assert not after[0].equal(after[2])  # other dropout
 
 
-def test_mixed_seed_differs_by_step_process_and_lane() -> None:
+def test_mix_seed_differs_by_step_process_and_shard() -> None:
     places = [
         (seed, step, rank, shard) for seed in range(2) for step in range(1, 50) for rank in (0, 3) for shard in (0, 2)
     ]
@@ -75,7 +75,7 @@ def test_step_clips_the_gradient_to_its_norm(limit: float | None) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_step_by_a_gradient_that_is_not_finite_changes_no_weight(value: float) -> None:
+def test_step_with_infinite_gradient_changes_no_weight(value: float) -> None:
     learner = make_learner()
     before = weights(learner)
     learner.backward(SPLIT, [np.array([0, 1, 2])], step=1)
@@ -100,14 +100,14 @@ def stepped(*, threads: int, shards: int, **settings: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("settings", [{}, {"optimizer": "muon"}], ids=["adam", "muon"])
-def test_threads_change_no_bit_of_a_step_and_lanes_do(settings: dict[str, Any]) -> None:
+def test_step_is_the_same_for_any_number_of_threads(settings: dict[str, Any]) -> None:
     one, two, three = (stepped(threads=threads, shards=2, **settings) for threads in (1, 2, 3))
     assert one.equal(two)
     assert one.equal(three)
     assert not one.equal(stepped(threads=1, shards=1, **settings))  # other dropout
 
 
-def test_lanes_add_up_to_the_gradient_of_one() -> None:
+def test_shards_add_up_to_the_whole_gradient() -> None:
     batch, gradients = [np.array([0, 1, 2])], []
     for shards in (1, 2, 5):  # with 5, two have no sentence
         learner = make_learner(dropout=0.0, shards=shards)

@@ -8,7 +8,7 @@ from transformer_cli.runs.state import Validation
 from transformer_cli.training.messages import validation_as_line
 
 
-def test_as_line_names_losses_seconds_and_what_is_unusual(tiny: Run) -> None:
+def test_validation_as_line_has_losses_seconds_and_skips(tiny: Run) -> None:
     losses = {"train_loss": 1.25, "valid_loss": 0.1 + 0.2, "valid_ppl": 1.35, "best": True}
     seconds = {"train_seconds": 12.345, "valid_seconds": 0.5}
     found = Validation(**{**tiny.history()[0], "epoch": 3, "step": 120, **losses, **seconds})

@@ -38,7 +38,7 @@ def draw_gradients(model: Transformer, seed: int = 2) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 12, 12), (1, 8, 30), (2, 30, 8)], ids=["square", "wide", "tall"])
-def test_orthogonalized_has_singular_values_near_1_and_the_same_vectors(shape: tuple[int, ...]) -> None:
+def test_orthogonalize_sets_singular_values_near_1(shape: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(3)
     u, _, v = torch.linalg.svd(torch.randn(shape, generator=generator, dtype=torch.float64), full_matrices=False)
     sizes = torch.linspace(0.02, 1.0, u.shape[-1], dtype=torch.float64)
@@ -48,7 +48,7 @@ def test_orthogonalized_has_singular_values_near_1_and_the_same_vectors(shape: t
     assert 0.6 < values.min() < values.max() < 1.25
 
 
-def test_orthogonalized_zeros_are_zeros() -> None:
+def test_orthogonalize_keeps_zeros() -> None:
     assert not orthogonalize(torch.zeros(1, 4, 4)).any()
 
 
@@ -63,7 +63,7 @@ def test_layer_matrices_are_the_wide_weights_of_the_layers(variant: dict[str, An
     assert {parts for name, parts in found.items() if "qkv" not in name} == {1}
 
 
-def test_muon_moves_all_other_weights_as_adam_does(model: Transformer) -> None:
+def test_muon_updates_other_weights_as_adam_does(model: Transformer) -> None:
     before = [weight.detach().clone() for weight in model.parameters()]
     draw_gradients(model)
     make_optimizer(model, MUON).step()
@@ -82,7 +82,7 @@ def steps(model: Transformer, optimizer: torch.optim.Optimizer) -> None:
         optimizer.step()
 
 
-def test_muon_equals_torchs_with_queries_keys_and_values_apart(model: Transformer) -> None:
+def test_muon_equals_torchs_for_each_stacked_matrix(model: Transformer) -> None:
     matrices = [part.detach().clone() for weight, n in layer_matrices(model).items() for part in weight.chunk(n)]
     theirs = torch.optim.Muon(matrices, lr=0.03, weight_decay=0.0)
     for seed in (2, 3):
@@ -129,7 +129,7 @@ WARM_COSINE = TrainingConfig(learning_rate=1e-3, schedule="cosine", warmup_steps
         pytest.param(INVERSE_SQRT, 400, 1e-4, id="a hundred times, a tenth"),
     ],
 )
-def test_learning_rate_at_steps_worked_out_by_hand(
+def test_learning_rate_equals_values_by_hand(
     training: TrainingConfig, step: int, expected: float, progress: float
 ) -> None:
     assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12)
@@ -148,13 +148,13 @@ def test_learning_rate_at_steps_worked_out_by_hand(
         pytest.param(WARM_COSINE, 4, 0.5, 5e-4, id="warm"),
     ],
 )
-def test_learning_rate_of_cosine_worked_out_by_hand(
+def test_learning_rate_cosine_equals_values_by_hand(
     training: TrainingConfig, step: int, progress: float, expected: float
 ) -> None:
     assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12, abs=1e-18)
 
 
-def test_adam_takes_its_settings_and_every_weight() -> None:
+def test_adam_has_all_settings_and_weights() -> None:
     config = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8)
     model = Transformer(config, source_vocabulary=5, target_vocabulary=6, pad_id=1)
     training = TrainingConfig(learning_rate=2e-4, betas=(0.9, 0.98), eps=1e-9)

@@ -70,7 +70,7 @@ def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_open_run_that_lacks_a_file_is_refused_and_left_as_it_is(
+def test_open_run_without_a_file_is_refused_unchanged(
     train_tiny: TrainTiny, folder: Path, missing: list[str], message: str
 ) -> None:
     for name in missing:
@@ -86,7 +86,7 @@ def test_open_run_that_lacks_a_file_is_refused_and_left_as_it_is(
     assert contents(folder) == before
 
 
-def test_fresh_beside_a_damaged_run_moves_it_aside(train_tiny: TrainTiny, folder: Path) -> None:
+def test_open_run_fresh_moves_a_damaged_run_aside(train_tiny: TrainTiny, folder: Path) -> None:
     (folder / "run.json").unlink()
     before = contents(folder)
     run = train_tiny(folder.parent, *STUCK, "training.epochs=1", fresh=True)
@@ -94,14 +94,14 @@ def test_fresh_beside_a_damaged_run_moves_it_aside(train_tiny: TrainTiny, folder
     assert contents(folder.with_name("tiny.old-1")) == before
 
 
-def test_fresh_leaves_the_old_run_where_no_pair_fits(train_tiny: TrainTiny, folder: Path) -> None:
+def test_open_run_fresh_keeps_the_old_run_if_no_pair_fits(train_tiny: TrainTiny, folder: Path) -> None:
     before = contents(folder)
     with pytest.raises(DataError, match=r"^no pair of train fits in model.max_length 3; "):
         train_tiny(folder.parent, *STUCK, "model.max_length=3", fresh=True)
     assert contents(folder) == before
 
 
-def test_open_run_that_was_never_saved_begins_with_any_settings(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_open_run_without_checkpoint_takes_new_settings(train_tiny: TrainTiny, tmp_path: Path) -> None:
     with power_cut(tmp_path, "step-0000002"):
         train_tiny(tmp_path, *STUCK, "training.seed=7")
     assert ((tmp_path / "tiny/run.json").is_file(), is_new(tmp_path / "tiny")) == (True, True)
@@ -118,7 +118,7 @@ def test_open_run_new_keeps_its_dataset_and_precision(opened: Open, project: Pat
         assert new.run.config == load_config(tmp_path / "tiny/config.yaml")
 
 
-def test_open_run_that_goes_on_takes_what_may_change(opened: Open, folder: Path) -> None:
+def test_open_run_resumed_takes_changed_settings(opened: Open, folder: Path) -> None:
     changes = ("patience=7", "save_minutes=3", "num_threads=2", "epochs=9", "precision=auto")
     with opened(folder, *(f"training.{change}" for change in changes), "decoding.beam_size=5") as run:
         training = run.run.config.training
@@ -127,7 +127,7 @@ def test_open_run_that_goes_on_takes_what_may_change(opened: Open, folder: Path)
         assert Run.open(folder).config == run.run.config
 
 
-def test_open_run_keeps_the_lanes_chosen_at_first(train_tiny: TrainTiny, opened: Open, tmp_path: Path) -> None:
+def test_open_run_resumed_keeps_its_shards(train_tiny: TrainTiny, opened: Open, tmp_path: Path) -> None:
     with opened(tmp_path / "new", "training.shards=null") as new:
         assert new.run.config.training.shards == choose_shards(None, SINGLE_PROCESS)
     shards = choose_shards(None, SINGLE_PROCESS) + 1  # those of another machine
@@ -146,7 +146,7 @@ def test_open_run_keeps_the_lanes_chosen_at_first(train_tiny: TrainTiny, opened:
         ("bfloat16", "bfloat16", ""),
     ],
 )
-def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
+def test_open_run_resumed_keeps_its_precision(
     opened: Open, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any, wanted: str, kept: str, said: str
 ) -> None:
     with opened(folder, "training.epochs=3", "training.precision=bfloat16") as run:
@@ -170,7 +170,7 @@ def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
         ("data.fingerprint=deadbeef", "data.fingerprint: "),
     ],
 )
-def test_open_run_with_other_settings_is_refused_and_changes_nothing(
+def test_open_run_with_other_settings_is_refused_unchanged(
     opened: Open, folder: Path, change: str, message: str
 ) -> None:
     before = contents(folder.parent)
@@ -191,7 +191,7 @@ def test_open_run_with_other_settings_offers_a_free_name(opened: Open, folder: P
         pass
 
 
-def test_open_run_that_was_renamed_goes_on(opened: Open, folder: Path) -> None:
+def test_open_run_resumes_a_renamed_run(opened: Open, folder: Path) -> None:
     renamed = folder.rename(folder.with_name("renamed"))
     with opened(renamed, "training.epochs=3", "name=renamed") as run:
         assert Run.open(renamed).config.name == run.run.config.name == "renamed"
@@ -203,7 +203,7 @@ def test_open_run_without_a_dataset_leaves_nothing(opened: Open, tmp_path: Path)
     assert not (tmp_path / "runs").exists()
 
 
-def test_open_run_by_link_and_by_name_share_a_lock(opened: Open, folder: Path, tmp_path: Path) -> None:
+def test_open_run_by_link_takes_the_same_lock(opened: Open, folder: Path, tmp_path: Path) -> None:
     real = folder.rename(tmp_path / "real")
     folder.symlink_to("../real")
     with opened(folder, fresh=True):  # which moves the link aside, and makes a folder of its name
@@ -237,7 +237,7 @@ def resume(folder: Path, config: Config) -> AbstractContextManager[OpenedRun]:
     return open_run(folder / "runs/tiny", config, Environment(torch.device("cpu"), folder / "data"), fresh=False)
 
 
-def test_moved_project_goes_on_even_without_its_text(moved: Path) -> None:
+def test_moved_project_resumes_without_its_text(moved: Path) -> None:
     with resume(moved, config(moved)) as opened:
         assert opened.run.config.data.files == config(moved).data.files
         assert Run.open(moved / "runs/tiny").config == opened.run.config
@@ -250,7 +250,7 @@ def test_moved_project_goes_on_even_without_its_text(moved: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["other text", "another name"])
-def test_moved_run_with_another_text_is_refused(moved: Path, change: str) -> None:
+def test_moved_run_with_other_text_is_refused(moved: Path, change: str) -> None:
     path = moved / "train.en"
     if change == "other text":
         path.write_bytes(path.read_bytes() + b"One more.\n")
@@ -261,7 +261,7 @@ def test_moved_run_with_another_text_is_refused(moved: Path, change: str) -> Non
         pass
 
 
-def test_moved_run_whose_text_was_changed_there_is_refused(moved: Path) -> None:
+def test_moved_run_with_changed_text_is_refused(moved: Path) -> None:
     with resume(moved, config(moved)):  # which takes the new places into its own config
         pass
     for side in ("de", "en"):
@@ -282,9 +282,7 @@ def test_moved_run_whose_text_was_changed_there_is_refused(moved: Path) -> None:
     ("before", "now", "same"),
     [("gone/a.vec", "new/a.vec", True), ("left/a.vec", "new/a.vec", False), ("gone/a.vec", "gone/b.vec", False)],
 )
-def test_moved_vectors_are_the_same_file_unless_the_old_one_is_left(
-    moved: Path, before: str, now: str, same: bool
-) -> None:
+def test_moved_vectors_are_accepted_if_the_old_file_is_gone(moved: Path, before: str, now: str, same: bool) -> None:
     def with_vectors(config: Config, name: str) -> Config:
         vectors = config.model.vectors.model_copy(update={"source": str(moved / name)})
         return config.model_copy(update={"model": config.model.model_copy(update={"vectors": vectors})})

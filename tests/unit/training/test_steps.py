@@ -19,7 +19,7 @@ EPOCH = ("training.batch_size=10", "training.epochs=1")  # of 20 steps
 OFTEN = (*EPOCH, "training.validate_every=3", "training.average_checkpoints=2")
 
 
-def test_validate_every_counts_steps_and_the_last_one(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_validate_every_counts_steps_and_ends_with_one(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, *OFTEN)
     history = run.history()
     assert [line["step"] for line in history] == [3, 6, 9, 12, 15, 18, 20]
@@ -33,12 +33,12 @@ def test_validate_every_counts_steps_and_the_last_one(train_tiny: TrainTiny, tmp
     assert {path.name for path in run.folder.glob("checkpoints/val*")} == {"validation-0006", "validation-0007"}
 
 
-def test_validate_every_goes_on_over_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_validate_every_counts_across_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, "training.batch_size=40", "training.epochs=3", "training.validate_every=4")  # of 5 steps
     assert [(line["step"], line["epoch"]) for line in run.history()] == [(4, 1), (8, 2), (12, 3), (15, 3)]
 
 
-def test_steps_end_training_within_an_epoch_and_may_be_raised(
+def test_max_steps_end_within_an_epoch_and_can_be_raised(
     train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = ("training.batch_size=10", "training.epochs=9", "training.validate_every=5")
@@ -55,7 +55,7 @@ def test_steps_end_training_within_an_epoch_and_may_be_raised(
     assert [line["epoch"] for line in raised.history()] == [1, 1, 1, 1, 2]
 
 
-def test_save_minutes_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_save_minutes_count_across_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
     seconds = iter(range(0, 10**6, 8))
     clock = SimpleNamespace(monotonic=lambda: next(seconds))  # of the trainer alone, which looks three times a step
     settings = ("training.batch_size=100", "training.max_steps=20", "training.validate_every=20")  # of 2 steps an epoch
@@ -69,7 +69,7 @@ def test_save_minutes_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTi
     assert 4 <= saves[1] <= 8
 
 
-def test_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_cosine_over_max_steps_refuses_another_number(train_tiny: TrainTiny, tmp_path: Path) -> None:
     settings = (
         "training.batch_size=10",
         "training.schedule=cosine",
@@ -91,6 +91,6 @@ def test_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTi
         Run.open(run.folder)
 
 
-def test_bar_of_steps_counts_them(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:
+def test_step_bar_counts_steps(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:
     train_tiny(tmp_path, "training.batch_size=40", "training.max_steps=7")  # of 5 steps an epoch
     assert [each.desc for each in bars] == ["step 5/7", "step 7/7"]

@@ -49,7 +49,7 @@ def at(patch: pytest.MonkeyPatch, moment: str, happen: Callable[[], None]) -> No
 
 
 @pytest.mark.parametrize(("moment", "is_command"), [*((each, True) for each in MOMENTS), ("validation", False)])
-def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
+def test_train_signal_at_any_moment_resumes_exactly(
     train_tiny: TrainTiny, tmp_path: Path, uncut: Callable[..., dict[str, Any]], moment: str, is_command: bool
 ) -> None:
     *_, step = MOMENTS[moment]
@@ -78,7 +78,7 @@ def test_train_second_ctrl_c_from_python_is_a_keyboard_interrupt(train_tiny: Tra
             train_tiny(tmp_path, *FOUR_STEPS)
 
 
-def test_train_in_a_thread_sets_no_handler_and_ends(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_train_in_a_thread_sets_no_signal_handler(train_tiny: TrainTiny, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as thread:  # where Python lets nobody set one
         run = thread.submit(lambda: train_tiny(tmp_path, FOUR_STEPS[0], "training.epochs=1")).result()
     assert len(run.history()) == 1

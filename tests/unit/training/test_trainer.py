@@ -30,7 +30,7 @@ def largest_difference(one: Run, other: Run) -> float:
     return max((a - b).abs().max().item() for a, b in pairs)
 
 
-def test_train_history_has_the_promised_keys_and_a_line_for_each_epoch(tiny: Run, project: Path) -> None:
+def test_history_has_its_keys_and_a_line_per_epoch(tiny: Run, project: Path) -> None:
     history = tiny.history()
     dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
     lengths = dataset.split("train").target.lengths
@@ -47,7 +47,7 @@ def test_train_history_has_the_promised_keys_and_a_line_for_each_epoch(tiny: Run
     assert tiny.checkpoint("best").name == f"step-{best['step']:07d}"
 
 
-def test_train_in_small_parts_equals_whole_batches(
+def test_train_in_micro_batches_equals_whole_batches(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
@@ -62,7 +62,7 @@ def test_train_in_small_parts_equals_whole_batches(
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_accumulate_small_batches_equals_one_large_batch(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_gradient_accumulation_equals_one_large_batch(train_tiny: TrainTiny, tmp_path: Path) -> None:
     common = ("training.epochs=2", "model.dropout=0.0", "training.eps=1e-2", "training.label_smoothing=0.1")
     overrides = (*common, "training.schedule=cosine")  # which falls with the share of training that is done
     small = (
@@ -78,7 +78,7 @@ def test_accumulate_small_batches_equals_one_large_batch(train_tiny: TrainTiny, 
             assert one[key] == (other[key] and pytest.approx(other[key], rel=1e-5))
 
 
-def test_label_smoothing_changes_what_is_learned_not_what_is_reported(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_label_smoothing_changes_weights_not_the_reported_loss(train_tiny: TrainTiny, tmp_path: Path) -> None:
     common = ("training.batch_size=200", "training.epochs=1", "model.dropout=0.0")  # one step from the same weights
     plain = train_tiny(tmp_path / "plain", *common)
     smoothed = train_tiny(tmp_path / "smoothed", *common, "training.label_smoothing=0.1")
@@ -86,7 +86,7 @@ def test_label_smoothing_changes_what_is_learned_not_what_is_reported(train_tiny
     assert largest_difference(plain, smoothed) > 1e-3
 
 
-def test_train_max_length_leaves_longer_pairs_out_and_warns_of_how_few_are_left_to_validate(
+def test_train_max_length_leaves_longer_pairs_out_and_warns(
     train_tiny: TrainTiny, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -119,7 +119,7 @@ def test_patience_counts_validations_without_a_new_best(
     assert [entry["best"] for entry in run.history()] == [True, False, False, False]
 
 
-def test_train_skipped_step_is_counted_and_the_next_one_learns(
+def test_train_counts_a_skipped_step_and_continues(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute = Learner.backward
@@ -144,7 +144,7 @@ TWO_SENTENCES = ("training.learning_rate=1e30", "training.batch_size=2", "traini
         (("training.validate_every=1",), None, "validation loss nan at step 1"),
     ],
 )
-def test_train_that_diverges_is_an_error_with_the_rate(
+def test_train_diverged_is_an_error_with_the_rate(
     train_tiny: TrainTiny, tmp_path: Path, settings: tuple[str, ...], cut_at: int | None, reason: str
 ) -> None:
     if cut_at is not None:  # the steps before the cut count too
@@ -157,7 +157,7 @@ def test_train_that_diverges_is_an_error_with_the_rate(
         train_tiny(tmp_path, *TWO_SENTENCES, *settings)
 
 
-def test_train_without_a_finite_step_before_a_validation_is_an_error(
+def test_train_with_all_steps_skipped_is_an_error(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Learner, "step", lambda _: False)
@@ -179,7 +179,7 @@ NEVER_WARM = "training has about 2 steps, so its rate never reaches training.lea
         ("batch_size=201", ["training.batch_size 201 takes all pairs at once: an epoch is one step"]),
     ],
 )
-def test_train_settings_too_large_for_the_text_are_warned_of(
+def test_train_warns_of_settings_too_large_for_the_text(
     setting: str, said: list[str], train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1", f"training.{setting}")
@@ -201,7 +201,7 @@ def test_cosine_schedule_falls_over_all_epochs(train_tiny: TrainTiny, tmp_path: 
     assert 0.0 < rates[-1] < 1e-3
 
 
-def test_cosine_schedule_does_not_take_other_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_cosine_schedule_refuses_other_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, *COSINE, "training.epochs=2")
     before = outcome(run), (run.folder / "config.yaml").read_bytes()
     message = r"^training\.epochs: 3, but the cosine schedule of .*tiny is planned over 2 epochs; give that "
@@ -211,7 +211,7 @@ def test_cosine_schedule_does_not_take_other_epochs(train_tiny: TrainTiny, tmp_p
 
 
 @pytest.mark.parametrize("override", ["training.initialize_from=base", "training.tensorboard=true"])
-def test_core_train_refuses_a_setting_that_no_callback_carries_out(corpus: Path, tmp_path: Path, override: str) -> None:
+def test_core_train_refuses_a_setting_without_callback(corpus: Path, tmp_path: Path, override: str) -> None:
     config = load_config(corpus / "tiny.yaml", override)
     with pytest.raises(ConfigError, match=f"^{override.partition('=')[0]}: no callback implements it; use"):
         train(config, runs_dir=tmp_path)

@@ -15,7 +15,7 @@ from transformer_cli.training import trainer
 BLEU = ("training.best_checkpoint_metric=bleu", "training.learning_rate=1e-3")
 
 
-def test_validate_by_bleu_finds_that_of_evaluate_and_resumes_exactly(
+def test_metric_bleu_equals_evaluate_and_resumes_exactly(
     project: Path, train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", "transformer_cli"):
@@ -34,7 +34,7 @@ def test_validate_by_bleu_finds_that_of_evaluate_and_resumes_exactly(
 
 
 @pytest.mark.parametrize(("by", "best"), [("loss", 3), ("bleu", 1), ("chrf", 1)])
-def test_best_is_the_validation_of_the_lowest_loss_or_the_highest_score(
+def test_best_has_the_lowest_loss_or_the_highest_score(
     train_tiny: TrainTiny,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

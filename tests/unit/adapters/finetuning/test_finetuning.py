@@ -34,7 +34,7 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
-def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
+def test_finetuning_settings_have_a_low_learning_rate(runs: Path) -> None:
     pace = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}
     assert finetuning_settings("base", runs)["training"] == {"initialize_from": "base", **pace}
 
@@ -48,7 +48,7 @@ def test_inherited_settings_have_a_pace_for_teaching(runs: Path) -> None:
         ("training: {patience: null, initialize_from: other}\ndata: {tokenizer_from: other}", [], None),
     ],
 )
-def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_itself(
+def test_null_in_a_config_overrides_inherited_settings(
     runs: Path, text: str, overrides: list[str], patience: int | None
 ) -> None:
     (runs / "finetuned.yaml").write_text(text)
@@ -61,7 +61,7 @@ def test_null_is_a_setting_that_inherited_ones_do_not_replace_but_for_the_run_it
     assert (said.training.initialize_from, said.data.tokenizer_from) == ("other", "base")
 
 
-def test_start_is_validated_first_and_says_how_long_training_will_take(
+def test_initial_weights_are_validated_with_a_time_estimate(
     train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -71,7 +71,7 @@ def test_start_is_validated_first_and_says_how_long_training_will_take(
     assert estimate == "less than a minute until the end, judged by this validation"
 
 
-def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the_start(
+def test_extra_valid_has_losses_and_chooses_the_interpolation(
     train_tiny: TrainTiny, runs: Path, old: Path, project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -99,7 +99,7 @@ def test_watched_text_has_a_loss_at_each_validation_and_chooses_the_share_of_the
 
 
 @pytest.mark.parametrize("share", [None, 0.25])
-def test_start_that_is_best_is_mixed_with_the_best_of_what_was_finetuned_also_in_longer_training(
+def test_interpolation_takes_the_best_finetuned_weights(
     train_tiny: TrainTiny, runs: Path, caplog: pytest.LogCaptureFixture, share: float | None
 ) -> None:
     caplog.set_level("INFO")
@@ -128,15 +128,13 @@ def test_start_that_is_best_is_mixed_with_the_best_of_what_was_finetuned_also_in
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_mixed_weights_are_the_mean_with_the_share_of_the_start(tiny: Run, share: float) -> None:
+def test_interpolate_equals_the_weighted_mean(tiny: Run, share: float) -> None:
     start, finetuned = tiny.new_model(), load_best(tiny, torch.device("cpu"))[1]
     wanted = share * start.output.weight.detach() + (1 - share) * finetuned.output.weight.detach()
     torch.testing.assert_close(interpolate(finetuned, start, share).output.weight.detach(), wanted)
 
 
-def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_the_start(
-    train_tiny: TrainTiny, runs: Path, old: Path
-) -> None:
+def test_replay_is_half_of_an_epoch_and_resumes_exactly(train_tiny: TrainTiny, runs: Path, old: Path) -> None:
     beside = (f"training.replay=[{old}]", "training.extra_valid=[test]")
     straight = train_tiny(runs, *FINETUNE, *beside, "name=straight")
     assert [each["step"] for each in straight.history()] == [0, 4, 8]  # of 200 pairs, and as many more
@@ -155,7 +153,7 @@ def test_text_along_is_half_of_an_epoch_and_a_resumed_run_needs_neither_it_nor_t
         train_tiny(runs, *FINETUNE, *beside)
 
 
-def test_sentences_that_go_along_are_translated_by_the_start(train_tiny: TrainTiny, runs: Path, tmp_path: Path) -> None:
+def test_replay_source_only_is_translated_first(train_tiny: TrainTiny, runs: Path, tmp_path: Path) -> None:
     lines = ["Der kleine Hund läuft im Park.", "Die Frau singt."]
     (tmp_path / "old.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     run = train_tiny(runs, *FINETUNE, f"training.replay=[{tmp_path / 'old.txt'}]")
@@ -163,7 +161,7 @@ def test_sentences_that_go_along_are_translated_by_the_start(train_tiny: TrainTi
     assert (run.folder / "replay.target.txt").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in expected)
 
 
-def test_sampled_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
+def test_replay_rows_come_equally_often_in_each_epochs_order() -> None:
     rows = replay_rows(np.array([7, 8]), 5, seed=1, epoch=1)
     assert sorted(rows.tolist()) in ([7, 7, 7, 8, 8], [7, 7, 8, 8, 8])
     some = [replay_rows(np.arange(50), 20, seed=1, epoch=epoch).tolist() for epoch in (1, 1, 2)]
@@ -185,12 +183,12 @@ def test_sampled_rows_come_equally_often_in_an_order_of_each_epoch() -> None:
         ),
     ],
 )
-def test_settings_of_teaching_without_what_they_are_about_are_errors(settings: list[str], said: str) -> None:
+def test_finetuning_settings_without_their_text_are_errors(settings: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         load_config(overrides=settings)
 
 
-def test_text_beside_that_is_no_text_leaves_no_run(train_tiny: TrainTiny, runs: Path, old: Path) -> None:
+def test_extra_valid_without_pairs_leaves_no_run(train_tiny: TrainTiny, runs: Path, old: Path) -> None:
     old.write_text("de\ten\n \t \n", encoding="utf-8")
     for place, said in ((old, "no sentence pairs; name other text"), (old.with_name("none.tsv"), "no such file")):
         with pytest.raises(DataError, match=rf"training\.extra_valid: [^\n]*{said}"):
@@ -198,7 +196,7 @@ def test_text_beside_that_is_no_text_leaves_no_run(train_tiny: TrainTiny, runs: 
     assert not (runs / "tiny").exists()
 
 
-def test_train_command_prints_losses_and_bleu_of_both_texts(workspace: Path, old: Path, corpus: Path, tfm: Tfm) -> None:
+def test_train_prints_losses_and_bleu_of_both_texts(workspace: Path, old: Path, corpus: Path, tfm: Tfm) -> None:
     settings = ("training.epochs=1", "name=finetuned", "training.initialize_from=tiny")
     given = [word for each in settings for word in ("--set", each)]
     code, out, err = tfm("train", "--config", corpus / "tiny.yaml", "--extra-valid", old, *given, cwd=workspace)

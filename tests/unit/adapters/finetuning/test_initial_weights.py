@@ -17,7 +17,7 @@ SHORT = ("training.batch_size=100", "training.epochs=2")  # an epoch of two step
 PARTS = ["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 
 
-def test_initialize_from_begins_with_the_best_weights_of_the_other_run(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_takes_the_best_weights(train_tiny: TrainTiny, runs: Path) -> None:
     tuned = train_tiny(runs, *SHORT, "training.initialize_from=base", "training.learning_rate=1e-30")
     base = Run.open(runs / "base")
     assert all(value.equal(weights(base, "best")[name]) for name, value in weights(tuned).items())
@@ -27,13 +27,13 @@ def test_initialize_from_begins_with_the_best_weights_of_the_other_run(train_tin
     assert (first["epoch"], first["step"], first["train_loss"] is None) == (1, 2, False)
 
 
-def test_initialize_from_a_folder_may_have_another_dropout(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_accepts_another_dropout(train_tiny: TrainTiny, runs: Path) -> None:
     where = f"training.initialize_from={runs / 'base'}"
     tuned = train_tiny(runs, *SHORT, where, "model.dropout=0.3", "model.embedding_init=normal")
     assert tuned.history()[0]["valid_loss"] < 1.0
 
 
-def test_initialize_from_a_model_of_another_shape_names_the_settings(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_another_shape_names_the_settings(train_tiny: TrainTiny, runs: Path) -> None:
     with pytest.raises(ConfigError) as error:
         train_tiny(runs, *SHORT, "training.initialize_from=base", "model.d_ff=32", "model.dropout=0.2")
     assert str(error.value) == (
@@ -43,7 +43,7 @@ def test_initialize_from_a_model_of_another_shape_names_the_settings(train_tiny:
     assert not (runs / "tiny").exists()
 
 
-def test_initialize_from_a_run_with_other_ids_says_what_to_do(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_a_run_with_other_ids_is_refused(train_tiny: TrainTiny, runs: Path) -> None:
     lines = (runs / "base/source.vocab.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (runs / "base/source.vocab.txt").write_text("".join([*lines[:-2], lines[-1], lines[-2]]), encoding="utf-8")
     reseal(runs / "base")
@@ -54,7 +54,7 @@ def test_initialize_from_a_run_with_other_ids_says_what_to_do(train_tiny: TrainT
 
 
 @pytest.mark.parametrize("parts", [["source_embedding", "encoder"], ["output", "target_embedding"]])
-def test_freeze_parts_leaves_them_as_they_begin_and_says_so(
+def test_freeze_parts_keeps_their_weights_and_logs_them(
     train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture, parts: list[str]
 ) -> None:
     caplog.set_level("INFO")
@@ -67,7 +67,7 @@ def test_freeze_parts_leaves_them_as_they_begin_and_says_so(
     assert f" parameters and {held:,} frozen ones ({', '.join(parts)}); " in caplog.text
 
 
-def test_freeze_a_tied_matrix_holds_it_in_both_parts(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_freeze_a_tied_matrix_freezes_both_parts(train_tiny: TrainTiny, tmp_path: Path) -> None:
     tied = ("model.tie_embeddings=target+output", "training.freeze=[target_embedding]")
     run = train_tiny(tmp_path, *SHORT, *tied)
     model = run.new_model()
@@ -77,7 +77,7 @@ def test_freeze_a_tied_matrix_holds_it_in_both_parts(train_tiny: TrainTiny, tmp_
 
 
 @pytest.mark.parametrize("ties", ["target+output", "all"])
-def test_freeze_all_that_learns_is_an_error(ties: str) -> None:
+def test_freeze_all_parts_is_an_error(ties: str) -> None:
     frozen = [part for part in PARTS if part != "target_embedding"]
     tied = ["data.joint_vocabulary=true", f"model.tie_embeddings={ties}", f"training.freeze=[{','.join(frozen)}]"]
     load_config(overrides=tied)  # learned positions are left to learn

@@ -65,7 +65,7 @@ def expected_rows(run: Run, side: str, vectors: dict[str, NDArray[np.float32]]) 
 
 
 @pytest.mark.usefixtures("source_vectors")
-def test_pretrained_vectors_say_their_coverage_and_words_missed(
+def test_pretrained_vectors_log_coverage_and_missing_words(
     corpus: Path, project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "de.vec"
@@ -84,7 +84,7 @@ def test_pretrained_vectors_say_their_coverage_and_words_missed(
 
 
 @pytest.mark.parametrize("freeze", ["true", "false"])
-def test_vectors_frozen_stay_and_all_else_learns(
+def test_frozen_vectors_stay_and_the_rest_is_trained(
     train_tiny: TrainTiny, tmp_path: Path, tiny: Run, source_vectors: dict[str, NDArray[np.float32]], freeze: str
 ) -> None:
     settings = (*SHORT, f"model.vectors.source={tmp_path / 'de.vec'}", f"model.vectors.freeze={freeze}")
@@ -101,7 +101,7 @@ def test_vectors_frozen_stay_and_all_else_learns(
 
 
 @pytest.mark.parametrize("ties", ["none", "target+output"])
-def test_vectors_frozen_resume_bit_for_bit_without_their_file(
+def test_frozen_vectors_resume_exactly_without_their_file(
     train_tiny: TrainTiny, tmp_path: Path, tiny: Run, ties: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "en.vec"
@@ -120,7 +120,7 @@ def test_vectors_frozen_resume_bit_for_bit_without_their_file(
 
 
 @pytest.mark.usefixtures("no_curves")
-def test_vectors_of_both_sides_may_be_one_frozen_matrix(corpus: Path, tmp_path: Path) -> None:
+def test_frozen_vectors_of_both_sides_can_be_tied(corpus: Path, tmp_path: Path) -> None:
     path = tmp_path / "both.vec"
     path.write_text(f"hund {'0.5 ' * D_MODEL}\ndog {'-0.5 ' * D_MODEL}\n", encoding="utf-8")
     overrides = [*SHORT, "data.joint_vocabulary=true", "model.tie_embeddings=all", FREEZE]
@@ -135,7 +135,7 @@ def test_vectors_of_both_sides_may_be_one_frozen_matrix(corpus: Path, tmp_path: 
     assert frozen.nonzero().flatten().tolist() == sorted(ids)
 
 
-def test_vectors_that_do_not_fit_leave_the_old_run_in_place(
+def test_vectors_of_another_width_leave_the_old_run(
     train_tiny: TrainTiny, workspace: Path, tiny: Run, tmp_path: Path
 ) -> None:
     write_vectors(tmp_path / "narrow.vec", words_of(tiny.codecs.source), size=7)

@@ -45,7 +45,7 @@ def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_cutting_chunks_come_in_order_and_no_more_is_read_than_is_needed(
+def test_tokenizing_yields_chunks_in_order_and_lazily(
     processes: int, workers: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encoding, "PAIRS_PER_CHUNK", 4)
@@ -73,7 +73,7 @@ def test_cutting_chunks_come_in_order_and_no_more_is_read_than_is_needed(
         assert all(len(set(side.forms)) == len(side.forms) == len(set(side.ids.tolist())) for side in sides)
 
 
-def test_cutting_mistake_of_the_settings_is_told_by_the_worker(workers: list["subprocess.Popen[bytes]"]) -> None:
+def test_tokenizing_raises_the_workers_config_error(workers: list["subprocess.Popen[bytes]"]) -> None:
     with (
         pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
         tokenizing(("de", "qq", True), processes=2) as tokenize,
@@ -83,14 +83,14 @@ def test_cutting_mistake_of_the_settings_is_told_by_the_worker(workers: list["su
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
-def test_available_cores_are_those_that_this_process_may_use() -> None:
+def test_available_cores_respect_cpu_affinity() -> None:
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # as taskset does
     assert available_cores() == 1
     os.sched_setaffinity(0, cores)
 
 
-def test_cutting_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes]"]) -> None:
+def test_tokenizing_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes]"]) -> None:
     message = (
         r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, "
         r"for example with `taskset --cpu-list 0 tfm prepare`$"
@@ -105,7 +105,7 @@ def test_cutting_killed_worker_is_one_line(workers: list["subprocess.Popen[bytes
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_cutting_that_is_killed_leaves_no_worker_and_no_complaint(number: signal.Signals, code: int) -> None:
+def test_tokenizing_killed_leaves_no_worker(number: signal.Signals, code: int) -> None:
     to_all = number == signal.SIGINT  # as a terminal sends Ctrl-C
     process = subprocess.Popen(
         [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

@@ -47,7 +47,7 @@ def fail_in_call(patch: pytest.MonkeyPatch, owner: object, name: str, number: in
     patch.setattr(owner, name, counted)
 
 
-def test_train_model_without_room_is_refused_before_anything_is_written(
+def test_train_too_large_model_writes_nothing(
     train_tiny: TrainTiny, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sorted(path.name for path in (workspace / "runs").rglob("*") if path.suffix != ".lock")
@@ -59,7 +59,7 @@ def test_train_model_without_room_is_refused_before_anything_is_written(
     assert sorted(path.name for path in (workspace / "runs").rglob("*") if path.suffix != ".lock") == before
 
 
-def test_huge_run_is_refused_before_it_is_built(workspace: Path) -> None:
+def test_load_too_large_run_is_refused(workspace: Path) -> None:
     run = Run.open(workspace / "runs/tiny")
     model = run.config.model.model_copy(update={"d_ff": 1_048_576, "d_model": 1_048_576})
     set_config(run.folder, run.config.model_copy(update={"model": model}))
@@ -87,7 +87,7 @@ def test_huge_run_is_refused_before_it_is_built(workspace: Path) -> None:
         ((), loss, "token_losses", 1, r"^the losses of \d+ sentences with up to "),  # of a validation
     ],
 )
-def test_train_without_room_is_one_line_and_goes_on_as_if_there_had_been(
+def test_train_out_of_memory_resumes_exactly(
     train_tiny: TrainTiny,
     uncut: Callable[..., dict[str, Any]],
     tmp_path: Path,
@@ -104,7 +104,7 @@ def test_train_without_room_is_one_line_and_goes_on_as_if_there_had_been(
     assert outcome(train_tiny(tmp_path, *SHORT, *settings)) == uncut(*SHORT, *settings)
 
 
-def test_train_without_room_for_any_forward_pass_saves_every_step(
+def test_train_out_of_memory_saves_without_forward_pass(
     train_tiny: TrainTiny, uncut: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     token_losses, calls = loss.token_losses, 0
@@ -125,7 +125,7 @@ def test_train_without_room_for_any_forward_pass_saves_every_step(
     assert outcome(train_tiny(tmp_path, *SHORT)) == uncut(*SHORT)
 
 
-def test_device_without_room_for_the_model_is_one_line(
+def test_device_out_of_memory_is_one_line(
     train_tiny: TrainTiny, workspace: Path, tiny: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Transformer, "to", lambda self, device: take_too_much())
@@ -135,7 +135,7 @@ def test_device_without_room_for_the_model_is_one_line(
         translator_of(tiny)
 
 
-def test_translate_and_score_without_room_are_one_line(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translate_and_score_out_of_memory_is_one_line(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = ["Der kleine Hund läuft.", "Die Frau singt."]
     monkeypatch.setattr(decoder, "pad_ids", lambda ids: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^2 sentences of up to 5 tokens, with 1 hypo"):
