@@ -25,13 +25,13 @@ from transformer_cli.text.lines import LocatedPair, has_letter
 from transformer_cli.text.normalization import lower, nfc_stripped, primary_subtag
 
 TOO_LONG = "too long"  # a rule that always applies
-RATIO_SAMPLE_PAIRS = 10_000  # whose median is the usual length ratio
+RATIO_SAMPLE_PAIRS = 10_000  # from which the usual length ratio, a median, is computed
 MAX_LENGTH_FACTOR, SLACK_CHARS = 4, 20  # see `_has_unlikely_length`
 OWN_LANGUAGE_PROB = {True: 0.01, False: 1e-5}
-"""up to this probability of its own language, a side counts as the detected one. True: this is the language of the
-other side; False: it is a third language, which names and titles are often mistaken for"""
+"""A side is in the wrong language if another one is detected, and the side's own is at most this probable. True: the
+other side's language is detected; False: a third one, as often happens with names and titles"""
 LANGUAGE_SAMPLE_CHARS = 500  # of a side, for language detection
-PAIRS_PER_LOOKUP = 10_000  # whose duplicates are looked up together
+PAIRS_PER_LOOKUP = 10_000  # searched for duplicates at a time
 THRESHOLDS = [RATIO_SAMPLE_PAIRS, MAX_LENGTH_FACTOR, SLACK_CHARS, *OWN_LANGUAGE_PROB.values(), LANGUAGE_SAMPLE_CHARS]
 
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
@@ -118,7 +118,7 @@ def rule_parameters(data: DataConfig) -> dict[str, Any]:
 
 
 def sentence_hash(sentence: str, language: str) -> int:
-    """Returns 64 bits that sentences share if they differ only in case, digits, punctuation and spaces."""
+    """Returns a 64-bit hash, equal for sentences that differ only in case, digits, punctuation and spaces."""
     text = _NON_WORD.sub("", lower(nfc_stripped(sentence), language).casefold())
     return _hash(_NUMBER.sub("0", text) or sentence)
 

@@ -1,4 +1,4 @@
-"""Chooses the config for new text files, on top of a config or of the settings of a run that is fine-tuned."""
+"""Chooses a config for new text files; a base config or the run to fine-tune provides the other settings."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from transformer_cli.text.subwords import min_vocab_size
 
 DEFAULT_BASE = "demo"  # the config whose model is used unless another one is named
 SMALL_TEXT_PAIRS = 20_000  # from here on, the automatic number of subwords is large enough for any script
-PAIRS_PER_TRAINING = 300_000  # in all epochs together, of which there are 3 to 30
+PAIRS_PER_TRAINING = 300_000  # over all epochs; their number stays between 3 and 30
 PAIRS_PER_FINETUNING = 100_000  # likewise when a run is fine-tuned
 
 
@@ -34,8 +34,8 @@ def config_for_files(
     If NAME.yaml exists, only its list of files is replaced; so the same sentences stay held out.
 
     options, inherited: see `load_config`; inherited are the settings of a run that is fine-tuned. base: the config that
-    provides the other settings. held_out: the run's shares, which are minima here. Raises ConfigError, and DataError if
-    the files cannot be read.
+    provides the other settings. held_out: shares of the run to fine-tune, as lower bounds. Raises ConfigError, and
+    DataError if the files cannot be read.
     """
     require_files(("FILE", path) for path in files)
     name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
@@ -62,9 +62,9 @@ def config_for_files(
 
     chosen: dict[str, Any] = {"data.files.train": [*map(str, files)]}
     if is_new:
-        chosen["data.fingerprint"] = None  # if the base is a run's config, this is about other text
+        chosen["data.fingerprint"] = None  # a run's config as base has that of other text
         chosen["data.clean"] = list(get_args(Rule))
-        chosen["data.held_out"] = {} if "valid" in (before.files or {}) else {"valid": 0.01}  # for now
+        chosen["data.held_out"] = {} if "valid" in (before.files or {}) else {"valid": 0.01}  # replaced below
     texts = pair_files(files, load(chosen).data)
     chosen["data.files.train"] = [
         str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in texts

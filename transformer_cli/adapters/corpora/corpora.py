@@ -37,7 +37,7 @@ LEFT_OUT_FILE = "left-out.tsv.gz"
 MAX_EXAMPLES = 2
 MAX_SHOWN_CHARS = 50  # of each side of an example
 TARGET_HELD_OUT_PAIRS, MAX_HELD_OUT_SHARE = 1_000, 0.02  # of a held-out split
-MIN_EXPECTED_PAIRS = 5  # in a held-out split; then only one text in 150 has an empty one
+MIN_EXPECTED_PAIRS = 5  # in a held-out split; by chance, it is then empty for one text in 150
 MAX_SHARE_OF_SMALL_TEXT = 0.4
 MIN_PAIRS_FOR_TEST = 1_000  # a smaller text has no test split
 

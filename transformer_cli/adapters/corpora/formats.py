@@ -49,7 +49,7 @@ READ_BYTES = 1 << 14  # of XML that are parsed at a time
 MAX_UNIT_BYTES, MAX_UNIT_DEPTH = 1 << 22, 100  # depth: of nested elements
 MAX_INTERNAL_FILE_BYTES = 1 << 26  # of the original file that an XLIFF may contain
 TABLE, ONE_SIDE = "table", "one side"  # formats besides those of text/file_formats.py
-SIDE_NAMES = (  # of columns and files that do not name a language; "text" may follow
+SIDE_NAMES = (  # columns and files may have these names instead of languages; "text" may follow
     ("source", "src", "original", "quelle", "ausgangs", "fuente", "origen"),
     ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
 )
@@ -59,7 +59,7 @@ CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hol
 OTHER_LANGUAGES = "a unit without one of the languages"
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
-_UNSAFE_ENTITY = re.compile(  # any but a short text
+_UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text
     r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)"
 )
 _DECLARED_ENCODING = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
@@ -158,8 +158,8 @@ def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]
 def _side_in_name(path: Path, data: DataConfig) -> tuple[int | None, str]:
     """Returns the side in a file name, 0 or 1 (None: there is none), and the rest of the name.
 
-    Languages take precedence over roles, later ones over earlier ones. A table has both sides, unless its name ends in
-    a side.
+    Languages take precedence over roles, later ones over earlier ones. A file with both sides, such as a table, counts
+    as one side only if its name ends in a language or role.
     """
     parts = re.split(r"([._-])", decompressed_name(path).removesuffix(".txt"))
     side, rest = None, list(parts)
@@ -275,7 +275,7 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
 
 
 def _is_csv_quoted(beginning: bytes) -> bool:
-    """Whether all cells of a TSV that have quotation marks are quoted as in CSV, at least one of them unmistakably."""
+    """Whether a TSV is quoted like CSV: all cells with quotation marks are, and one has a doubled mark or line end."""
     text, position = beginning.decode(errors="replace"), 0
     if text.count('"') % 2 and len(beginning) < BEGINNING_BYTES:  # a longer file may be cut inside a cell
         return False
@@ -359,19 +359,19 @@ _TranslatedText = tuple[str, str, tuple[str, str], str, Location]
 def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield translated texts as (source, target), in whichever direction they were translated.
 
-    An unnamed language may be any. If both directions fit, the original is assumed to be English.
+    A language that the file does not name matches any. If both directions fit, the original is assumed to be English.
     """
     wanted = (data.source, data.output_language)
     for one, other, languages, why, location in found:
         sides = (_on_one_line(one).strip(), _on_one_line(other).strip())
-        ways = [
-            way
-            for way in ((0, 1), (1, 0))
-            if all(_language_match(languages[side] or own, own) for side, own in zip(way, wanted, strict=True))
+        orders = [
+            order
+            for order in ((0, 1), (1, 0))
+            if all(_language_match(languages[side] or own, own) for side, own in zip(order, wanted, strict=True))
         ]
-        way = min(ways, key=lambda way: not _language_match("en", wanted[way[0]]), default=(0, 1))
-        source, target = sides[way[0]], sides[way[1]]
-        if why := UNTRANSLATED if "" in sides else why or OTHER_LANGUAGES * (not ways):
+        order = min(orders, key=lambda order: not _language_match("en", wanted[order[0]]), default=(0, 1))
+        source, target = (sides[side] for side in order)
+        if why := UNTRANSLATED if "" in sides else why or OTHER_LANGUAGES * (not orders):
             leave_out(why, source, target, location)
         else:
             yield source, target, location
@@ -384,13 +384,13 @@ def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
             raise DataError(f"{location}: XLIFF 2.0; export it as XLIFF 1.2, or as TMX")
         file = next((each for each in around if local_name(each) == "file"), unit)
         languages = file.get("source-language", ""), file.get("target-language", "")
-        wishes = [wish for each in (*around, unit) if (wish := each.get("translate"))]
-        if wishes[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
-            about = {**unit.attrib, **next((each.attrib for each in unit if local_name(each) == "target"), {})}
+        translate = [value for each in (*around, unit) if (value := each.get("translate"))]
+        if translate[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
+            of_unit = {**unit.attrib, **next((each.attrib for each in unit if local_name(each) == "target"), {})}
             for source, target, state in _segments(unit):
-                sides, said = (_element_text(source), _element_text(target)), {**about, **state}
-                is_copy = sides[0] == sides[1] and is_untranslated_copy(said)
-                why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(said) is False else ""
+                sides, attributes = (_element_text(source), _element_text(target)), {**of_unit, **state}
+                is_copy = sides[0] == sides[1] and is_untranslated_copy(attributes)
+                why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(attributes) is False else ""
                 yield *sides, languages, why, location
 
 
@@ -411,7 +411,7 @@ def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]
 
 
 def _read_po(path: Path) -> Iterator[_TranslatedText]:
-    """Yield the messages of a catalogue: of two plural forms, both; of more, only the first, to be left out."""
+    """Yield the messages of a catalogue; of plural forms, both if there are two, else only the first, to leave out."""
     with open_decompressed(path) as file:
         is_utf_8 = isinstance(file.raw, Utf8Stream) or file.peek(READ_BYTES).startswith(BOM_UTF8)
     encoding = "utf-8" if is_utf_8 else po_encoding(read_beginning(path), f"{path}: ")
@@ -432,8 +432,8 @@ def _read_po(path: Path) -> Iterator[_TranslatedText]:
 def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]]:
     """Yield the elements of an XML file with one of these tags, such as the units of a TMX; keeps only one in memory.
 
-    Each comes with its ancestors from the outermost, of which only the attributes are known. Raises DataError, also if
-    the document declares an entity other than a short text.
+    Each comes with its ancestors, the outermost first; of these, only the attributes are kept. Raises DataError, also
+    if the document declares an entity other than a short text.
     """
     if _UNSAFE_ENTITY.search(read_beginning(path).decode(errors="replace")):
         raise DataError(f"{path}: declares an entity other than a short text; delete the declaration")
@@ -447,7 +447,7 @@ def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]
         for content in chain(iter(lambda: file.read1(READ_BYTES), b""), [b""]):
             size += len(content)
             try:
-                if is_utf_8:  # so what it declares is wrong
+                if is_utf_8:  # whatever encoding it declares
                     content = _DECLARED_ENCODING.sub(rb"\1", content)
                 parser.feed(content) if content else parser.close()
                 for event, element in parser.read_events():
@@ -499,7 +499,7 @@ def _element_text(element: Element) -> str:
         is_text = local_name(each) not in CODE_ELEMENTS and each.get("mtype") != "x-sdl-deleted"
         text += _element_text(each) if is_text else ""
         is_between_words = local_name(each) in ("ph", "x") and is_word(text[-1:]) and is_word((each.tail or "")[:1])
-        text += (" " if is_between_words else "") + (each.tail or "")  # it may be a line break
+        text += (" " if is_between_words else "") + (each.tail or "")  # <ph> and <x> may be line breaks
     return text
 
 
@@ -576,6 +576,6 @@ def _shorten_names(names: Sequence[str]) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Returns a text without line ends. A text that is too long is cut, but so that `is_too_long` still holds."""
+    """Returns a text without line ends. Cuts a text that is too long, but `is_too_long` stays true."""
     text = text[: MAX_LINE_CHARS + 1]
     return _LINE_ENDS.sub(" ", text) if "\n" in text or "\r" in text else text

@@ -23,7 +23,7 @@ OFFLINE_REMEDY = (
     "files with data.files, as `tfm config` shows them), or the embedded German–English corpus (--config demo-captions)"
 )
 TIMEOUT_S = 20.0
-RETRY_PAUSE_S = 1.0  # before the third attempt
+BACKOFF_FACTOR = 1.0  # of urllib3, which pauses twice as many seconds before the third attempt
 RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 TEST_SETS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 
@@ -61,7 +61,7 @@ def find_files(source: str, target: str, multi30k_dir: Path | None = None) -> di
 
 @cache
 def checksums() -> dict[str, str]:
-    """Returns the SHA-256 of each file below ADDRESS by its name. 2017 has no Czech."""
+    """Returns the SHA-256 of each file below ADDRESS by its name. The test sets of 2017 lack Czech."""
     lines = Path(__file__).with_suffix(".sha256").read_text(encoding="utf-8").splitlines()
     return {name: total for total, name in map(str.split, lines)}
 
@@ -96,7 +96,7 @@ def _download(address: str, path: Path) -> None:
     log.info("downloading %s", address)
     total, expected = hashlib.sha256(), checksums()[path.name]
     uncompressed = {"Accept-Encoding": "identity"}  # so that the progress bar knows the length
-    retries = Retry(2, backoff_factor=RETRY_PAUSE_S, status_forcelist=RETRIED_STATUSES, raise_on_status=False)
+    retries = Retry(2, backoff_factor=BACKOFF_FACTOR, status_forcelist=RETRIED_STATUSES, raise_on_status=False)
     retries.respect_retry_after_header = False  # it may ask for hours
     try:
         with atomic_file(path) as file, requests.Session() as session:

@@ -16,13 +16,13 @@ from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
 LINES_CHECKED = 1_000  # of each side of each split
 SUSPICIOUS_SHARE = 0.5  # of lines that are in another format, or the same on both sides
 MAX_SUBWORD_SHARE = 0.1  # of lines that look like subwords; other text has hardly any
-MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out and in training text
+MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
 
 log = logging.getLogger(__name__)
 
 
 def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Warn if text of a dataset is not plain, the same on both sides, swapped, or unlike the training text."""
+    """Warn if text of a dataset is not plain text, is equal on both sides, has its sides swapped or is unlike train."""
     texts = {
         (split, side): lines
         for split in manifest["splits"]

@@ -10,7 +10,7 @@ CONFIRMED = {  # attribute → values of a target that a person has confirmed, i
     "approved": ("yes",),
     "state": ("final", "signed-off"),
 }
-UNFINISHED = {  # attribute → prefixes of its values otherwise (XLIFF 1.2, 2.3)
+UNFINISHED = {  # attribute → prefixes of its values (XLIFF 1.2, 2.3)
     "state": ("new", "needs-translation", "needs-review-translation"),
     "state-qualifier": ("mt-suggestion", "leveraged-mt", "tm-suggestion", "fuzzy-match", "rejected"),
 }

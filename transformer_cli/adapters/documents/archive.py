@@ -23,8 +23,8 @@ class Archive:
             self._file = ZipFile(io.BytesIO(content))
         except (BadZipFile, struct.error, ValueError, OverflowError, OSError) as error:
             if content and not content.startswith(b"PK"):
-                refuse_binary(content[:1000], "not a ZIP archive, as a .docx is")
-                raise DataError("not a ZIP archive, as a .docx is; give it the suffix of its format") from None
+                refuse_binary(content[:1000], "not a DOCX file (a ZIP archive)")
+                raise DataError("not a DOCX file (a ZIP archive); give it the suffix of its format") from None
             what = error if content else "it is empty"
             raise DataError(f"not a complete ZIP archive ({what}); copy it again") from None
         self._content = content

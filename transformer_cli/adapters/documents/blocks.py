@@ -48,8 +48,8 @@ class InlineElement:
     is_standalone: bool = False
     """whether it is copied as it is: a picture, a comment, or an element whose text has no letter"""
     is_proportional: bool = False
-    """whether it is a standalone element with the same share of the text before it as in the source, such as a line
-    break; it may represent a space, from `start` to `end`"""
+    """whether it is standalone and keeps its relative position in the text, as a line break does; the source text has
+    the space that it stands for, if any, from `start` to `end`"""
     before: str = ""
     """the white space before it"""
     after: str = ""
@@ -76,7 +76,7 @@ class Block:
         return _COLLAPSIBLE.sub(" ", self.source.strip())
 
     def restore_whitespace(self, text: str, links: Sequence[Link]) -> tuple[str, Sequence[Link]]:
-        """Returns a translation of `text` and its links, adapted to the source: with the white space at its ends."""
+        """Returns a translation of `text` with the outer white space of `source`, and its links to `source`."""
         inside = self.source.strip()
         start = self.source.index(inside)
         end = start + len(inside)
@@ -106,7 +106,7 @@ class Unescaped(str):
 
 
 Writer = Callable[[Sequence[str]], str]
-"""Joins the markup and the `Unescaped` text of a block into what is written to the file"""
+"""Joins the markup and the `Unescaped` text of a block into text of the file"""
 
 
 def escaping_writer(escape: Callable[[str], str]) -> Writer:
@@ -152,7 +152,7 @@ class Builder:
         self._raw_end_of_text = 0  # the length of `_raw` after the last text
         self._elements = [InlineElement(0, -1, -1, 0), *inherited]
         self._n_inherited = len(inherited)
-        self._open = [(index, 0, 0) for index in range(len(self._elements))]  # with the length of `_texts` and `_raw`
+        self._open = [(index, 0, 0) for index in range(len(self._elements))]  # index, lengths of `_texts` and `_raw`
 
     def add_text(self, raw: str, text: str | None = None) -> None:
         """Add text, written as `raw` in the file.
@@ -210,7 +210,7 @@ class Builder:
         self._add_element(markup, is_standalone=True)
 
     def add_proportional(self, *markup: str | Block, space: str = "") -> None:
-        """Add an element with the same share of the text before it as in the source. space: what it represents."""
+        """Add a standalone element that keeps its relative position. space: the one that it stands for."""
         self._raw.extend(markup)
         self._add_element(markup, is_standalone=True, is_proportional=True)
         self.add_text("", space)
@@ -219,7 +219,7 @@ class Builder:
     def add_inlines(self, inlines: Sequence["Inline"], fixed: Collection[str] = ()) -> bool:
         """Add text and inline markup; returns whether it has a letter. fixed: see `nested_pairs`.
 
-        The end of a line is part of a sentence that goes on in lower case; otherwise it ends the block.
+        The end of a line ends the block, unless the sentence goes on in lower case.
         """
         pairs = nested_pairs([(each.opens, each.closes) for each in inlines], fixed)
         texts = ["", *(each.text for each in inlines), ""]
@@ -340,7 +340,7 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
     starts = [start for start, _ in words]
     cuts = sorted({*text_spaces, *((offset, offset) for offset in edges[1:] if _is_spaceless_at(text, offset))})
     spans: list[Span] = []
-    taken: list[set[int]] = [set() for _ in block.elements]  # of each element's words, those of its children
+    taken: list[set[int]] = [set() for _ in block.elements]  # words of each element that its children have
     for index, each in enumerate(block.elements):
         if each.parent < 0:
             spans.append((0, len(text)))
@@ -409,7 +409,7 @@ def _is_spaceless_at(text: str, offset: int) -> bool:
 
 
 def _shift_with_space(space: Span, offset: int, new_space: Span, now: int) -> int:
-    """Returns the offset at the same distance into equally wide white space of the translation, or else `now`."""
+    """Returns an offset as far into the new white space as `offset` is into the old; `now` if their widths differ."""
     is_equal = space[1] - space[0] == new_space[1] - new_space[0]
     return new_space[0] + offset - space[0] if is_equal else now
 
@@ -448,9 +448,9 @@ def _insert_elements(block: Block, text: str, spans: Sequence[Span], others: Map
     children: list[list[int]] = [[] for _ in spans]
     for index, each in enumerate(block.elements[1:], start=1):
         children[each.parent].append(index)
-    is_own, spans = _elements_without_words(block, spans), [*spans]  # is_own: whether it keeps its source text
+    keeps_source, spans = _elements_without_words(block, spans), [*spans]
     for index, each in enumerate(block.elements):
-        if each.parent >= 0 and is_own[each.parent]:
+        if each.parent >= 0 and keeps_source[each.parent]:
             spans[index] = (each.start, each.end)
     written: list[list[str]] = [[] for _ in spans]
     is_copy = _is_copy(block, text)
@@ -459,14 +459,14 @@ def _insert_elements(block: Block, text: str, spans: Sequence[Span], others: Map
         if each.is_proportional:
             written[index] = [*_fill_blocks(each.opening, others)]
             continue
-        here = block.source if is_own[index] else text
-        offset, end = (each.start, each.end) if is_own[index] else spans[index]
+        here = block.source if keeps_source[index] else text
+        offset, end = (each.start, each.end) if keeps_source[index] else spans[index]
         for child in sorted(children[index], key=lambda child: (spans[child], child)):
             start = max(offset, spans[child][0])  # never inside the sibling before it
             left, right = "", ""
             element = block.elements[child]
             is_standalone = element.is_standalone and not element.is_proportional
-            if not is_own[index] and (is_standalone or is_own[child]):
+            if not keeps_source[index] and (is_standalone or keeps_source[child]):
                 neighbours = text[start - 1 : start] if start else "", text[start : start + 1]
                 placeholder = element.placeholder if element.is_standalone else Placeholder(element.start, "", " ", " ")
                 left, right = spaces_around(placeholder, block.source, *neighbours)
@@ -499,6 +499,6 @@ def _elements_without_words(block: Block, spans: Sequence[Span]) -> list[bool]:
 
 
 def _fill_blocks(parts: Sequence[str | Block], written: Mapping[Block, str]) -> Iterator[str]:
-    """Yield parts of a file with its blocks replaced by what was written for them."""
+    """Yield parts of a file with its blocks rendered."""
     for part in parts:
         yield part if isinstance(part, str) else written[part]

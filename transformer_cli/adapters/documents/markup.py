@@ -77,7 +77,7 @@ _IN_TAG = re.compile(r"""(?P<end>>)|={2,}|=[ \t\n\f\r]*(?:"[^"]*(?:"|\Z)|'[^']*(
 _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>][^\s>]*)))?")
 
 
-ENCODING_SEARCH_BYTES = 1 << 10  # of a page, that may declare its encoding (HTML standard, 4.2.5.4)
+ENCODING_SEARCH_BYTES = 1 << 10  # of a page, searched for its encoding (HTML standard, 4.2.5.4)
 _HTML_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META_CHARSET = re.compile(rb"<meta\b[^>]*?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _BROWSER_ENCODINGS = {  # how browsers interpret some names (WHATWG's Encoding Standard, 4.2)
@@ -228,7 +228,7 @@ def _attributes(tag: str, token: re.Match[str]) -> dict[str, re.Match[str]]:
 
 
 def _translate_attribute(attributes: "dict[str, re.Match[str]]") -> bool | None:
-    """Returns whether the author wants an element to be translated; None if it does not say."""
+    """Returns whether the author wants an element to be translated; None if the tag does not say."""
 
     def value(name: str) -> str | None:
         found = attributes.get(name)
@@ -258,7 +258,7 @@ def _find_block_like(source: str) -> set[int]:
                 n_open[open_.pop()[0]] -= 1
             n_open[open_.pop()[0]] -= 1
         elif token["slash"] or name in BLOCK_ELEMENTS:
-            if not token["slash"]:  # an end tag ends the block, so what is open does not contain the next one
+            if not token["slash"]:  # an end tag ends the open elements, too; they contain no block
                 block_like.update(start for _, start in open_)
             open_.clear()
             n_open.clear()

@@ -25,7 +25,7 @@ class ParsedFile:
     documents: Sequence[Document]
     """one; of a Word file, one for each part"""
     assemble: Callable[..., bytes]
-    """takes each document with its translations, and returns the file"""
+    """makes the content of the file from its rendered documents"""
     kept: Counter[str] = field(default_factory=Counter)
     """how many texts are not translated, by reason"""
 
@@ -60,7 +60,7 @@ def decode_text(content: bytes, encoding: str = "utf-8", errors: str = "strict")
         round_trips = encoding not in _HOSTNAME_CODECS and text.encode(encoding) == content[len(bom) :]
     except UnicodeDecodeError as error:
         raise DataError(f"byte {len(bom) + error.start + 1} is not {encoding.upper()}; {remedy}") from None
-    except (LookupError, UnicodeError):  # such as base64, a codec of Python's that is none for text
+    except (LookupError, UnicodeError):  # such as base64, a codec of Python's for bytes
         round_trips = False
     if not round_trips:
         raise DataError(f"{encoding} is not a text encoding that keeps every byte of the file; {remedy}")

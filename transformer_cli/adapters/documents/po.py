@@ -13,7 +13,7 @@ from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
 
-_MESSAGE_PART = re.compile(  # of a message
+_MESSAGE_PART = re.compile(
     rf"(?P<code>{TERMINAL_CODE})|"
     r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\<]+|"
     + tag_pattern("<", ">", r"(?:[^\\]|\\.)")

@@ -1,4 +1,4 @@
-"""Parses subtitles (.srt, .vtt). Blocks are sentences, which may span cues; their words are divided in proportion.
+"""Parses subtitles (.srt, .vtt). A block is a sentence, which may span cues; its translation is divided in proportion.
 
 Cue numbers, times, positions and speaker dashes stay where they are.
 """
@@ -115,7 +115,7 @@ def _seconds(hours: str | None, minutes: str, seconds: str, thousandths: str) ->
 
 
 def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
-    """Returns parts with adjacent breaks joined, and elements that are reopened after a break continued across it."""
+    """Returns parts; joins adjacent breaks, and elements that are closed before a break and reopened after it."""
     found: list[_Part] = []
     for part in parts:
         last = found[-1] if found else _Part("", "")

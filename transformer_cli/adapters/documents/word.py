@@ -50,13 +50,13 @@ _Parts = list[str | Block]
 
 
 class _RunTag(str):
-    """The start tag and properties of the run of the words that follow."""
+    """The start tag and properties of a run, put before its words."""
 
     __slots__ = ()
 
 
-class _SignRunTag(_RunTag):
-    """The same for text without a letter or digit."""
+class _PunctuationRunTag(_RunTag):
+    """The same before text without a letter or digit."""
 
     __slots__ = ()
 
@@ -214,7 +214,7 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
 def _block_ends(paragraph: "_Paragraph") -> list[int]:
     """Returns the indices of items that end a block: tabs, line breaks unless lower case follows, and the last item.
 
-    The ends of a link or field that contains one of these end a block, too. A bookmark that contains one is no pair.
+    The ends of a link or field that contains one of these end a block, too. A bookmark around one is no longer a pair.
     """
     found, open_, newest, last = {len(paragraph.items) - 1}, list[int](), -1, ""
     for index, each in enumerate(paragraph.items):
@@ -249,9 +249,9 @@ def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Docu
                 inside, now = formatting, _RunTag(each.run)
                 build.open_element("formatting", now)
             elif each.run != now:  # in another language, or a punctuation mark with other formatting
-                now = (_RunTag if any(map(is_word, each.text)) else _SignRunTag)(each.run)
+                now = (_RunTag if any(map(is_word, each.text)) else _PunctuationRunTag)(each.run)
                 build.add_proportional(now)
-            outside = now if inside is None and not isinstance(now, _SignRunTag) else outside
+            outside = now if inside is None and not isinstance(now, _PunctuationRunTag) else outside
             build.add_text("".join(map(str, each.markup)), each.text)
             last = each.text[-1]
         elif each.opens and index in paragraph.pairs:
@@ -312,9 +312,9 @@ def _formatting(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
 def _merge_fields(items: Sequence[_Item]) -> list[_Item]:
     """Returns items in which each field that has both ends is an element around its result.
 
-    From its beginning to its separator it becomes one item, including nested fields. Returns no items, so that the
-    paragraph stays as it is, if a container such as a link includes only one of these, or if fields are nested too
-    deeply.
+    All from the field's beginning to its separator, with nested fields, becomes one item. Returns no items, so that the
+    paragraph stays as it is, if only the beginning or only the separator is in a container such as a link, or if
+    fields are nested too deeply.
     """
     found: list[_Item] = []
     begun: list[tuple[int, int]] = []  # the start of each open field, and the container around it
@@ -350,12 +350,12 @@ def _merge_fields(items: Sequence[_Item]) -> list[_Item]:
 def _write_runs(paragraph: _Paragraph, parts: Sequence[str]) -> str:
     """Returns a translation as runs; words get the run tag before them, and equal neighbours are joined."""
     found = list[tuple[_RunTag | None, str]]()
-    tag = sign_tag = paragraph.run
+    tag = punctuation_tag = paragraph.run
     for part in parts:
         if isinstance(part, _RunTag):
-            sign_tag, tag = part, tag if isinstance(part, _SignRunTag) else part
+            punctuation_tag, tag = part, tag if isinstance(part, _PunctuationRunTag) else part
         elif isinstance(part, Unescaped) and part:
-            found.append((tag if any(map(is_word, part)) else sign_tag, part))
+            found.append((tag if any(map(is_word, part)) else punctuation_tag, part))
         elif part:
             found.append((None, part))
     joined = ((tag, "".join(part for _, part in group)) for tag, group in groupby(found, key=itemgetter(0)))

@@ -29,7 +29,7 @@ _PREFIXES = {
 }
 _MT_STATE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
 
-_TEXT_PART = [  # of a text with escaped HTML tags; the second: also with line ends, if white space is preserved
+_TEXT_PART = [  # by keeps_lines: escaped HTML tags, text between them, and line ends if they are kept
     re.compile(
         rf"{tag_pattern('&lt;', '(?:&gt;|>)', '.')}|(?P<line>{line})|(?P<text>.(?:(?!&lt;|{line}).)*)", re.DOTALL
     )
@@ -46,7 +46,7 @@ def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
     build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
     unit: list[XmlEvent] = []
     translates, spaces = [True], [""]  # of the open elements
-    other_languages: list[LanguagePair] = []  # of <file> elements, if not those of the run
+    other_languages: list[LanguagePair] = []  # of <file> elements, where they differ from the run's
     for event in xml_events(text, _PREFIXES):
         if len(translates) == 1 and event.kind == "start" and event.name != "xliff":
             raise DataError("not XLIFF 1.2; export it in this version")
@@ -172,7 +172,7 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
 def _split_html(event: XmlEvent, *, keeps_lines: bool) -> Iterator[Inline]:
     """Yield the escaped HTML tags of a text, the text between them and, if it preserves white space, its line ends.
 
-    Tags in a CDATA section become entities, as the text between them does.
+    The tags and text of a CDATA section are written with entities instead.
     """
     raw = html.escape(event.text, quote=False) if "<![" in event.raw else event.raw
     for part in _TEXT_PART[keeps_lines].finditer(raw):

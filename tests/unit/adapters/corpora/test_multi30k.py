@@ -41,7 +41,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
     monkeypatch.setattr(multi30k, "checksums", lambda: SUMS)
-    monkeypatch.setattr(multi30k, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(multi30k, "BACKOFF_FACTOR", 0.0)
 
 
 class Server(ThreadingHTTPServer):

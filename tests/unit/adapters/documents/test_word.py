@@ -277,7 +277,7 @@ ENCRYPTED = (
     [
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(3_000), "an old or a password-protected Office document"),
         (b"", "not a complete ZIP archive .it is empty"),
-        (b"Ein Hund.\n", "not a ZIP archive, as a .docx is; give it the suffix of its format"),
+        (b"Ein Hund.\n", r"not a DOCX file \(a ZIP archive\); give it the suffix of its format"),
         (ENCRYPTED, "a: encrypted; save the document without a password"),
     ],
 )
