@@ -127,8 +127,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Fill a folder that appears at `path` if the block ends without an error; otherwise nothing is left.
 
     Yields a temporary folder on the same file system. An OSError names the final path of the file that it concerns.
-    Raises FileExistsError if `path` exists, or another OSError if a folder has just appeared there: no folder can
-    replace another in one step.
+    Raises FileExistsError if `path` exists, or another OSError if a folder appears there at the last moment, since no
+    folder can replace another in one step.
     """
     with _renamed_at_end(path) as temporary:
         temporary.mkdir()
@@ -293,7 +293,7 @@ def _renamed_at_end(path: Path, *, clean_up: bool = True) -> Iterator[Path]:
     name = path.name if len(os.fsencode(path.name)) < 234 else path.name[:58]  # file systems allow 255 bytes
     temporary = path.with_name(f".{name}.unfinished-{secrets.token_hex(4)}")
     with _named_in_errors(path, temporary):
-        if not path.parent.exists():  # mkdir would call a file there "File exists" instead of "Not a directory"
+        if not path.parent.exists():  # mkdir would report a file there as "File exists", not "Not a directory"
             path.parent.mkdir(parents=True, exist_ok=True)
         if clean_up:
             delete_unfinished(path.parent)

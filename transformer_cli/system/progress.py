@@ -38,7 +38,7 @@ class _LogFile:
 LOG_OPTIONS: "dict[str, Any]" = {
     "file": _LogFile(),
     "mininterval": LOG_INTERVAL_S,
-    "delay": LOG_INTERVAL_S,  # the first line
+    "delay": LOG_INTERVAL_S,  # before the first line
     "miniters": 1,
     "smoothing": 0,  # show the mean rate since the beginning
     "ncols": 0,  # show the numbers without the bar

@@ -57,7 +57,7 @@ _stop_handlers: list[StopHandler] = []
 
 @contextmanager
 def collect_hangups() -> Iterator["SimpleQueue[bool]"]:
-    """Yield a queue that gets True for each SIGHUP in the block, which does not end the command then.
+    """Yield a queue that gets True for each SIGHUP in the block, instead of ending the command.
 
     If the command's terminal was closed, SIGHUP still ends it.
     """

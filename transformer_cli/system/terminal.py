@@ -12,10 +12,10 @@ import re
 import select
 import signal
 import sys
-import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
+from unicodedata import category, east_asian_width
 
 from transformer_cli.errors import TfmError
 from transformer_cli.system import signals
@@ -103,21 +103,17 @@ def set_up_streams() -> None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)
     if sys.stdout in (None, sys.__stdout__):
         by_line = getattr(sys.stdout, "write_through", False)  # PYTHONUNBUFFERED
-        sys.stdout = _text_stream(
-            _Stdout(1, "w", closefd=False), Terminal, errors="surrogateescape", line_buffering=by_line
-        )
+        sys.stdout = _text_stream(_Stdout(1, "w", closefd=False), Terminal, errors="surrogateescape", by_line=by_line)
     if sys.stderr in (None, sys.__stderr__):
-        sys.stderr = _text_stream(
-            _Stderr(2, "w", closefd=False), TerminalWithBars, errors="replace", line_buffering=True
-        )
+        sys.stderr = _text_stream(_Stderr(2, "w", closefd=False), TerminalWithBars, errors="replace", by_line=True)
 
 
-def _text_stream(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, line_buffering: bool) -> TextIO:
-    """Returns a text stream; on a terminal, one that escapes control characters."""
+def _text_stream(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, by_line: bool) -> TextIO:
+    """Returns a text stream; on a terminal, one that escapes control characters. by_line: flush after each line."""
     buffer = io.BufferedWriter(raw)
     if raw.isatty():
         return on_terminals(buffer, encoding="utf-8", line_buffering=True)
-    return io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=line_buffering)
+    return io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=by_line)
 
 
 _status_terminal: Terminal | None = None
@@ -155,12 +151,7 @@ def is_dumb_terminal() -> bool:
 
 def display_width(text: str) -> int:
     """Returns the columns that a line of text takes: two for a Chinese character, none for a combining mark."""
-    return sum(
-        0
-        if unicodedata.category(character) in ZERO_WIDTH_CATEGORIES
-        else 1 + (unicodedata.east_asian_width(character) in "WF")
-        for character in text
-    )
+    return sum(1 + (east_asian_width(each) in "WF") for each in text if category(each) not in ZERO_WIDTH_CATEGORIES)
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:

@@ -47,9 +47,9 @@ def worker_processes(
     """Run worker processes during the block. Yields a function that sends a request to an idle worker.
 
     open_: a module's function, which each worker calls once with the settings; it returns a function from a request to
-    its answer. marshal must be able to encode settings, requests and answers; no answer is a str. Up to `n_workers`
-    threads may send requests at a time. Sending raises EOFError with the reason if the worker dies, and ConfigError if
-    `open_` has raised it.
+    its answer, not a str. marshal must be able to encode settings, requests and answers. Up to `n_workers` threads may
+    send requests at a time. Sending raises EOFError with the reason if the worker dies, and ConfigError if `open_` has
+    raised it.
 
     A worker has its own session, so that the terminal does not send it Ctrl-C. It ends when its caller ends, because
     its input then ends.
