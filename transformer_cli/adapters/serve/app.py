@@ -214,7 +214,7 @@ async def detect(body: Annotated[TextBody, parsed_as(TextBody)], request: Reques
 async def steps(body: Annotated[InspectBody, parsed_as(InspectBody)], request: Request) -> Response:
     """Translate a sentence, perhaps after given tokens, and list the likeliest candidates at each step."""
 
-    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import decoder_choices, rounded
 
         config = translator.model.config
@@ -232,14 +232,14 @@ async def steps(body: Annotated[InspectBody, parsed_as(InspectBody)], request: R
             "tokens": translator.run.config.data.tokens,
         }
 
-    return await _inspect(request, body, look)
+    return await _inspect(request, body, describe)
 
 
 @router.post("/inspect/attention", openapi_extra=body_schema(AttentionBody))
 async def attention(body: Annotated[AttentionBody, parsed_as(AttentionBody)], request: Request) -> Response:
     """Return the attention weights of one head, or the mean over all heads of a layer."""
 
-    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import inspect_translation, rounded
 
         inspection = inspect_translation(translator, translation)
@@ -254,14 +254,14 @@ async def attention(body: Annotated[AttentionBody, parsed_as(AttentionBody)], re
             "weights": rounded(sum((each.weights for each in maps[1:]), maps[0].weights) / len(maps), DECIMALS),
         }
 
-    return await _inspect(request, body, look)
+    return await _inspect(request, body, describe)
 
 
 @router.post("/inspect/vectors", openapi_extra=body_schema(InspectBody))
 async def vectors(body: Annotated[InspectBody, parsed_as(InspectBody)], request: Request) -> Response:
     """Return the vectors of a sentence before and after the encoder, projected onto a plane."""
 
-    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import inspect_translation, project_directions_2d
 
         inspection = inspect_translation(translator, translation)
@@ -272,36 +272,32 @@ async def vectors(body: Annotated[InspectBody, parsed_as(InspectBody)], request:
             "repetitions": list(map(asdict, inspection.repetitions())),
         }
 
-    return await _inspect(request, body, look)
+    return await _inspect(request, body, describe)
 
 
 async def _inspect(
-    request: Request, body: InspectBody, look: Callable[[Translator, Translation], dict[str, Any]]
+    request: Request, body: InspectBody, describe: Callable[[Translator, Translation], dict[str, Any]]
 ) -> Response:
-    """Translate a sentence after its prefix in a worker, and return `look` of the translation as JSON."""
+    """Translate a sentence after its prefix in a worker, and return `describe` of the translation as JSON."""
     service: Service = request.app.state.service
     refuse_over_limit(body.n_characters, service.limits.characters, "characters")
     chosen, _, _ = service.directions.choose(body.source, body.target, body.q)
     translator = await asyncio.to_thread(chosen.with_terms, body.glossary)
     if translator.run.exported:
-        raise DataError(
-            "an exported model cannot be inspected; /languages lists the languages that can, as inspectable"
-        )
+        raise DataError("an exported model cannot be inspected; /languages lists the inspectable languages")
 
     def compute(before_step: BeforeStep) -> bytes:
         from transformer_cli.adapters.study.inspection import translate_from
 
-        translation = translate_from(
-            translator.with_callback(before_step), body.q, body.prefix, max_tokens=service.limits.inspected_tokens
-        )
-        return bytes(JSONResponse(look(translator, translation)).body)
+        stoppable = translator.with_callback(before_step)
+        translation = translate_from(stoppable, body.q, body.prefix, max_tokens=service.limits.inspected_tokens)
+        return bytes(JSONResponse(describe(translator, translation)).body)
 
     if not service.inspections.acquire(blocking=False):
         raise ServerBusy("too many sentences are being inspected; try again later")
+    job = FunctionJob(compute, n_lines=service.limits.inspection_lines)
     try:
-        answer = await _wait_for_result(
-            request, service.queue.add(FunctionJob(compute, n_lines=service.limits.inspection_lines))
-        )
+        answer = await _wait_for_result(request, service.queue.add(job))
     except BaseException:
         service.inspections.release()
         raise
@@ -331,7 +327,6 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 async def _error_response(_: Request, error: Any) -> Response:
-    """Returns the answer for an error."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, ServerBusy | MemoryShortage):

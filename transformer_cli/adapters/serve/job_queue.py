@@ -3,7 +3,7 @@
 Each request is a job. Its cost is its characters × the hypotheses of its search. Short jobs, which cost at most
 SHORT_JOB_COST, come before long ones; but when LONG_JOB_DELAY_S have passed since the last batch of a long job, a long
 one is next, so that none waits for ever. A free worker fills a batch up to MAX_BATCH_COST: first from the next job,
-then from jobs that are no longer and have the same run and settings. A line with many tokens costs more once encoded.
+then from jobs of the same run and settings that do not cost more. An encoded line costs at least TOKEN_COST per token.
 """
 
 import math
@@ -42,7 +42,7 @@ class Job:
     """The work for one request. Cancel its future if the client is gone."""
 
     n_lines: int = 1
-    """the lines that it counts for until it is done"""
+    """how many waiting lines it counts as until it is done"""
     cost: int = SHORT_JOB_COST
     """its whole cost, estimated on arrival"""
     future: "Future[Any]" = field(default_factory=Future, init=False)
@@ -81,11 +81,11 @@ class TranslationJob(Job):
     keys: Sequence[int]
     """each line's number in its request, from 0; for sentences, see PART_KEY_STEP"""
     are_sentences: bool = False
-    """whether the lines are sentences, of which one that is too long is cut instead of refused"""
+    """whether the lines are sentences: too long ones are split instead of refused"""
     n_glossary_characters: int = 0
     """the characters of the request's terms, which are part of its cost"""
     input_lines: list[InputLine] = field(default_factory=list, init=False)
-    """the first lines, as far as they are encoded"""
+    """the lines that are encoded so far"""
     parts: deque[_Part] = field(default_factory=deque, init=False)
     """the parts of these lines that no worker has taken yet"""
     translations: dict[tuple[int, int], Translation] = field(default_factory=dict, init=False)
@@ -261,7 +261,7 @@ class JobQueue:
         return max(long, key=lambda job: (1 + now - job.arrived) / job.cost**2, default=waiting[0])
 
     def _form_batch(self, first: TranslationJob) -> _Batch:
-        """Take parts of a job, then of others that are no longer. Returns [] if the job was cancelled or has failed."""
+        """Take parts of a job, then of others that cost no more. Returns [] if the job was cancelled or has failed."""
         with self._changed:
             max_cost = max(first.cost, SHORT_JOB_COST)
             available = [job for job in self._jobs if isinstance(job, TranslationJob) and job.is_available]
@@ -269,14 +269,10 @@ class JobQueue:
             for job in others:
                 job.is_available = False
         batch: _Batch = []
-        left = math.inf
+        left, limits = math.inf, self._limits
         for job in (first, *others):
             try:
-                while (
-                    len(batch) < MAX_BATCH_LINES
-                    and not job.future.done()
-                    and (part := job.next_part(left, self._limits))
-                ):
+                while len(batch) < MAX_BATCH_LINES and not job.future.done() and (part := job.next_part(left, limits)):
                     batch.append((job, part))
                     left = min(left, MAX_BATCH_COST) - part.cost
             except Exception as error:

@@ -25,9 +25,7 @@ class Directions:
         """Raises ConfigError if two translators have the same languages."""
         self._since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._by_pair: dict[tuple[str, str], Translator] = {}
-        into_each = [
-            each.for_target(target) for each in translators for target in each.run.codecs.target_languages or (None,)
-        ]
+        into_each = [one.for_target(code) for one in translators for code in one.run.codecs.target_languages or (None,)]
         for translator in into_each:
             data = translator.run.config.data
             other = self._by_pair.setdefault((data.source, data.output_language), translator)
@@ -39,7 +37,7 @@ class Directions:
         self.detect("")  # loads py3langid's model, so that no client has to wait for it
 
     def models(self) -> list[dict[str, str]]:
-        """Returns the runs that translate, and since when."""
+        """Returns each pair of languages with its run and checkpoint, and the time since which it is loaded."""
         return [
             {"source": source, "target": target, "run": each.run.folder.name, "checkpoint": each.checkpoints[0],
              "since": self._since}
@@ -47,7 +45,7 @@ class Directions:
         ]  # fmt: skip
 
     def languages(self) -> list[dict[str, object]]:
-        """Returns each language with its name and its target languages; inspectable ones are not of exported models."""
+        """Returns each language, its targets, and the inspectable ones of these, whose model is not an exported one."""
         codes = dict.fromkeys(code for pair in self._by_pair for code in pair)
         pairs_of = {code: [pair for pair in self._by_pair if pair[0] == code] for code in codes}
         return [
@@ -90,16 +88,16 @@ class Directions:
         if source == AUTO:
             source, confidence = (self.detect(text, target) or self.detect(text))[0]
         if (source, target) not in self._by_pair:
-            of, into = LANGUAGE_NAMES.get(source, source), LANGUAGE_NAMES.get(target, target)
-            raise DataError(f"{into} ({target}) is not available as a target language from {of} ({source})")
+            from_, into = LANGUAGE_NAMES.get(source, source), LANGUAGE_NAMES.get(target, target)
+            raise DataError(f"{into} ({target}) is not available as a target language from {from_} ({source})")
         return self._by_pair[source, target], source, confidence
 
 
 def _probabilities(text: str, languages: Collection[str]) -> list[tuple[str, float]]:
     """Returns the probability of each language, in percent, if the text is in one of them; the likeliest first.
 
-    py3langid sums log-probabilities of features as if they were independent. Divided by √length, they give
-    probabilities that are not all 0 or 100, as py3langid's own `norm_probs` does.
+    py3langid's scores are sums of log-probabilities, as if features were independent, so its own `norm_probs` returns
+    little else than 0 and 100. Here they are divided by √length first.
     """
     scores = dict.fromkeys(languages, -math.inf)
     scores.update({code: float(score) for code, score in py3langid.rank(text) if code in scores})

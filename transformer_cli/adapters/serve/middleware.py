@@ -53,7 +53,7 @@ class Metrics:
 
 
 def log_limiter() -> Callable[[str], bool]:
-    """Returns a function that says whether to log a message: once in ten minutes, even if it concerns every client."""
+    """Returns a function that says whether to log a message: each one at most once in ten minutes."""
     logged: deque[tuple[str, float]] = deque(maxlen=100)
 
     def may_log(message: str) -> bool:
@@ -124,14 +124,14 @@ class RequestMiddleware:
             scope["app"].state.service.metrics.requests.labels(path, status).observe(took)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], is_proxy: bool) -> JSONResponse | None:
-        """Returns the answer to a request that is refused by its headers, or because of too many requests; or None."""
+        """Returns the refusal of a request, for its headers or because too many are running; None if it is accepted."""
         if self._n_running > MAX_REQUESTS:
             return JSONResponse({"error": TOO_MANY_REQUESTS}, 503, {"Retry-After": "1", "Connection": "close"})
         if b"transfer-encoding" in headers:  # 11,000 chunks of one byte block uvicorn for a third of a second
             return JSONResponse({"error": CHUNKED_BODY}, 411, {"Connection": "close"})
         host_header = headers.get(b"host", b"localhost").decode("latin-1").lower()  # all browsers send one
         host = _host_name(host_header)
-        is_number = ":" in host or host.replace(".", "").isdecimal()  # no host name is only digits, or has a colon
+        is_number = ":" in host or host.replace(".", "").isdecimal()  # host names have letters and no colon
         if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or is_number):
             what = f"{host_header[:MAX_LOGGED_CHARS]!r} is not a name of this server"
             remedy = f"its operator may add --allow-host {host[:MAX_LOGGED_CHARS]}"

@@ -57,7 +57,7 @@ class ParsedRequest:
         ]
         answer: dict[str, list[Any]] = {"translatedText": [self._render(n, text) for n, text in enumerate(texts)]}
         if (most := self.body.alternatives) is not None:
-            n_found = [max((len(one.alternatives) for _, _, of in text for one in of), default=0) for text in texts]
+            n_found = [max((len(one.alternatives) for *_, found in text for one in found), default=0) for text in texts]
             answer["alternatives"] = [
                 [self._render(n, text, k) for k in range(min(most, n_found[n]))] for n, text in enumerate(texts)
             ]
@@ -70,14 +70,12 @@ class ParsedRequest:
         return answer if isinstance(self.body.q, list) else {key: values[0] for key, values in answer.items()}
 
     def _render(self, number: int, lines: Sequence[_TranslatedLine], alternative: int | None = None) -> str:
-        """Returns a text's best translation, or its alternative `alternative`, counted from 0.
+        """Returns a text's best translation, or an alternative: 0 is the first.
 
         A sentence that has fewer alternatives keeps its best translation.
         """
-        which = slice(0) if alternative is None else slice(alternative, alternative + 1)
-        chosen = [
-            (line, spans, [(one.alternatives[which] or [one])[0] for one in found]) for line, spans, found in lines
-        ]
+        nth = slice(0) if alternative is None else slice(alternative, alternative + 1)
+        chosen = [(line, spans, [(one.alternatives[nth] or [one])[0] for one in found]) for line, spans, found in lines]
         if self.documents:
             return self.documents[number].render([join_with_links(*each) for each in chosen])
         return "\n".join(join_translations(line, spans, [one.text for one in found]) for line, spans, found in chosen)
@@ -136,9 +134,9 @@ def _sentence_spans(lines: Sequence[str], language: str, protected: FindSpans, *
     """Returns the spans of the sentences in each line. Raises DataError if a line, or a block's word, is too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
-        is_whole = is_too_long(line) and not are_blocks
-        spans = [(0, len(line))] if is_whole else bounded_sentence_spans(line, language, protected)
-        if any(is_too_long(line[start:end]) for start, end in spans):
+        is_refused = is_too_long(line) and not are_blocks
+        spans = [] if is_refused else bounded_sentence_spans(line, language, protected)
+        if is_refused or any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT_REMEDY}")
         spans_of.append(spans)
     return spans_of

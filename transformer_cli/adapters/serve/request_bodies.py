@@ -1,7 +1,7 @@
 """The bodies of requests: their models, their limits, and how they are received and parsed. Knows no translators.
 
 Pydantic models check the parameters; /openapi.json describes them. A server with a key checks it before
-anything else is parsed. Counts of bytes then bound the cost of parsing, so that no request blocks other threads.
+anything else is parsed. `Limits` then bounds the cost of parsing, so that no request blocks other threads.
 """
 
 import asyncio
@@ -242,7 +242,7 @@ def _parse_body(request: Request, body: bytes) -> dict[str, Any]:
 
 
 def _check_api_key(api_key: bytes, authorization: str, body: bytes, fields: Fields) -> None:
-    """Raises HTTPException unless the header or a parameter has the right key; one in the header may be a proxy's."""
+    """Raises HTTPException unless the header or a parameter has the right key; the header's may be for a proxy."""
     scheme, _, token = authorization.partition(" ")
     keys = [token.strip().encode("latin-1")] if scheme.lower() == "bearer" else []
     for found in islice(_API_KEY_IN_JSON.finditer(body), MAX_ENTRIES):
@@ -261,7 +261,7 @@ def _parse_json(body: bytes, limits: Limits) -> Any:
     r"""Returns the value of JSON. Raises DataError if it is invalid or has too many values, or UnicodeDecodeError.
 
     Counts values by the commas and brackets outside of strings: {"a, \" b": [1, 2]} without its strings is {: [1, 2]},
-    which has three. After more quotes than the allowed values can have, the rest is counted with its strings.
+    which has three. Strings are counted, too, after the first 4 × `json_values` quotes, more than allowed JSON needs.
     """
     text, strings = body.decode("utf-8-sig"), body.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside = b"".join(strings.split(b'"', 4 * limits.json_values)[::2])

@@ -208,7 +208,7 @@ def nonblocking_log(timeout_s: float = 2.0) -> Iterator[None]:
 
 
 def _limit_library_logs() -> None:
-    """Log only errors of uvicorn and asyncio, on one line, and the same one only once in a while."""
+    """Log only errors of uvicorn and asyncio, each on one line and at most once in ten minutes."""
     may_log = log_limiter()
 
     def is_new(record: logging.LogRecord) -> bool:

@@ -191,7 +191,7 @@ def test_page_shows_vectors_and_cosines_of_repeated_words(page: Any) -> None:
     expect(page.locator("#planes svg")).to_have_count(2)
     assert page.locator("#planes svg text").all_text_contents() == [
         "<sos>", "der (1)", "kleine", "hund (3)", "und", "der (5)", "hund (6)", ".", "<eos>"] * 2  # fmt: skip
-    expect(page.locator("#senses tbody tr")).to_have_count(2)
+    expect(page.locator("#repetitions tbody tr")).to_have_count(2)
 
 
 def test_page_has_a_table_for_each_picture(page: Any, server: Running) -> None:
