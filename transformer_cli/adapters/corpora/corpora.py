@@ -192,8 +192,7 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
         if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # the rules are to blame, not the share
             remedy = "check the sides and the columns (data.columns), or name fewer rules"
         raise DataError(f"{where}: no sentence pairs left{reasons and f' (left out: {reasons})'}; {remedy}")
-    report = {"read": n_pairs() - before, "left_out": counts, "splits": splits}
-    return {**report, **decoded}
+    return {"read": n_pairs() - before, "left_out": counts, "splits": splits, **decoded}
 
 
 def assign_split(source: str, data: DataConfig) -> str:

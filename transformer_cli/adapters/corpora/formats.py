@@ -250,7 +250,7 @@ def refuse_heading(cells: Sequence[str], data: DataConfig, location: Location, r
     """Raises DataError if the first row of a table names languages, but not both sides."""
     languages = [cell for cell in cells if language_code(cell) in LANGUAGE_NAMES]
     if not find_sides(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
-        what = f"looks like a heading ({_shorten_names(cells)}), but not of {data.source} and {data.output_language}"
+        what = f"looks like a heading ({_shorten_names(cells)}), but lacks {data.source} or {data.output_language}"
         raise DataError(f"{location} {what}; {remedy}")
 
 

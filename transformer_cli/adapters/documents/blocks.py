@@ -184,7 +184,6 @@ class Builder:
         self._add_element(markup, name)
 
     def has_open(self, name: str) -> bool:
-        """Whether an element of this name is open."""
         return any(self._elements[index].name == name for index, _, _ in self._open[1:])
 
     def close_element(self, name: str, markup: str) -> None:
@@ -346,7 +345,7 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
             spans.append((0, len(text)))
             continue
         parent, (first, last) = block.elements[each.parent], spans[each.parent]
-        outer = parent.start, parent.end
+        outer = parent.start, parent.end  # in the source; first, last: in the translation
         if not each.parent:
             outer, (first, last) = (begin, finish), (begin, finish + growth)
         if each.is_proportional:
@@ -415,7 +414,7 @@ def _shift_with_space(space: Span, offset: int, new_space: Span, now: int) -> in
 
 
 def _nearest_cut(cuts: Sequence[Span], within: Span, wanted: float) -> Span:
-    """Returns the cut inside a span that is nearest to an offset, or else the end of the span. cuts: sorted."""
+    """Returns the cut (a place for a line break) in a span nearest to an offset, or else the end. cuts: sorted."""
     if wanted >= within[1]:
         return within[1], within[1]
     after = bisect_left(cuts, (wanted, wanted))

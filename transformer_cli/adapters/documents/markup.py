@@ -143,7 +143,7 @@ class _Parser:
         """Add a document, or a part of one; see `parse_html`."""
         position, block_like = 0, _find_block_like(source)
         while token := _MARKUP.search(source, position):
-            self.add(source[position : token.start()])
+            self.add_text(source[position : token.start()])
             start, position = token.start(), _end_of_tag(source, token)
             tag, name = source[start:position], (token["name"] or "").lower()
             if not name:
@@ -172,7 +172,7 @@ class _Parser:
                 self.build.add_standalone(*markup)
             else:
                 self.build.open_element(name, *markup)
-        self.add(source[position:])
+        self.add_text(source[position:])
 
     def add_untranslated(self, source: str, span: Span, translated: Sequence[Span]) -> None:
         """Add an untranslated element. translated: the spans inside it that are translated after all."""
@@ -185,8 +185,7 @@ class _Parser:
         self.depth -= 1
         self.build.end_block(source[position:last])
 
-    def add(self, source: str) -> None:
-        """Add text to the block."""
+    def add_text(self, source: str) -> None:
         if source:
             self.build.add_text(source, html.unescape(source))
 

@@ -31,7 +31,6 @@ class ParsedFile:
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks of all documents."""
         return [block for document in self.documents for block in document.blocks]
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> bytes:

@@ -213,7 +213,6 @@ def _needs_translation(unit: Sequence[XmlEvent], source: _Range, target: _Range,
 
 
 def _set_attributes(tag: str, attributes: dict[str, str]) -> str:
-    """Returns a tag with some attributes set."""
     for name, value in attributes.items():
         new = f' {name}="{value}"'
         tag, n_found = re.subn(rf"\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", new, tag, count=1)

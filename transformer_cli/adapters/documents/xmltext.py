@@ -45,7 +45,7 @@ def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
     parser = expat.ParserCreate("utf-8", " ")  # whatever encoding the document declares
     found: list[tuple[int, str, str, str, Mapping[str, str]]] = []  # the first byte of each event, and its fields
 
-    def named(name: str) -> str:
+    def with_prefix(name: str) -> str:
         space, _, local = name.rpartition(" ")
         return (prefixes.get(space, "?:") if space else "") + local
 
@@ -56,9 +56,9 @@ def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
         found.append((parser.CurrentByteIndex, kind, name, text, attributes))
 
     parser.StartElementHandler = lambda name, attributes: add(
-        "start", named(name), "", {named(key): value for key, value in attributes.items()}
+        "start", with_prefix(name), "", {with_prefix(key): value for key, value in attributes.items()}
     )
-    parser.EndElementHandler = lambda name: add("end", named(name))
+    parser.EndElementHandler = lambda name: add("end", with_prefix(name))
     parser.CharacterDataHandler = lambda text: add("text", "", text)
     parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: add("text")
     parser.DefaultHandler = lambda _: add("other")

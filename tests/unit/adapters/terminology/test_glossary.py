@@ -99,7 +99,7 @@ def test_read_glossary_many_translations_take_linear_time(tmp_path: Path) -> Non
 def test_read_glossary_heading_of_other_languages_raises(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("French\tEnglish\nchat\tcat\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"line 1 looks like a heading \(French, English\), but not of de and en; "):
+    with pytest.raises(DataError, match=r"line 1 looks like a heading \(French, English\), but lacks de or en; "):
         read_glossary(path, DataConfig())
 
 
