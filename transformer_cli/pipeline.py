@@ -92,13 +92,13 @@ class Requirements(Protocol):
 
     @property
     def constraints(self) -> Constraints | None:
-        """For a second search, if the first one leaves something out (None: no second search)."""
+        """For a second search, made if the first one leaves something out; None for no second search."""
 
     def allowed_nats(self, text: str) -> float:
-        """Returns how many nats less likely than this text a complete translation may be; 0 if this one is complete."""
+        """Returns by how many nats a complete translation may be less likely than this text; 0 if this is complete."""
 
     def edit(self, draft: Draft, n_prefix_chars: int) -> Draft:
-        """Returns a draft with what is missing, in its text or among its placeholders.
+        """Returns the draft with what was missing added to its text or its placeholders.
 
         n_prefix_chars: length of the prefix with which the draft begins.
         """
@@ -122,7 +122,7 @@ class LineHook:
     def protected_spans(self, text: str) -> Sequence[Span]:
         """Returns the spans of a text that are copied unchanged, from left to right.
 
-        If there are any, each SENTINEL of the text is in one of them.
+        If a hook returns any, they must include each SENTINEL in the text.
         """
         return ()
 

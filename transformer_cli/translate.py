@@ -1,6 +1,6 @@
-"""Translator: text → ids → search → text, in the order of the sentences. The only way from text to text.
+"""Translator: text → ids → search → text, in the order of the sentences. All translation goes through it.
 
-How a line becomes a search request, and a hypothesis a translation, is in pipeline.py.
+pipeline.py turns a line into a search request, and a hypothesis into a translation.
 """
 
 import logging
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
 MAX_PENDING_TOKENS = 500_000  # a stream translates the lines that it has read as soon as they have so many
-# A sentence is sampled by its key. Part n of line k has the key k + n·PART_KEY_STEP, so the first part has that of its
-# line; piece m of that part, if it is cut further, has k + n·PART_KEY_STEP + m·PIECE_KEY_STEP.
+# The key of a sentence seeds its samples. Part n of line k has the key k + n·PART_KEY_STEP, so the first part has the
+# key of its line; piece m of that part, if it is cut further, has k + n·PART_KEY_STEP + m·PIECE_KEY_STEP.
 PART_KEY_STEP, PIECE_KEY_STEP = 1 << 32, 1 << 64
 EMPTY_HYPOTHESIS = Hypothesis([], [], 0.0, 0.0)  # for a sentence that needs no search
 
@@ -86,7 +86,7 @@ class Translator:
         Raises ConfigError for an unknown name or a wrong value, and DataError for a wrong entry of a glossary.
         """
         if wrong := [each for each in overrides if not isinstance(each, str)]:
-            what = "where a str such as 'decoding.top_k=3' is wanted; settings are named, as in beam_size=4"
+            what = "where a str such as 'decoding.top_k=3' is wanted; pass settings by name, as in beam_size=4"
             raise ArgumentError(f"Translator.with_options: overrides: {wrong[0]!r}, {what}")
         other = copy(self)
         other.settings = translation_settings(self.settings, named, overrides)
@@ -157,9 +157,9 @@ class Translator:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
         chunk: at least 1. name: the text's name in error messages. first_line: number of the first line, if the lines
-        go on with a longer text; at the beginning of a chunk, they are translated as in the whole text. on_progress is
-        called before the translations are yielded. must_wait: whether the next line is not there yet; then the lines
-        before it are translated first. An error is raised after the lines before it have been translated.
+        continue a longer text; if a chunk of that text begins there, the translations are the same as in it.
+        on_progress is called before the translations are yielded. must_wait: whether the next line has not arrived yet;
+        then the lines read so far are translated first. The lines before an error are translated before it is raised.
         """
         refuse_str("lines", lines)
         if chunk < 1:
@@ -169,7 +169,7 @@ class Translator:
         failure: TfmError | None = None
         while failure is None:
             pending: list[InputLine] = []
-            n_left = chunk - (first_line - 1) % chunk  # in this chunk, of which MAX_PENDING_TOKENS may have cut a part
+            n_left = chunk - (first_line - 1) % chunk  # in this chunk, which MAX_PENDING_TOKENS may have divided
             try:
                 n_tokens = 0
                 while len(pending) < n_left and n_tokens < MAX_PENDING_TOKENS:

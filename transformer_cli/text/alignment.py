@@ -34,8 +34,8 @@ def word_links(
     """Returns the links between a sentence and its translation, in the order of the translation.
 
     alignment: for each token of the translation, the index of the source token that it belongs to. Tokens are looked
-    for in the text, ignoring case; a token that is not found, such as <unk>, has no link. placeholders: links that are
-    returned too, since placeholders have no tokens.
+    for in the text, ignoring case; a token that is not found, such as <unk>, has no link. placeholders: their links,
+    which are returned, too; placeholders have no tokens.
     """
     if text == source:  # a name, a number, or a copied line
         return [(each.span(), each.span()) for each in re.finditer(r"\S+", text)]
@@ -54,7 +54,7 @@ class TakenSpans:
             self.take(span)
 
     def is_free(self, span: Span) -> bool:
-        """Whether a span overlaps none that is taken."""
+        """Whether no taken span overlaps this one."""
         return self._characters.find(1, *span) < 0
 
     def take(self, span: Span) -> Span:
@@ -74,7 +74,7 @@ class Placement:
         self._words_end = len(text.rstrip(CLOSING_MARKS))
 
     def offset_of(self, placeholder: Placeholder) -> int:
-        """Returns the offset in the translation: at its ends as in the source, else next to a linked word.
+        """Returns the offset in the translation: at the same end as in the source, otherwise next to a linked word.
 
         A placeholder that is attached to a word stays with that word; one that only closing marks follow is inserted
         before those of the translation.
@@ -140,7 +140,7 @@ def spaces_around(placeholder: Placeholder, source: str, left: str, right: str) 
 
 
 def final_mark(text: str) -> str:
-    """Returns the mark at the end of a text that also ends a sentence, such as the stop of "Inc."; else ""."""
+    """Returns the last character of a text if it may end a sentence, such as the stop of "Inc."; else ""."""
     return text[-1:] if text[-1:] in ".!?…。！？" else ""
 
 
@@ -197,7 +197,7 @@ def token_spans(text: str, tokens: Sequence[str], protected: Sequence[Span] = ()
 def original_spans(line: str, normalized: str, spans: Sequence[Span], protected: Sequence[Span]) -> list[Span]:
     """Returns spans of a normalised line as spans of the line itself; (0, 0) for one that is not found.
 
-    The words of the normalised line are looked for as tokens are. protected: spans of the line that it lacks.
+    The words of the normalised line are looked for as tokens are. protected: spans that only the line itself has.
     """
     if not spans:
         return []
@@ -210,7 +210,7 @@ def original_spans(line: str, normalized: str, spans: Sequence[Span], protected:
 
 
 def _normalized_with_spans(text: str, protected: Sequence[Span]) -> tuple[str, Sequence[Span]]:
-    """Returns a text normalised as if a codec knew only ordinary characters, and the span of each of its characters."""
+    """Returns a text in NFKC without ignored characters and protected spans, and each character's original span."""
     if text.isascii() and not protected:
         return text, [(place, place + 1) for place in range(len(text))]
     taken = TakenSpans(text, protected)

@@ -24,7 +24,7 @@ from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Detokenizer, Tokenizer
 
 SIDES = ("source", "target")
-MAX_CACHED_CHARS = 10_000  # for which a codec remembers whether an imported model has pieces
+MAX_CACHED_CHARS = 10_000  # an imported codec caches for so many whether it knows them
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class WordCodec:
-    """Words as tokens: a spaCy tokeniser, a vocabulary, and a detokeniser, which knows where no space stands.
+    """Words as tokens: a spaCy tokeniser, a vocabulary, and a detokeniser, which knows where to omit spaces.
 
     For example, without "quokka" in the vocabulary, "the quokka sleeps" is encoded as the ids 7, UNK, 9. Their tokens
     are "the", "<unk>", "sleeps"; decoded with unk_replacements=["der", "Quokka", "schläft"], they are
@@ -120,7 +120,7 @@ class WordCodec:
         return self.vocabulary.to_tokens(ids)
 
     def all_tokens(self) -> list[str]:
-        """Returns the vocabulary in the order of ids; in contrast to `tokens`, no token is repeated."""
+        """Returns the vocabulary in the order of ids. All tokens differ, whereas `tokens` may show two ids alike."""
         return list(self.vocabulary.tokens)
 
     def decode(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> str:
@@ -153,7 +153,7 @@ class SubwordCodec(SubwordModel):
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
-        """Read what `save` wrote; `data` has the rest. Raises as `WordCodec.load`."""
+        """Read what `save` wrote; `data` has the other fields. Raises as `WordCodec.load`."""
         path = folder / f"{side}.subwords.model"
         model = SubwordModel.from_bytes(read_bytes(path), path).proto
         language = data.source if side == "source" else data.target
@@ -170,7 +170,7 @@ class SubwordCodec(SubwordModel):
         return f"{self.default_target_token} {text}" if is_needed else text
 
     def has_target_token(self, text: str) -> bool:
-        """Whether a line begins with a target token of this model, or one like >>fra<<; <2br> alone may be markup."""
+        """Whether a line begins with any >>fra<<, or with a <2fr> that the model has (<2br> may be markup)."""
         found = TARGET_TOKEN.match(text.lstrip())
         return bool(found and self.target_languages and (found[1] or found[0] in self.target_languages.values()))
 
@@ -221,13 +221,13 @@ class ImportedCodec(SubwordCodec):
     """The subwords of an imported model: its SentencePiece model cuts text, and a vocabulary has the ids of the pieces.
 
     A piece that is not in the vocabulary is `<unk>`. A line of known characters is normalised by SentencePiece alone,
-    as in the model's training. A target token at its beginning, such as ">>fra<<", is one token, as symbols are
-    anywhere.
+    as in the model's training. A target token such as ">>fra<<" is one token at the beginning of a line; other symbols
+    are one token anywhere.
     """
 
     vocabulary: Vocabulary = field(default=Vocabulary(SPECIALS), kw_only=True)
     symbols: tuple[str, ...] = field(default=(), kw_only=True)
-    """text that is one token of a source: target tokens, and additions to its vocabulary"""
+    """text that is one token of a source: target tokens, and `user_defined_symbols`"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "ImportedCodec":

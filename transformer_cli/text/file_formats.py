@@ -25,7 +25,7 @@ _BINARY = {  # format and remedy → first bytes; several formats are ZIP archiv
         "an old or a password-protected Office document; export its text": rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
         "an RTF document; export its text": rb"\{\\rtf",
         "a Parquet or Arrow file; write it as JSON lines": rb"PAR1|ARROW1|FEA1|\xff{4}.{2}\0\0",
-        "a database (SQLite), such as an SDLTM; export its text, an SDLTM as TMX": rb"SQLite format 3\0",
+        "a database (SQLite), such as an SDLTM; export its text (an SDLTM as TMX)": rb"SQLite format 3\0",
         "a picture; give a text file": rb"\x89PNG|\xff\xd8\xff|GIF8",
         "numbers (NumPy, HDF5); give a text file": rb"\x93NUMPY|\x89HDF",
         "a compiled message catalogue (MO); take its PO file": rb"\xde\x12\x04\x95|\x95\x04\x12\xde",
@@ -53,7 +53,7 @@ _TEXT_FORMATS = {
     }.items()
 }
 
-SUFFIXES = {  # of files that are not plain text, without the formats of documents that tfm translates
+SUFFIXES = {  # formats that are neither plain text nor documents that tfm translates
     "a JSON file": ".json .jsonl .ndjson .arb .ipynb .xcstrings",
     "a YAML file": ".yml .yaml",
     "a file of settings": ".ini .cfg .toml",

@@ -1,6 +1,6 @@
 """Codes and names of languages, and target tokens such as >>fra<< or <2fr>.
 
-A language has codes of two and three letters, an English name, its own name, and some in other languages. A target
+A language has codes of two and three letters, and names in English, its own and some other languages. A target
 token begins a source sentence and tells a model with several target languages which one to write. Knows no codecs.
 """
 
@@ -46,11 +46,11 @@ LANGUAGE_NAMES = {row[0]: next(each for each in row if not each.islower()).repla
 """code → English name"""
 _CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
-_REGION_START = re.compile(r"[(\[,–-]")  # in a name
+_REGION_START = re.compile(r"[(\[,–-]")  # German (Germany)
 
 
 def language_code(text: str) -> str | None:
-    """Returns the shortest code of a language, given by a code or a name, with or without script and region; or None.
+    """Returns the shortest code of the language that a code or a name stands for; None for an unknown name.
 
     For example, de for de, deu, de_DE, deu_Latn, German, German (Germany) and Deutsch. A code that is not in the list
     is returned without script and region: tlh for tlh-Latn.
@@ -83,6 +83,6 @@ def target_token_of(language: str, targets: Mapping[str, str]) -> str:
 
 
 def short_code(code: str) -> str:
-    """Returns a code with two letters for three, if ISO 639 has them; script and region stay, as in pt_br."""
+    """Returns a code with a language of two letters, if ISO 639 has it; script and region stay: pt_br for por_br."""
     main = re.split("[-_]", code, maxsplit=1)[0]
     return _CODES.get(main, main) + code[len(main) :]

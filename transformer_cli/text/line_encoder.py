@@ -86,7 +86,7 @@ class LineEncoder:
 
         A line without tokens is copied, and so is one without a letter, unless the codec knows no letters at all.
         """
-        if not encoded_text or not (has_letter(encoded_text.normalized.text) or not has_letter(self.codec.characters)):
+        if not encoded_text or (not has_letter(encoded_text.normalized.text) and has_letter(self.codec.characters)):
             return InputLine(sentence, NO_TOKENS, is_copied=bool(sentence.strip()))
         n = self.max_tokens
         if len(encoded_text) <= n:
@@ -98,7 +98,7 @@ class LineEncoder:
         return InputLine(sentence, truncated, was_too_long=True)
 
     def _untranslated(self, sentence: str, problem: str) -> InputLine | None:
-        """Returns a line that is too long as copied or skipped; None if it is truncated. Raises DataError."""
+        """Returns the result for a line that is copied or skipped; None if it is to be truncated. Raises DataError."""
         if self.on_too_long == "stop":
             raise DataError(f"{problem}; {self.remedy}")
         if self.on_too_long == "truncate":
@@ -120,7 +120,7 @@ class LineEncoder:
         return InputLine(line, NO_TOKENS, was_too_long, parts=parts)
 
     def split_to_fit(self, sentence: str, max_tokens: int) -> InputLine:
-        """Like `encode`, but splits a sentence that is too long or has more tokens; see `split_long_sentence`."""
+        """Like `encode`, but splits a sentence with more than max_tokens tokens; see `split_long_sentence`."""
         whole, most = (0, len(sentence)), min(max_tokens, self.max_tokens)
         parts = list(self._pieces(sentence, mask_spans(sentence, self.protected_spans(sentence)), whole, most))
         return parts[0] if len(parts) == 1 else InputLine(sentence, NO_TOKENS, parts=parts)

@@ -24,7 +24,7 @@ from transformer_cli.text.file_formats import refuse_binary
 
 MAX_LINE_CHARS = 4_000  # attention takes memory and time for each pair of tokens
 MAX_LINE_BYTES = 4 * (MAX_LINE_CHARS + 1) + 5  # one character more than allowed, byte order mark, line end
-MAX_RECORD_BYTES = 1 << 20  # of a line with both sides of a pair, or with the numbers of a vector
+MAX_RECORD_BYTES = 1 << 20  # a line may contain both sides of a pair, or a vector
 TOO_LONG = f"more than {MAX_LINE_CHARS:,} characters"
 
 PairIterator = Iterator[tuple[str, str]]
@@ -37,7 +37,7 @@ COMPRESSIONS: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → 
 
 
 def decompressed_name(path: Path) -> str:
-    """Returns the name of a file without the suffix of a compressed one: a.tmx of a.tmx.gz."""
+    """Returns the name of a file without .gz, .bz2 or .xz: a.tmx for a.tmx.gz."""
     return path.stem if path.suffix.lower() in COMPRESSIONS else path.name
 
 
@@ -77,7 +77,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def truncated_lines(path: Path) -> Iterator[str]:
-    """Like `read_lines`, but truncates a line that is too long, so that `is_too_long` is still true."""
+    """Like `read_lines`, but truncates a line that is too long; `is_too_long` remains true for it."""
     with open_decompressed(path) as file:
         yield from decoded_lines(file, str(path))
 
@@ -86,7 +86,7 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
     """Like `truncated_lines`, for an open file. name: the file's name in error messages."""
     for number, line in enumerate(_bounded_lines(file, name), start=1):
         is_whole = len(line) < MAX_LINE_BYTES or line.endswith(b"\n")
-        text = _decode(line, name, number, is_whole)  # else a cut last character is left out
+        text = _decode(line, name, number, is_whole)  # a truncated line loses an incomplete last character
         yield text.removesuffix("\n").removesuffix("\r")[: MAX_LINE_CHARS + 1]
 
 
@@ -117,10 +117,10 @@ class Utf8Stream(ChunkStream):
 
 @contextmanager
 def open_decompressed(path: Path, *, raw: bool = False) -> Iterator[io.BufferedReader]:
-    """Open a file, decompressed if its first bytes, or else its name, say that it is compressed.
+    """Open a file, and decompress it if its first bytes, or else its suffix, are those of a compressed file.
 
-    raw: whether to read the bytes as they are; otherwise UTF-16 is read as UTF-8. Raises DataError, unless raw also for
-    a binary file. A damaged or incomplete file raises it while it is read, inside the block.
+    raw: do not convert UTF-16 to UTF-8, and do not refuse binary files. Raises DataError; if the file is damaged or
+    incomplete, only when that part is read, inside the block.
     """
     compression, remedy = None, "copy it again"
 
@@ -157,7 +157,7 @@ def open_decompressed(path: Path, *, raw: bool = False) -> Iterator[io.BufferedR
 
 
 def _utf16_encoding(beginning: bytes) -> str | None:
-    """Returns the encoding of a file that begins with a byte order mark of UTF-16, or two letters in it; else None."""
+    """Returns the encoding of a file in UTF-16, by its byte order mark or its first two letters; None for others."""
     if beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16"
     zeros = [byte == 0 for byte in beginning[:4]]
@@ -197,7 +197,7 @@ def _decode(line: bytes, name: Path | str, number: int, is_whole: bool = True, *
 
 
 def has_letter(text: Iterable[str]) -> bool:
-    """Whether a text has a letter: numbers and marks alone need no translation."""
+    """Whether a text has a letter: numbers and punctuation alone need no translation."""
     return any(map(str.isalpha, text))
 
 

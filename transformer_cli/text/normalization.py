@@ -31,7 +31,7 @@ _WORD_BREAKS = re.compile(  # between words of Thai, Khmer, …
 )
 _SPACELESS = re.compile(f"[{_NO_SPACE_SCRIPTS}\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
 
-# Bullets, arrows, signs and pictures, by their blocks, without signs that are written like letters (©, °, ℃).
+# Unicode's blocks of bullets, arrows, signs and pictures, except signs that are used like letters (©, °, ℃).
 _SYMBOL = (
     "\u2022\u2023\u203b\u203c\u2042\u2043\u2049\u204c\u204d\u2190-\u21ff\u2219\u2300-\u23ff\u2460-\u27bf\u27f0-\u27ff"
     "\u2900-\u297f\u2b00-\u2bff\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
@@ -39,8 +39,8 @@ _SYMBOL = (
 _CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f149"  # letters; several in a row are a word, not symbols: ⓗⓤⓝⓓ
 SENTINEL = "\ufdd0"  # a noncharacter, which stands for a protected span while its line is normalised
 _MODIFIERS = "(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f])*"
-_VISIBLE = f"[^\\s{IGNORABLE}{_CONTROLS}]"  # what makes a middle dot part of a word
-_ONE_SYMBOL = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ makes one picture of several
+_VISIBLE = f"[^\\s{IGNORABLE}{_CONTROLS}]"  # a middle dot next to one is part of a word
+_ONE_SYMBOL = (  # a flag of two letters, a keycap, or a symbol with its modifiers; U+200D joins pictures
     f"(?:[\U0001f1e6-\U0001f1ff]{{1,2}}|[0-9#*]\ufe0f?\u20e3|[\u00a9\u00ae\u2122\u2139]\ufe0f"
     f"|(?<!{_VISIBLE})\u00b7(?!{_VISIBLE})|{SENTINEL}"
     f"|(?![{_CIRCLED}][\\w{_CIRCLED}]|(?<=[\\w{_CIRCLED}])[{_CIRCLED}])[{_SYMBOL}]{_MODIFIERS}"
@@ -54,7 +54,7 @@ _ASCII_FORMS = {  # of hyphens, quotes and the slash of fractions, for which NFK
     0x2044: "/",
 }
 _WORD = re.compile(r"[^\W\d_]+")
-SORT_MARKS_FROM = 500  # characters; shorter texts are normalised at once, even if they are all marks
+SORT_MARKS_FROM = 500  # characters; shorter texts are fast to normalise, even if they consist of combining marks
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class NormalizedText:
     text: str = ""
     """what is cut into tokens"""
     placeholders: tuple[Placeholder, ...] = ()
-    """the unknown symbols and the protected spans of the line, in their order"""
+    """the unknown symbols and the protected spans of the line, from left to right"""
     all_caps: bool = False
     """whether the line was in capitals; then its translation will be, too"""
 
@@ -99,8 +99,8 @@ class Normalizer:
     def normalize(self, line: str, spans: Sequence[tuple[int, int]] = ()) -> NormalizedText:
         """Returns the normalised line.
 
-        spans: protected spans of the line, in their order, which become placeholders. For example, "  Am\u00a0Strand
-        😀." becomes "Am Strand." with the placeholder 😀 at offset 9, if the codec knows neither U+00A0 nor 😀.
+        spans: protected spans, from left to right, which become placeholders. For example, "  Am\u00a0Strand 😀."
+        becomes "Am Strand." with the placeholder 😀 at offset 9, if the codec knows neither U+00A0 nor 😀.
         """
         text, placeholders = nfc_stripped(with_sentinels(line, spans)), list[Placeholder]()
         if self.lowercase:
@@ -164,7 +164,7 @@ class Normalizer:
             word = found[0]
             small = lower(word, self.language)
             choices = [word, small, word[0] + small[1:]]
-            if found.start() == first:  # of equal costs, the capital wins at the beginning of a sentence
+            if found.start() == first:  # if costs are equal, a sentence begins with a capital
                 return min(reversed(choices), key=lambda choice: word_cost(choice)[0])
             return min(choices, key=word_cost)
 
@@ -173,15 +173,15 @@ class Normalizer:
 
 
 def _equivalent(char: str) -> str:
-    """Returns the equivalent of an unknown character, which may be empty, or the character itself."""
+    """Returns the equivalent of an unknown character, "" for an invisible one; the character itself if it has none."""
     if char.isspace() or _IGNORED.match(char):
         return " " * char.isspace()
     form = unicodedata.normalize("NFKC", char)
-    return (char if form.startswith(" ") else form).translate(_ASCII_FORMS)  # not a mark on a space for ´
+    return (char if form.startswith(" ") else form).translate(_ASCII_FORMS)  # ´ is a space and a combining mark in NFKC
 
 
 def with_sentinels(line: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Returns a line with SENTINEL in the place of these spans, which are in their order."""
+    """Returns a line with SENTINEL in place of each of these spans, which are given from left to right."""
     if not spans:
         return line
     starts = [0, *(end for _, end in spans)]
@@ -231,13 +231,13 @@ def nfc(text: str) -> str:
 
 
 def surrounding_space(line: str) -> tuple[str, str]:
-    """Returns the white space at the beginning and at the end of a line; of a blank line, (all, "")."""
+    """Returns the white space at the beginning and at the end of a line; for a blank line, (line, "")."""
     start = len(line) - len(line.lstrip())
     return line[:start], line[max(start, len(line.rstrip())) :]
 
 
 def joining_space(text: str, placeholder: Placeholder, following: str) -> str:
-    """Returns the space between two parts of a text from between which a placeholder is taken.
+    """Returns the space that remains where a placeholder is taken out of a text.
 
     text: before it; following: after it. For example, "" of "am Strand 😀." and " " of "ein 😀 Hund".
     """
@@ -300,7 +300,7 @@ def upper(text: str, language: str) -> str:
     return nfc(text.upper())
 
 
-@lru_cache  # `lower` asks for each word
+@lru_cache  # `lower` calls it for each word
 def primary_subtag(language: str) -> str:
-    """Returns the language's own part of a code, with two letters if ISO 639 has them: zh of zh-CN, zh_Hant or zho."""
+    """Returns a code without script and region, in two letters if ISO 639 has them: zh for zh-CN, zh_Hant or zho."""
     return short_code(re.split("[-_]", language.lower())[0])

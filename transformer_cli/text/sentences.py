@@ -21,7 +21,7 @@ NUMBER_ABBREVIATIONS = re.compile("abs|art|fig|no|nr|pag|pp|vol|рис|стр")
 SENTENCE_OPENERS = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # may stand before the first word of a sentence
 WINDOW_CHARS = 5_000  # given to sentencex at a time, since its time may grow with the square of the length
 TRY_WHOLE_CHARS = 500  # shorter sentences are first tried as a whole
-FIRST_STEP = 64  # possible cuts of a long sentence that are tried at once; see `_first_not_fitting`
+FIRST_STEP = 64  # possible cuts in the first step of `_first_not_fitting`
 CONTEXT_CHARS = 20  # looked at on either side of an end
 
 # Ends that sentencex misses: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
@@ -46,7 +46,7 @@ def sentence_spans(line: str, language: str) -> list[Span]:
             ends = ends[:-2] or ends[:1]  # the last two may depend on the text after the window
         found.update(ends)
         start = ends[-1] if ends else start + WINDOW_CHARS
-    trimmed, before = {last}, 0  # the ends, before any white space
+    trimmed, before = {last}, 0  # the ends, moved before any white space
     for end in sorted(found):
         if text := line[before:end].rstrip():
             trimmed.add(before + len(text))
@@ -88,9 +88,9 @@ def _is_sentence_end(line: str, end: int, language: str) -> bool:
 
 
 def split_long_sentence(line: str, span: Span, fits: Callable[[int, int], bool]) -> Iterator[Span]:
-    """Yield pieces of a sentence that fit: cut after the last possible ; : or , or else before the last possible space.
+    """Yield the longest pieces of a sentence that fit: cut after a ; : or , if possible, or else before a space.
 
-    fits: whether a piece from start to end is short enough. A piece without such a mark or space does not fit.
+    fits: whether a piece from start to end is short enough. If no place to cut is early enough, the rest is one piece.
     """
     start, end = span
     if 0 < end - start < TRY_WHOLE_CHARS and fits(start, end):  # most sentences
@@ -112,7 +112,7 @@ def split_long_sentence(line: str, span: Span, fits: Callable[[int, int], bool])
 def _first_not_fitting(places: Sequence[int], first: int, fits: Callable[[int], bool]) -> int:
     """Returns the index of the first of the sorted places, from `first` on, that does not fit.
 
-    The steps double (galloping search), so that nothing is tried that is much longer than what fits.
+    The steps double (galloping search), so that `fits` is not called on much more text than fits.
     """
     step = FIRST_STEP
     while (last := min(first + step, len(places)) - 1) >= first and fits(places[last]):
@@ -123,8 +123,8 @@ def _first_not_fitting(places: Sequence[int], first: int, fits: Callable[[int], 
 def join_translations(line: str, spans: Sequence[Span], translations: Sequence[str]) -> str:
     """Returns translations joined by the white space before, between and after the sentences of their line.
 
-    Where the line has none between two sentences, as in Chinese, they are joined by a space, unless the translation
-    ends in a mark such as 。, too.
+    If the line has none between two sentences, as in Chinese, their translations are joined by a space, or by nothing
+    after a mark such as 。.
     """
     text, place = "", 0
     for (start, end), translation in zip(spans, translations, strict=True):

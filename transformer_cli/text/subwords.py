@@ -25,7 +25,7 @@ SENTENCEPIECE_VERSION = version("sentencepiece")
 CHARACTER_COVERAGE = 0.99995  # share of the text whose characters get a piece; rarer ones are written as bytes
 MAX_TRAINING_CHARS = 1_000  # at most 4,000 bytes: SentencePiece ignores training lines over 4,192 bytes
 SPACE_MARK = "▁"  # as SentencePiece writes a space
-ESCAPE = "\ue000"  # for private use: "▁" in a text is written as ESCAPE + "_", and ESCAPE twice
+ESCAPE = "\ue000"  # a private-use character: a text's "▁" becomes ESCAPE + "_", and its ESCAPE is doubled
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def _train(lines: Sequence[str], vocab_size: int, algorithm: str, symbols: Seque
         pad_piece=SPECIALS[PAD],
         bos_piece=SPECIALS[SOS],
         eos_piece=SPECIALS[EOS],
-        num_threads=1,  # with several, sums would depend on their number
+        num_threads=1,  # the model would depend on the number of threads
         minloglevel=2,  # errors only
     )
     return model.getvalue()
@@ -133,9 +133,9 @@ class SubwordModel:
     def characters(self) -> frozenset[str]:
         """The characters that have a piece, and the space; all others are written as bytes.
 
-        Other white space and invisible characters are included only if a longer piece contains them: where they are
-        rare, the word after them would be cut into pieces that the model has never seen there. For Thai or Khmer,
-        U+200B is included if it has a piece: words are cut alike with and without it.
+        Other white space and invisible characters are included only if a longer piece contains them. After a rare one,
+        a word would be cut into pieces that the model has never seen there. For Thai or Khmer, U+200B needs only a
+        piece of its own: words are cut alike with and without it.
         """
         model = self._processor
         reserved = (model.is_control, model.is_unknown, model.is_byte)

@@ -38,7 +38,7 @@ def read_vectors(path: Path, words: Collection[str], *, lowercase: bool) -> Vect
     none, fastText's .vec has one).
     lowercase: a word that the file has only in another case gets the first vector of the other spellings.
 
-    Raises DataError for a file that cannot be read, is binary, has no vectors, or a damaged vector of a wanted word.
+    Raises DataError if the file cannot be read, is binary, has no vectors, or has a damaged one of a wanted word.
     """
     wanted = dict.fromkeys(words)
     exact: dict[str, Vector] = {}

@@ -31,7 +31,7 @@ try:
     SPACY_VERSION: str | None = version("spacy")
 except PackageNotFoundError:
     SPACY_VERSION = None  # an exported model of subwords does not need it
-MAX_UNSPACED_CHARS = 100  # spaCy's rules take n² time for n signs without a space; so cut, 100,000 quotes take 1 s
+MAX_UNSPACED_CHARS = 100  # spaCy's rules take n² time for n signs without a space; 100,000 quotes take 1 s if cut
 MAX_CACHED_FORMS = 100_000  # spaCy stores every word that it has seen; after so many (40 MB) a new tokeniser is made
 
 
@@ -76,8 +76,8 @@ class Tokenizer:
 def open_tokenizers(settings: TokenizerSettings) -> Callable[[Sequence[Sequence[str]]], list[tuple[Any, ...]]]:
     """Returns a function from a chunk's texts, [source, target], to the fields of `TokenizedSide`, arrays as bytes.
 
-    Workers call it; it is here because they import this module, and nothing that they do not need. Raises ConfigError
-    as Tokenizer does.
+    Worker processes call it; it is in this module so that they import no other module for it. Raises ConfigError as
+    Tokenizer does.
     """
     source, target, lowercase = settings
     tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
@@ -102,7 +102,7 @@ def tokenizer_or_fallback(language: str, *, lowercase: bool) -> Tokenizer:
     try:
         return Tokenizer(language, lowercase=lowercase)
     except ConfigError as error:
-        log.warning("%s; meanwhile the rules for any language (xx) are used", error)
+        log.warning("%s; the rules for any language (xx) are used instead", error)
         return Tokenizer("xx", lowercase=lowercase)
 
 
@@ -111,9 +111,9 @@ class Detokenizer:
     """Which tokens are written without a space between them, learned from real text; independent of language.
 
     A pair of tokens that was seen in training gets a space if it mostly had one there. Any other pair follows a rule:
-    it gets no space only if one of the two tokens mostly is attached to words on that side, and its edge there is not a
-    letter or a digit. So two words that were never seen together get a space, in Chinese, too. Of the pairs seen, only
-    exceptions to the rule are stored.
+    it gets a space, except before a token such as "." and after one such as "(". Such a token mostly is attached to
+    words on that side, and does not begin or end there with a letter or a digit. So two words that were never seen
+    together get a space, even in Chinese. Of the pairs seen, only exceptions to the rule are stored.
     """
 
     attach_left: frozenset[str] = frozenset()
@@ -213,7 +213,7 @@ def _blank_tokenizer(language: str) -> Any:
     except ImportError as error:
         why = " ".join(str(error).split())
         raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {why}") from None
-    tokenizer.vocab.lex_attr_getters = {}  # shape, stop-word and URL flags: unused, and half of the time
+    tokenizer.vocab.lex_attr_getters = {}  # shape, stop-word and URL flags: unused, but half of the time
     return tokenizer
 
 

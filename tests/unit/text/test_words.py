@@ -216,4 +216,4 @@ def test_tokenizer_or_fallback_unknown_language_warns(caplog: pytest.LogCaptureF
     assert tokenizer_or_fallback("de", lowercase=True).language == "de"
     assert caplog.text == ""
     assert tokenizer_or_fallback("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]
-    assert "no tokeniser for language 'qq'; give a code such as de, en, fr, cs, or xx (any); meanwhile" in caplog.text
+    assert "no tokeniser for language 'qq'; give a code such as de, en, fr, cs, or xx (any); the rules" in caplog.text

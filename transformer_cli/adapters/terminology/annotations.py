@@ -13,7 +13,7 @@ NUMBER = re.compile(r"\d+(?:[.,:/'’٫٬-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 
 
 def missing(translation: Translation) -> list[str]:
-    """Returns, in words, what the text lacks of the sentence. Placeholders are never missing."""
+    """Returns what the text lacks of the sentence, such as "a number". Placeholders are never missing."""
     source = translation.source
     found = {
         "a number": missing_numbers(source, translation.text),

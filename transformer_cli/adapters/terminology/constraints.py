@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_cli.search.beam import ActiveBeams, Candidates, gather_candidates, is_ending, rank_scores
 from transformer_cli.search.interface import NEG_INF, Ids, SearchRules, Step
 
-WORD_START, WORD_INSIDE = -1, -2  # stand for all ids that are in no term: those that begin a word, and the others
+WORD_START, WORD_INSIDE = -1, -2  # stand for ids in no term: those that begin a word, and those inside one
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _State(NamedTuple):
     path: Ids = ()
     """its longest suffix that is the beginning of a phrase"""
     newest: int = -1
-    """the term that `path` completes; it is revoked if the word, or a longer phrase, continues"""
+    """the term that `path` completes; no longer written if its last word continues, or a longer phrase is completed"""
 
 
 class _StateTable:
@@ -149,7 +149,7 @@ class _StateTable:
         return found
 
     def advancing_ids(self, number: int, position: int | None) -> list[int]:
-        """Returns the next ids of terms if a source position is attended to (None: if the translation would end)."""
+        """Returns the ids that continue a term, or else begin one. position: attended to (None: at the end)."""
         if self._advancing[number]:
             return self._advancing[number]
         positions, missing = self._terms.positions, self._missing_phrases(self._states[number].written)

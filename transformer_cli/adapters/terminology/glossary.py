@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 MAX_ENDING_CHARS = 3  # that an inflected form may add to the text before the *
 _SENTENCE_START = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING_MARKS)}\"']{{0,3}}\Z")
-MAX_ENTRY_WORDS = 50  # signs included; so many are compared at each word of a text, at most
+MAX_ENTRY_WORDS = 50  # signs included; limits the comparisons at each word of a text
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Glossary:
             words = [text[start:end] for start, end in _word_spans(text)]
             targets = [each.strip() for each in target.split("|")] if target.strip() else []
             if not words or not all(targets):
-                raise DataError(f"{entry}: an entry needs a source, and | between translations")
+                raise DataError(f"{entry}: an entry needs a source, and a translation on each side of |")
             if len(words) > MAX_ENTRY_WORDS:
                 raise DataError(f"glossary: {source[:50]!r} has over {MAX_ENTRY_WORDS} words and signs; shorten it")
             self._entries.append((words, is_inflected, targets))
@@ -118,7 +118,7 @@ def _longest_match(
 ) -> tuple[int, list[str]]:
     """Returns the end, and the translations, of the longest entry that begins at the word `first`.
 
-    The end is the number of the word after it; `first` if no entry begins there.
+    The end is the index after its last word; `first` if no entry begins there.
     """
     end, translations = first, list[str]()
     for number in range(first, len(words)):
@@ -143,7 +143,7 @@ def _leaf_keys(word: str) -> list[str]:
 
 
 def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
-    """Returns the entries of a glossary: source → alternative translations, separated by |; "" to leave it as it is.
+    """Returns the entries of a glossary: source → alternative translations, separated by |, or "" to keep it.
 
     terms: sources, each with one translation. Raises DataError.
     """
@@ -160,13 +160,13 @@ def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
 
 
 def spellings(translation: str) -> list[str]:
-    """Returns a translation as it may be written; one in small letters also with a capital, as begins a sentence."""
+    """Returns a translation and, if it is in small letters, how it is written at the beginning of a sentence."""
     capital = translation[:1].upper() + translation[1:]
     return [translation, capital] if translation.islower() else [translation]
 
 
 def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
-    """Returns the span of a translation of each term in a text, in whole words; no two spans overlap."""
+    """Returns where each term's translation is in a text, in whole words; None: not found. No two spans overlap."""
     if not terms:  # most sentences
         return []
     lower = text.lower()
@@ -191,7 +191,7 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
 
 
 def respell_terms(text: str, terms: Sequence[Term], spans: Sequence[Span | None]) -> str:
-    """Returns a text in which each term has the case of the glossary: Park may be a name, and park is not.
+    """Returns a text in which each term has the case of the glossary, for example Park, a name, instead of park.
 
     spans: from `term_spans`.
     """
@@ -208,8 +208,8 @@ def replace_linked_words(
 ) -> tuple[str, list[Term]]:
     """Replace the words of a translation that are linked to terms; returns also the terms without linked words.
 
-    terms: from left to right. Of several linked words, the last ones are replaced, as many as the term has: an article
-    may be linked to a noun, too. protected: spans that are not replaced.
+    terms: from left to right. If more words are linked than the term has, the last ones are replaced: an article may be
+    linked to a noun, too. protected: spans that are not replaced.
     """
     boundaries, taken = word_boundaries(text), TakenSpans(text, protected)
     replacements: dict[Span, str] = {}

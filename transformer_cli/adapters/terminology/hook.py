@@ -1,8 +1,8 @@
 """A hook for the pipeline that protects placeholders and writes the terms of a glossary.
 
-If a translation lacks terms, a second search is constrained to write all of them. If the model finds the result far
-less likely, it does not know the terms as translations, and would write them next to its own words. Then they replace
-the words that they are linked to. Knows tokens, but no models.
+If a translation lacks terms, a second search is constrained to write all of them. If its result is far less likely,
+the model does not know the terms as translations, and has written them next to its own words. Then the first result is
+used, and the terms replace the words that are linked to them. Knows tokens, but no models.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from transformer_cli.text.normalization import Placeholder, is_spaceless
 
 MAX_CONSTRAINED_TERMS = 20  # per sentence; further terms replace linked words
 MAX_NATS_PER_TERM = 5.0  # log-probability that a constraint may cost: most synonyms cost less, other words over 11
-MAX_TOKENS_PER_WORD = 1  # of terms that become constraints; names have more, and constraints for them cost 3 chrF
+MAX_TOKENS_PER_WORD = 1  # in constraints; names have more, and to constrain them costs 3 chrF
 
 
 @dataclass(frozen=True)

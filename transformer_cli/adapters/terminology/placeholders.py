@@ -13,7 +13,7 @@ from transformer_cli.text.normalization import SENTINEL, is_word
 BRANCH_NAME_WINDOW = 40  # characters before a {…} in which the name of its branch is looked for
 BRACKET_PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
 
-# No two neighbouring parts match the same character without a bound: the digits after flags do not begin with 0.
+# For linear time, no two neighbouring parts repeat the same character: the digits after flags do not begin with 0.
 _FLAGS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
 _BULLET = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # of a list, a heading or a quote
 _ESC = r"(?:\x1b|\\(?:0?33|e|x1[bB]|u001[bB]))"  # the character, or an escape in source code
@@ -29,7 +29,7 @@ PLACEHOLDERS = re.compile(
     rf"|(?<![\d%])(?:%{_FLAGS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
     r"|(?<![\d%])%L?[1-9]\d?(?![\w$%]|[.,]\d)|(?<![\w%])%\w{1,50}%(?!\w)|(?<!%)%%(?!%)"  # %1, %L1, %name%, %%
     rf"|(?<!\S)(?<!\S\s){_BULLET}(?:\s{{1,9}}{_BULLET})*(?=\s+\S)"
-    r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
+    r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # URLs, without final punctuation
     r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
     r"|\{\w{1,9}>|<\w{1,9}\}"  # tags of Phrase, as .mxliff has them: {1>, <b}
@@ -42,7 +42,7 @@ _MESSAGE = re.compile(
     r"(?:plural|select|selectordinal|choice|number|date|time|spellout|ordinal|duration)\b"
     r"|\$[\w-]{1,50}\s{0,9}->|[A-Z]{2,20}\()"
 )
-_BRANCH = re.compile(  # before a {…}: the name of a branch whose message is not in the text; not in "one {a, b}"
+_BRANCH = re.compile(  # the name before a {…}, if the text is a part of a message: "one {a dog}", not "any one {a, b}"
     r"(?:=\d{1,9}|(?:\A|(?<=\})|(?<=\}\s))(?:zero|one|two|few|many|other))\s{0,9}\Z"
 )
 
