@@ -43,7 +43,7 @@ def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
 def choose_device(name: str, world: World = SINGLE_PROCESS) -> "torch.device":
     """Returns the torch device of this name (see `parse_device`); several processes get a CUDA device each.
 
-    Raises DeviceError if this machine does not have the device, or not one for each process.
+    Raises DeviceError if this machine lacks the device, or has fewer devices than processes.
     """
     import torch
 
@@ -60,9 +60,9 @@ def choose_device(name: str, world: World = SINGLE_PROCESS) -> "torch.device":
 
 
 def choose_precision(setting: str, device: "torch.device") -> Precision:
-    """Returns the precision of a setting; auto is bfloat16 if the hardware is fast at it, else float32.
+    """Returns the precision of a setting; auto is bfloat16 where it is fast, else float32.
 
-    These are CPUs with AMX or AVX512-BF16, and CUDA devices of compute capability 8.0 or higher.
+    It is fast on CPUs with AMX or AVX512-BF16, and on CUDA devices of compute capability 8.0 or higher.
     """
     if setting == "bfloat16" or (setting == "auto" and bfloat16_unit(device)):
         return "bfloat16"
@@ -145,7 +145,7 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
             limit, use = _read_text(folder / "memory.max").strip(), _read_text(folder / "memory.current").strip()
             if limit.isdigit() and use.isdigit():  # a group without a limit says "max"
                 cached = re.search(r"^inactive_file (\d+)$", _read_text(folder / "memory.stat"), re.MULTILINE)
-                droppable = int(cached[1]) if cached else 0  # files in the cache
+                droppable = int(cached[1]) if cached else 0  # cached files
                 limits.append(max(0, int(limit) - int(use) + droppable))
     return min(limits, default=None)
 
@@ -154,7 +154,7 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
 def catch_oom(message: Callable[[], str]) -> Iterator[None]:
     """Raise MemoryShortage if the block runs out of memory.
 
-    message: returns its text, such as "a batch of … does not fit in memory; lower …".
+    message: returns the error's text, such as "a batch of … does not fit in memory; lower …".
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""A pool of CPU threads that share torch's threads. Does not import torch by itself."""
+"""A pool of worker threads that divide torch's threads among them. Does not import torch by itself."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ _start_lock = threading.Lock()  # held while the process's number of threads is 
 
 
 class WorkerPool(AbstractContextManager["WorkerPool"]):
-    """Worker threads that process one item at a time: items are too small to be split among torch's threads.
+    """Worker threads that process one item each, for items too small to be split among torch's threads.
 
     | n_workers | threads_each | who computes, if torch has 5 threads    | used for                           |
     |-----------|--------------|-----------------------------------------|------------------------------------|
@@ -27,7 +27,7 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
 
     Workers live until the end of a `with` block, or until garbage collection. Several pools may exist at the same time.
     torch's number of threads in the process and in all other threads stays as it is, except in a thread that first
-    calls torch in the very millisecond in which workers start. If torch is not loaded, workers are ordinary threads.
+    calls torch in the millisecond in which workers start. If torch is not loaded, workers are ordinary threads.
     """
 
     def __init__(self, n_workers: int, *, threads_each: int | None = None) -> None:
@@ -39,7 +39,7 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
     def run(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield function's results in the order of the items, which are taken from the iterable as they are needed.
 
-        Raises what function raises for an item when its turn comes. No worker is running any more when this ends.
+        An error that function raises is raised here in place of the item's result. When this ends, no worker is running.
         """
         if self._pool is None:
             yield from map(function, items)

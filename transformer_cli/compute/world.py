@@ -66,7 +66,7 @@ class World:
             torch.cuda.set_device(device)
         try:
             store, *_ = next(rendezvous("env://", timeout=TIMEOUT))
-            if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it still has the addresses of dead processes
+            if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it has addresses of ended processes
                 store = PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",

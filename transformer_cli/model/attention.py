@@ -45,10 +45,9 @@ def attention(
 
     query (batch, heads, target, depth); key, value (batch, heads, source, depth); may_attend bool, broadcast to
     (batch, heads, target, source), at least one True in each row (else softmax is NaN); None: all may. dropout acts
-    on the weights. Returns (batch, heads, target,
-    depth).
+    on the weights. Returns (batch, heads, target, depth).
     """
-    if record is None and query.device.type != "cpu":  # torch's kernel returns no weights; slower on CPUs if n is small
+    if record is None and query.device.type != "cpu":  # fused: no weights; slower for short sentences on CPUs
         p = dropout.p if dropout.training else 0.0
         return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=p)
     if record is None and torch.is_grad_enabled() and query.shape[-2] * key.shape[-2] > RECOMPUTE_LENGTH**2:
@@ -63,9 +62,9 @@ def attention(
 
 
 class _RecomputedAttention(torch.autograd.Function):
-    """Attention that computes scores and weights again in the backward pass: they grow with the square of the length.
+    """Attention that stores neither scores nor weights, which grow with the square of the length.
 
-    Between the passes it keeps only query, key and value. Both passes draw the same dropout mask.
+    The backward pass computes them again from query, key and value, with the same dropout mask.
     """
 
     @staticmethod
@@ -83,17 +82,16 @@ class _RecomputedAttention(torch.autograd.Function):
         query, key, value = inputs = [each.detach().requires_grad_() for each in saved]
         precision = torch.autocast("cpu", ctx.dtype, enabled=ctx.is_autocast, cache_enabled=False)
         with torch.enable_grad(), ctx.replay_rng(), precision:
-            found = attention(
-                query, key, value, ctx.dropout, may_attend=may_attend, record=[]
-            )  # a record: do not recompute
+            # With a record, `attention` does not call this class again.
+            found = attention(query, key, value, ctx.dropout, may_attend=may_attend, record=[])
         return *torch.autograd.grad(found, inputs, gradients), None, None
 
 
 AttentionFn = Callable[[Tensor, Tensor, Tensor, nn.Dropout], Tensor]
 """(queries, keys, values, dropout) → the output of each head, shaped like the queries.
 
-A layout makes it: padded rows with a mask (`masked_attention`), tokens without padding (layout.py), or the newest token
-with the keys and values of earlier steps (cache.py)."""
+Each layout has its own: for padded rows (`masked_attention`), for tokens without padding (layout.py), and for the
+newest token, with the keys and values of earlier steps (cache.py)."""
 
 
 def masked_attention(may_attend: Tensor, record: Recording = None) -> AttentionFn:
@@ -112,7 +110,7 @@ class QKVProjection(nn.Linear):
     """W_Q, W_K and W_V of all heads in one matrix, so that self-attention needs one product (3.2.2)."""
 
     def forward(self, x: Tensor, start: int = 0, stop: int = 3) -> Tensor:
-        """Parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), concatenated: (…, length, n)."""
+        """Returns (queries, keys, values)[start:stop] of x (…, length, d_model), concatenated: (…, length, n)."""
         inner = self.out_features // 3
         rows = slice(start * inner, stop * inner)  # with 2 heads of 8: W_Q 0-15, W_K 16-31, W_V 32-47
         return nn.functional.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
@@ -152,7 +150,7 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(*self._project(encoded, 1, 3))
 
     def _project(self, x: Tensor, start: int, stop: int) -> tuple[Tensor, ...]:
-        """Returns parts start … stop-1 of (queries, keys, values) of x, each (…, heads, length, depth)."""
+        """Returns (queries, keys, values)[start:stop] of x, each (…, heads, length, depth)."""
         projected = self.qkv(x, start, stop)
         parts = projected.unflatten(-1, (stop - start, self.num_heads, -1))  # (…, length, part, heads, depth)
         return tuple(part.transpose(-3, -2) for part in parts.unbind(-3))

@@ -7,7 +7,7 @@ beam_size in beam search. For example, 2 sentences with beam_size 3, where the s
     decoder side, one row per hypothesis      0 1 2 | 3 4
 
 The encoder's keys and values are not repeated for each hypothesis. Cross-attention treats the hypotheses of a sentence
-as positions of one target: 2 sentences × 3 positions. Only there, the second sentence has a third position, of zeros.
+as positions of one target: 2 sentences × 3 positions. There, the second sentence is padded with zeros.
 """
 
 import torch
@@ -34,12 +34,12 @@ class Cache:
         self.length = 0
         """the number of target positions, the newest token included"""
         self._past: list[KeysValues | None] = [None] * len(memories)  # (hypotheses, heads, length, depth)
-        # The rows that `select` chose, if they are not copied yet: `append` selects and appends in one copy.
+        # The rows that `select` chose and `append` has not yet copied: it selects and appends in one copy.
         self._pending_order: list[Tensor | None] = [None] * len(memories)
         device = source.ids.device
         self._sentence_of_row = torch.arange(len(source.ids), device=device)  # (hypotheses,)
         self._beam_size = 1
-        # (hypotheses,): the number of a row within its sentence; None: all sentences have equally many rows
+        # (hypotheses,): each row's index within its sentence; None: all sentences have equally many rows
         self._column_of_row: Tensor | None = None
 
     def advance(self, tokens: Tensor) -> None:
@@ -50,7 +50,7 @@ class Cache:
     def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
         """Returns how the newest position attends to itself and those before it: call it once per layer, in order.
 
-        It needs no mask: no position is later, and a search never writes <pad>. It is not recorded.
+        It needs no mask: no position is later, and a search never writes <pad>. Both arguments are ignored.
         """
         layers = iter(range(len(self.memories)))
 

@@ -29,7 +29,7 @@ def use_generator(generator: torch.Generator) -> Iterator[None]:
 
 
 def replay_rng() -> Callable[[], AbstractContextManager[None]]:
-    """Returns a function that makes blocks; within them, this thread draws the same masks as from now on."""
+    """Save the random state. Returns a context manager function: within its block, masks are drawn from that state."""
     state = (_generator.get() or torch.default_generator).get_state()
     return lambda: use_generator(torch.Generator().set_state(state))
 
@@ -38,7 +38,7 @@ class Dropout(nn.Dropout):
     """In training mode, sets a share `p` of the elements to zero and scales the others by 1/(1-p) (section 5.4)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns a tensor shaped like x, which may have any shape. Not on the CPU, this is torch's own dropout."""
+        """Returns a tensor shaped like x, which may have any shape. On other devices than the CPU, uses torch's own."""
         if not self.training or self.p == 0.0:
             return x
         if x.device.type != "cpu":
@@ -57,6 +57,6 @@ def keep_mask(x: Tensor, p: float) -> Tensor:
     words.random_(INT64_MIN, None, generator=_generator.get())
     noise = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform on [-32768, 32768)
     lowest, scale = dropped - LEVELS // 2, torch.tensor(LEVELS / (LEVELS - dropped), dtype=x.dtype)
-    if x.dtype == torch.bfloat16:  # 0 or 1, times the bits of the scale: the same numbers in half the time
+    if x.dtype == torch.bfloat16:  # 0 or 1 times the scale's bits, as integers: equal, but twice as fast
         return torch.ge(noise, lowest, out=torch.empty_like(noise)).mul_(scale.view(torch.int16)).view(x.dtype)
     return (noise >= lowest).to(x.dtype).mul_(scale)

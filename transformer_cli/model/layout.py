@@ -84,8 +84,8 @@ class Packed:
     positions   (10,): 0 1 2 0 1 0 1 2 3 4
     masks       one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
 
-    In bfloat16 on the CPU, oneDNN compiles and keeps a matrix product for each new shape, so memory grew by 40 MB per
-    step. To have few shapes there, unused tokens are added up to a multiple of 64, and groups are padded to a multiple
+    In bfloat16 on the CPU, oneDNN compiles and keeps a matrix product for each new shape: memory would grow by 40 MB
+    per step. To have few shapes, unused tokens are added up to a multiple of 64, and groups are padded to a multiple
     of 8. With PAD_MULTIPLE = 4 and PAD_LENGTH_MULTIPLE = 4 the example has 12 tokens, and groups of (2, 4) and (1, 8).
     """
 
@@ -112,8 +112,8 @@ class Packed:
             tokens.append((first[group, None] + columns).flatten())  # 0 1 2 3 4 5, and 5 6 7 8 9
         self.masks = [to_device(group, device) for group in masks]
         slot_mask = torch.cat([group.flatten() for group in masks])
-        # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds token 0: masked as a key, and as a query
-        # removed by `unpad`.
+        # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds token 0: it is masked as a key, and
+        # `unpad` drops its output.
         self._token_of_slot = to_device(torch.cat(tokens).masked_fill_(~slot_mask, 0), device)
         self._slot_of_token = to_device(slot_mask.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
 
@@ -164,8 +164,8 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 class _Pad(torch.autograd.Function):
     """Tokens → slots. In the backward pass each token gets the gradient of its own slot.
 
-    Padding slots hold token 0, too, but their gradient is zero, since no output depends on them. So nothing has to be
-    summed by index, as torch would do more slowly.
+    Padding slots hold token 0, too, but their gradient is zero, since no output depends on them. So it is faster than
+    torch's backward pass, which would sum the gradients of all slots of a token.
     """
 
     @staticmethod

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformer_cli.model.layout import Packed, to_device
 from transformer_cli.model.transformer import Output, Transformer
 
-CHUNK_TOKENS = 256  # tokens
+CHUNK_TOKENS = 256  # whose logits are in memory at a time
 GPU_CHUNK_TOKENS = 4096  # GPUs are faster with few large products
 
 
@@ -103,15 +103,15 @@ class _ChunkedLosses(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:
         size = CHUNK_TOKENS if hidden.device.type == "cpu" else GPU_CHUNK_TOKENS
-        of_hidden = torch.empty_like(hidden)
-        of_weights = [torch.zeros_like(weight) for weight in weights if needs_gradient]
+        hidden_gradient = torch.empty_like(hidden)
+        weight_gradients = [torch.zeros_like(weight) for weight in weights if needs_gradient]
         objectives, nlls = [], []
         for start in range(0, len(hidden), size):
             chunk = slice(start, start + size)
             with torch.set_grad_enabled(needs_gradient):
                 x = hidden[chunk].detach().requires_grad_(needs_gradient)  # a graph of its own, freed with the chunk
                 logits = output(x)  # (chunk, vocabulary)
-                if len(x) > len(labels[chunk]):  # rows without a label; a slice costs a copy in the backward pass
+                if len(x) > len(labels[chunk]):  # slice only if needed: its backward pass costs a copy
                     logits = logits[: len(labels[chunk])]
                 objective, nll = cross_entropy(
                     logits.float(),
@@ -123,16 +123,16 @@ class _ChunkedLosses(torch.autograd.Function):
             nlls.append(nll.detach())
             if needs_gradient:
                 wanted = [x, *(weight for weight in weights if weight.requires_grad)]
-                of_hidden[chunk], *found = torch.autograd.grad(objective, wanted)
-                for so_far, weight in zip(of_weights, weights, strict=True):
+                hidden_gradient[chunk], *found = torch.autograd.grad(objective, wanted)
+                for so_far, weight in zip(weight_gradients, weights, strict=True):
                     if weight.requires_grad:
                         so_far += found.pop(0)
-        ctx.save_for_backward(of_hidden, *of_weights)
+        ctx.save_for_backward(hidden_gradient, *weight_gradients)
         nll = torch.cat(nlls)
         ctx.mark_non_differentiable(nll)
         return torch.stack(objectives).sum(), nll
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        of_hidden, *of_weights = (each * gradients[0] for each in ctx.saved_tensors)
-        return of_hidden, None, None, None, None, *of_weights
+        hidden_gradient, *weight_gradients = (each * gradients[0] for each in ctx.saved_tensors)
+        return hidden_gradient, None, None, None, None, *weight_gradients

@@ -42,11 +42,11 @@ def check_model_memory(
     device: "torch.device | None" = None,
     frozen: Collection[str] | None = None,
 ) -> None:
-    """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
+    """Raises MemoryShortage, whose message has both numbers, if a model needs more memory than is free.
 
     vocabularies: the sizes of source and target vocabulary. prefix: the beginning of the error message. frozen: the
-    parts that will not be trained (None: the model is only loaded). Each trained weight needs a gradient and two
-    moments besides; what shards, Muon and other processes on this machine need is not counted.
+    parts that will not be trained (None: the model is only loaded). Each trained weight also needs a gradient
+    and two moments. The memory of shards, Muon and other processes on this machine is not counted.
     """
     parts = count_parameters_by_part(config, *vocabularies)
     total = sum(parts.values())

@@ -2,12 +2,12 @@
 
 At each step every active hypothesis is continued by its most probable tokens. The continuations are ranked together
 with the sentence's finished hypotheses, and the best beam_size of them are the step's candidates. A continuation is
-finished if it ends in <eos> or reaches its maximum length. A finished hypothesis that active ones push out of the
-candidates stays stored: it is ranked again at the next step, since their scores may have dropped below its own.
+finished if it ends in <eos> or reaches its maximum length. A finished hypothesis that is no longer a candidate stays
+stored and is ranked again at the next step: the scores of the active ones may have dropped below its own.
 
 A sentence ends when no candidate is active, or when no active one can become one of its n best. The score of an active
-hypothesis can reach at most log_prob / max_tokens^α: log-probabilities are negative or 0, and with α > 0 the longer
-length divides the same sum by more.
+hypothesis can reach at most log_prob / max_tokens^α: further tokens cannot raise log_prob, and for α > 0 a longer
+length brings its quotient closer to 0.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from transformer_cli.search.interface import NEG_INF, Hypothesis, SearchRules, Step, StepDecoder, score
 
-MAX_ARGMAX_PASSES = 64  # on a CPU, so many calls of argmax are faster than one of topk
+MAX_ARGMAX_PASSES = 64  # up to this beam size, repeated argmax is faster than topk on a CPU
 ROWS_PER_BLOCK = 64  # rows of logits whose intermediate results fit in a processor's cache
 
 
@@ -70,7 +70,7 @@ class ActiveBeams:
     """int64 (rows, length): for each token, the decoder's row at the step that chose it"""
 
     def extended(self, rows: Tensor, newest: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns `tokens` and `backpointers` of these rows, int64 (n,), each with one more token, int64 (n,)."""
+        """Returns `tokens` and `backpointers` of rows, int64 (n,), with the newest tokens, int64 (n,), appended."""
         tokens = torch.cat((self.tokens[rows], newest[:, None]), dim=1)
         return tokens, torch.cat((self.backpointers[rows], rows[:, None]), dim=1)
 
@@ -86,7 +86,7 @@ class Candidates:
     """The best beam_size hypotheses of each sentence after a step; all tensors are (sentences, beam_size)."""
 
     is_continuation: Tensor
-    """bool: True for a new continuation, False for a hypothesis finished before, or for none"""
+    """bool: True for a new continuation, False for a hypothesis finished earlier or an empty place"""
     rows: Tensor
     """int64: the decoder's row that is continued"""
     tokens: Tensor
@@ -105,10 +105,10 @@ class _FinishedHypotheses:
     def __init__(self, rules: SearchRules, beam_size: int, n_best: int) -> None:
         shape, device = (len(rules.max_tokens), beam_size), rules.max_tokens.device
         self.scores = torch.full(shape, NEG_INF, device=device)  # the best first
-        self._numbers = torch.full(shape, -1, device=device)  # in the order in which they were finished
+        self._numbers = torch.full(shape, -1, device=device)  # their indices in _done; -1: none
         self._rules = rules
         self._n_best = n_best
-        self._longest = rules.max_tokens.float() ** rules.length_penalty
+        self._max_divisor = rules.max_tokens.float() ** rules.length_penalty
         self._done: list[tuple[list[int], list[int], float]] = []  # tokens, backpointers, log_prob
         self.alignments: list[Tensor] = []  # for each step: (rows,)
 
@@ -133,7 +133,7 @@ class _FinishedHypotheses:
 
         log_probs (sentences, beam_size): of the active hypotheses.
         """
-        best = log_probs.amax(dim=1) / self._longest[sentences]
+        best = log_probs.amax(dim=1) / self._max_divisor[sentences]
         return (best > self.scores[sentences, self._n_best - 1])[:, None]
 
     def best(self) -> list[list[Hypothesis]]:
@@ -141,7 +141,7 @@ class _FinishedHypotheses:
         alignments = [each.tolist() for each in self.alignments]
         numbers = self._numbers[:, : self._n_best].tolist()
         found = [[self._hypothesis(number, alignments) for number in row if number >= 0] for row in numbers]
-        return [sorted(each, key=lambda one: -one.score) for each in found]  # the scores that ranked them were float32
+        return [sorted(each, key=lambda one: -one.score) for each in found]  # they were ranked in float32
 
     def _hypothesis(self, number: int, alignments: list[list[int]]) -> Hypothesis:
         tokens, backpointers, log_prob = self._done[number]

@@ -94,12 +94,12 @@ def _generate(
 
 
 def uniform_numbers(seeds: Sequence[tuple[int, ...]], length: int) -> Tensor:
-    """Returns float32 (len(seeds), length) in [0, 1); a larger length does not change the first numbers."""
+    """Returns a row of numbers in [0, 1) per seed, float32 (seeds, length); a larger length only appends numbers."""
     return torch.from_numpy(np.stack([np.random.default_rng(seed).random(length, np.float32) for seed in seeds]))
 
 
 def _top_probs(probs: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Returns the probabilities that top_k and top_p keep, of (rows, vocabulary), in descending order: (rows, ranks).
+    """Returns those of probs (rows, vocabulary) that top_k and top_p keep, in descending order: (rows, ranks).
 
     For example, of 0.1 0.6 0.3 top_k = 2 keeps 0.6 0.3, and top_p = 0.6 keeps 0.6 0.0 0.0. Only the numbers are sorted,
     not their ids: on the CPU NumPy does that twenty times as fast as torch sorts both.
@@ -123,7 +123,7 @@ def _sample_rows(probs: Tensor, uniform: Tensor) -> Tensor:
     """Draw a column of each row, int64 (rows,): the first whose cumulative probability exceeds uniform."""
     cumulative = probs.cumsum(dim=1)
     column = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)
-    return torch.minimum(column, cumulative.argmax(dim=1, keepdim=True))[:, 0]  # rounding may go beyond the last one
+    return torch.minimum(column, cumulative.argmax(dim=1, keepdim=True))[:, 0]  # rounding may exceed the last sum
 
 
 def _ids_of_ranks(ranks: Tensor, ranked: Tensor, probs: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ MAX_BATCH_ROWS = 1024  # hypotheses in a batch
 NEG_INF = float("-inf")  # the logit of a forbidden token
 
 BeforeStep = Callable[[], object]
-"""Called before each step of a search, which it ends by raising: a server checks whether the client still waits"""
+"""Called before each step of a search, which it can end by raising: a server does so when the client has gone"""
 
 
 def never_stop() -> None:
@@ -43,7 +43,7 @@ class Constraints(Protocol):
 
     @property
     def min_tokens(self) -> int:
-        """The least number of tokens of the phrases together."""
+        """The smallest number of tokens in which all phrases can be written."""
 
     def rank_fn(self, constraints: Sequence[Any]) -> Callable[..., Any]:
         """Returns the `beam.RankFn` of a batch. constraints: those of each sentence, all of this class."""
@@ -176,7 +176,7 @@ def batch_too_large(sentences: Sequence[Sized], rows_per_sentence: int) -> str:
 def group_by_length(lengths: NDArray[Any], max_positions: int) -> list[NDArray[np.int64]]:
     """Group sentences of similar length, with at most max_positions padded positions per group.
 
-    lengths (sentences,), without <sos> and <eos>, which are counted. Returns the indices of each group, the shortest
+    lengths (sentences,): without <sos> and <eos>, which this adds. Returns the indices of each group, the shortest
     sentences first; a sentence longer than max_positions is a group of its own. For example, lengths [5, 1, 4] and
     max_positions = 14 give [[1, 2], [0]]: 2 × (4 + 2) = 12 positions fit, and 3 × (5 + 2) = 21 do not.
     """
@@ -196,7 +196,7 @@ class Step:
     logits: "Tensor"
     """(rows, vocabulary), for the next token; the search may change them in place"""
     alignment: "Tensor"
-    """int64 (rows,): the source token with the most attention, the mean over the last layer's heads
+    """int64 (rows,): the source token with the most attention, averaged over the last layer's heads
 
     It is an index among the sentence's own tokens: 0 is the token after <sos>.
     """
@@ -219,7 +219,7 @@ class StepDecoder(Protocol):
 
 @dataclass(frozen=True)
 class SearchRules:
-    """Which tokens may be generated, in every search of ours; ctranslate2.py passes the same to CTranslate2."""
+    """Which tokens may be generated, in all searches here; ctranslate2.py passes the same rules to CTranslate2."""
 
     max_tokens: "Tensor"
     """int64 (sentences,): the maximum length of each translation, at least 1, <eos> not counted"""
