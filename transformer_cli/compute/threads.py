@@ -39,7 +39,7 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
     def run(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield function's results in the order of the items, which are taken from the iterable as they are needed.
 
-        An error that function raises is raised here in place of the item's result. When this ends, no worker is running.
+        If function raises, its error comes in place of the item's result. When this ends, no worker is running.
         """
         if self._pool is None:
             yield from map(function, items)

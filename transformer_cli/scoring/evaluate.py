@@ -51,7 +51,7 @@ CHUNK_LINES = 1000  # lines that `score_pairs` holds in memory
 
 @dataclass(frozen=True)
 class Result:
-    """The scores of a run on one text, from 0 to 100. Its fields are the keys of `tfm evaluate --json`."""
+    """The scores of a run on a text, BLEU and chrF from 0 to 100. Its fields are the keys of `tfm evaluate --json`."""
 
     split: str
     sentences: int
@@ -80,11 +80,11 @@ class Result:
     length_ratio: float
     precisions: list[float]
     extra_metrics: dict[str, TextScore] = field(default_factory=dict)
-    """the requested ones of chrf++ and ter"""
+    """chrf++ and ter, if requested"""
     terms: int = 0
     """the number of glossary terms in the sources"""
     terms_kept: int = 0
-    """the number of these whose translation is in ours"""
+    """the number of these terms whose translation is in the output"""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class LineScore:
 
 
 ResultSink = Callable[[Mapping[str, Any], ParallelText], None]
-"""Saves a result on a text."""
+"""Saves the result on a text."""
 
 
 def evaluate(
@@ -135,8 +135,8 @@ def evaluate(
 ) -> list[Evaluation]:
     """Evaluate a translator on each text; see `evaluate_text`. Raises DataError.
 
-    save_result: append each result to the run's evaluations.jsonl, if it can be written. files: the files of the texts,
-    which are saved with the result.
+    save_result: append each result to the run's evaluations.jsonl, if it can be written. files: the paths of the
+    texts' files, which are saved with the result.
     """
     found, save = [], result_sink(translator, files)
     for text in texts:
@@ -205,7 +205,7 @@ def score_pairs(
 def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> ResultSink:
     """Returns a function that appends a result and its conditions to the run's evaluations.jsonl.
 
-    It does not hold the models.
+    It keeps no reference to the models.
     """
     run, device = translator.run, translator.engine.device
     conditions = {
@@ -225,7 +225,7 @@ def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> Res
 
 
 def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
-    """Warn of lines of a file that are in the run's training text, ignoring case and spaces. Needs its dataset."""
+    """Warn of lines that are in the run's training text, ignoring case and spaces, if its dataset can be read."""
     try:
         trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
     except DataError:
@@ -246,7 +246,7 @@ def evaluate_text(
 ) -> Evaluation:
     """Translate a text and score the translations against its raw references.
 
-    Raises DataError if all lines are too long.
+    Raises DataError if every line is blank or too long.
 
     lowercase, metrics: as in `evaluate`.
     """
@@ -320,7 +320,7 @@ def select_texts(
 ) -> list[ParallelText]:
     """Returns the texts to evaluate a run on: splits of its dataset, or the text of files or lists.
 
-    Without any, every test set. A warning counts the lines of files and lists that it was trained on. Raises
+    With none of these, every test set. Warns of lines of files and lists that are in the run's training text. Raises
     ConfigError, DataError.
     """
     if [files is None, lists is None, not splits].count(False) > 1:
@@ -365,7 +365,7 @@ def text_from_lists(lists: Sequence[Sequence[str]]) -> ParallelText:
     sources, *references = [*lists] or [[]]
     if not references or not len(sources) or {len(each) for each in references} != {len(sources)}:
         lengths = ", ".join(f"{len(each):,}" for each in (sources, *references))
-        raise DataError(f"lists: {lengths} lines; give a list of sentences, then lists of as many references")
+        raise DataError(f"lists: {lengths} lines; give a list of sentences, then equally long lists of references")
     for place, texts in enumerate(lists):
         for row, text in enumerate(texts):
             refuse_lone_surrogates(text, f"lists, item {place}, item {row}: ")

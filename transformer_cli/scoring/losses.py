@@ -1,4 +1,4 @@
-"""Losses of encoded sentences under a model, of each sentence and of a split. Knows ids, not text.
+"""Losses of encoded sentences under a model: of each sentence, and of a whole split. Knows ids, not text.
 
 Training validates with these functions, so they import nothing that translates. torch is imported only inside them: an
 exported model is evaluated without it.
@@ -121,10 +121,10 @@ def make_loss_check(model: "Transformer", split: EncodedSplit, rows: Rows) -> di
 
 
 def warn_if_losses_changed(model: "Transformer", checkpoint: Path) -> None:
-    """Warn if a model computes other losses for a checkpoint's pairs than those stored with it (`make_loss_check`).
+    """Warn if a model's losses on a checkpoint's pairs differ from those stored with it (`make_loss_check`).
 
-    Then the model's code has changed in a way that leaves the shapes of weights as they were. Raises CheckpointError if
-    the stored losses are damaged.
+    Then the model's code has changed, but not the shapes of its weights. Raises CheckpointError if the stored losses
+    are damaged.
     """
     if not (checkpoint / LOSS_CHECK).exists():  # an imported model
         return

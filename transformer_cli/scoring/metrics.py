@@ -18,7 +18,7 @@ EXTRA_METRICS = {"chrf++": "chrF++", "ter": "TER"}  # the name as an argument â†
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
 MIN_TOKENISED_LINES = 100  # lines that end in " ."
 MAX_INTERVAL_SENTENCES = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
-CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser where words have no spaces between them (ko has some)
+CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser for languages without spaces (ko has some)
     **dict.fromkeys(("zh", "yue"), "zh"),  # Chinese characters one by one, other words whole
     **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my", "bo", "dz"), "char"),
 }
@@ -69,8 +69,8 @@ def score_text(
     if len(texts) > MAX_INTERVAL_SENTENCES:
         log.warning("%d sentences: no bootstrap interval for more than %d", len(texts), MAX_INTERVAL_SENTENCES)
         n_bootstrap = 1
-    # sacreBLEU 2.6 passes chrF's resamples to Python's `statistics`, which cannot mix the float of a score of 0 with
-    # the float32 of the others. So this replaces the method of these objects.
+    # sacreBLEU 2.6 passes chrF's resamples to Python's `statistics`, which cannot mix float (a score of 0) and float32
+    # (all others). So this replaces the objects' method by one that always returns float.
     for metric in metrics.values():
         if f_score := getattr(metric, "_compute_f_score", None):
             metric._compute_f_score = lambda statistics, f_score=f_score: float(f_score(statistics))
@@ -78,9 +78,9 @@ def score_text(
     for name, metric in metrics.items():
         score = metric.corpus_score(texts, references, n_bootstrap=n_bootstrap)
         interval = Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
-        same = float(score.score), interval, str(metric.get_signature())
+        common = float(score.score), interval, str(metric.get_signature())
         is_bleu = name == "BLEU"
-        found[name] = BleuScore(*same, score.bp, score.ratio, score.precisions) if is_bleu else TextScore(*same)
+        found[name] = BleuScore(*common, score.bp, score.ratio, score.precisions) if is_bleu else TextScore(*common)
     return found
 
 
@@ -161,12 +161,12 @@ def text_metrics(
 
 
 def nonblank_rows(*columns: Sequence[str]) -> list[int]:
-    """Returns the indices of rows that are not blank in all columns; blank rows would widen the intervals."""
+    """Returns the indices of rows with text in any column; rows without would widen the intervals."""
     return [row for row, each in enumerate(zip(*columns, strict=True)) if "".join(each).strip()]
 
 
 def sentence_chrf(texts: Sequence[str], *references: Sequence[str], lowercase: bool) -> list[float]:
-    """Returns the chrF of each sentence. BLEU of single sentences would often be 0 for lack of equal 4-grams."""
+    """Returns the chrF of each sentence. BLEU of a sentence is often 0, since no 4-gram matches."""
     metric = text_metrics(language="en", lowercase=lowercase)["chrF"]
     rows = zip(texts, *references, strict=True)
     return [float(metric.sentence_score(text, own).score) for text, *own in rows]

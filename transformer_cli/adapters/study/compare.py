@@ -61,7 +61,7 @@ class CompareOptions:
     language: str | None = None
     """the language of the translations, for sacreBLEU's tokeniser; by default that of the runs, or en"""
     metrics: str | Iterable[str] = ()
-    """further ones to compute: "chrf++", "ter"; verdicts use BLEU and chrF only"""
+    """metrics to add: "chrf++", "ter"; verdicts use BLEU and chrF only"""
     beam_size: int | None = None
     """the beam size of all runs (None: that of each run's config)"""
     device: str = "auto"
@@ -106,11 +106,11 @@ class System(Generic[Score]):
     """The scores of a system or a group, and their comparison with the first one."""
 
     name: str
-    """the caller's name for it; else the run or file, or a group's runs, separated by commas"""
+    """the caller's name; by default the run or file, or the group's runs, separated by commas"""
     bleu: Score
     chrf: Score
     extra_metrics: dict[str, Score] = field(default_factory=dict)
-    """the requested ones of chrf++ and ter"""
+    """chrf++ and ter, if requested"""
     verdict: str | None = None
     """None for the first system"""
     examples: list[Example] = field(default_factory=list)
@@ -126,7 +126,7 @@ class System(Generic[Score]):
 
 @dataclass(frozen=True)
 class Comparison(Generic[Score]):
-    """Systems or groups on the same text. Its fields are the keys of `tfm compare --json`."""
+    """The comparison of systems or groups on one text. Its fields are the keys of `tfm compare --json`."""
 
     split: str
     sentences: int
@@ -177,16 +177,16 @@ def _comparisons(
 ) -> list[Comparison[Score]]:
     """Returns the comparison on each text.
 
-    names: of the systems or groups. groups: the names of the runs or files of each, and these; a system is a group of
+    names: of the systems or groups. groups: for each, the names of its runs or files, and these; a system is a group of
     one. tests: `paired_tests` or `group_tests`, which receive the lines of all runs. examples: None for groups.
     """
-    members, sizes = [name for called, _ in groups for name in called], [len(called) for called, _ in groups]
+    members, sizes = [name for labels, _ in groups for name in labels], [len(labels) for labels, _ in groups]
     if not groups:
         raise DataError("nothing to compare; name at least two runs or files")
     extra_metrics = parse_metrics(options.metrics)
     systems = _open_all(members, [each for _, given in groups for each in given], options.runs_dir)
     if examples is None:
-        _check_groups([called for called, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
+        _check_groups([labels for labels, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
     texts, outputs, language, lowercase = _translate_all(members, systems, options, open_run)
     searches = [dict.fromkeys(each.search for each in group if each.search) for group in split_by_size(outputs, sizes)]
     comparisons: list[Comparison[Score]] = []
@@ -292,7 +292,7 @@ def _translate_all(
         raise DataError(f"files hold the translations of one text, but there are {split_names}; name one split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
     by_number = {}
-    for number in files_first:  # files are read before any run translates, so that errors in them come soon
+    for number in files_first:  # before any run translates, so that errors in files come soon
         by_number[number] = _output_of(systems[number], texts, options, open_run)
     outputs = [by_number[number] for number in range(len(systems))]
     language = options.language or next((run.config.data.output_language for _, run in runs), "en")
@@ -330,7 +330,7 @@ def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | N
 
 
 def _open_all(names: Sequence[str], systems: Sequence[RunLike], runs_dir: Path) -> list[OpenSystem]:
-    """Returns runs, and the paths of files. Raises DataError for one that is named twice, also by two names."""
+    """Returns runs, and the paths of files. Raises DataError if one is named twice, even in two ways."""
     named = [each for each in systems if isinstance(each, str | Path)]
     places = [_resolve(each, runs_dir) for each in named]
     twice = [str(each) for each, place in zip(named, places, strict=True) if places.count(place) > 1]
@@ -366,7 +366,7 @@ def _open(system: RunLike, runs_dir: Path) -> OpenSystem:
 def _texts(runs: Sequence[Run], options: CompareOptions) -> list[ParallelText]:
     """Returns the texts to translate.
 
-    Warns of a run whose own dataset has another split of this name: the run may have been trained on this one.
+    Warns of a run whose own dataset has a different split of the same name: it may have been trained on these texts.
     """
     if options.sources or options.reference_files:
         if runs and not options.sources:

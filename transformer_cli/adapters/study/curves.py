@@ -23,7 +23,7 @@ class DrawCurves(Callback):
 
     def on_validation(self, trainer: TrainerView) -> None:
         """Draw all validations so far."""
-        from transformer_cli.adapters.study import plots  # matplotlib takes half a second: not before the first steps
+        from transformer_cli.adapters.study import plots  # imported late: it takes half a second
 
         show_status("drawing curves.png")
         try:

@@ -39,7 +39,6 @@ KINDS: dict[Kind, str] = {
     "decoder": "decoder self-attention",
     "cross": "encoder–decoder attention",
 }
-"""each kind and its name"""
 Floats = NDArray[np.floating[Any]]
 
 # the boxes of the paper's figure 1
@@ -272,7 +271,7 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
         source_ids,
         [SPECIALS[SOS], *translation.tokens],
         target_ids,
-        # of each layer, the one sentence in the batch
+        # [0]: the batch has one sentence
         {kind: [RecordedAttention(*(part[0].cpu() for part in each)) for each in layers] for kind, layers in recorded},
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         stages,
@@ -305,10 +304,11 @@ def translate_from(
     *,
     max_tokens: int | None = None,
 ) -> Translation:
-    """Translate a sentence with a translation that begins with forced ids.
+    """Translate a sentence so that its translation begins with the forced ids.
 
     forced: target ids, without <sos>; if <eos> is the last one, nothing follows. max_tokens: the maximum length of the
-    sentence. Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
+    sentence. Raises DataError if the sentence is blank or too long, or if there are more forced ids than
+    a translation may have.
     """
     line = translator.pipeline.line_encoder("split the sentence").encode(sentence)
     encoded, request = line.encoded, translator.pipeline.prepare(line, 0).request
@@ -335,7 +335,7 @@ def decoder_choices(
     """
     _refuse_several(translation)
     source_tokens = len(translation.source_ids)
-    limit = max_target_tokens(translator.settings, source_tokens, translator.max_length)  # terms may take more
+    limit = max_target_tokens(translator.settings, source_tokens, translator.max_length)  # exceeded if terms need more
     written = [*translation.ids, EOS][: max(limit, len(translation.ids))]
     models = translator.engine.models
     device = next(models[0].parameters()).device
@@ -366,8 +366,8 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     Words are separated by white space. A word gets the vector of its spelling, else of its lower-case form, else of any
     spelling that differs only in case. Words without a vector are left out, with a warning.
 
-    where: a file for `read_vectors`. query: a word, in any case, to return only its rows. Raises DataError if there is
-    no word, no word with a vector, or no vector for the query; otherwise as `read_vectors` does.
+    where: a file for `read_vectors`. query: return only the rows of this word, ignoring case. Raises DataError if
+    there is no word, no word with a vector, or no vector for the query, and what `read_vectors` raises.
     """
     words = sentence.split()
     if not words:
@@ -405,7 +405,7 @@ def project_2d(vectors: Floats) -> tuple[Floats, Floats]:
 
 
 def project_directions_2d(vectors: Tensor, digits: int) -> dict[str, Any]:
-    """Returns `project_2d` of the vectors' directions for JSON; their lengths differ too much to be shown."""
+    """Returns `project_2d` of vectors scaled to length 1, for JSON: their own lengths differ too much to be shown."""
     places, explained = project_2d(nn.functional.normalize(vectors.double(), dim=1).numpy())
     return {"places": rounded(torch.from_numpy(places), digits), "explained": explained.tolist()}
 

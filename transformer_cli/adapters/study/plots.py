@@ -74,7 +74,7 @@ def plot_style(texts: Iterable[str] = ()) -> Iterator[None]:
 def font_families(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     """Returns font families for texts, in the order of preference, and the characters that none of them has.
 
-    matplotlib takes each character from the first of these families that has it, but does not search for families.
+    matplotlib takes each character from the first of these families that has it, but does not look for other families.
     """
     fonts = {
         font.name: font.fname
@@ -139,7 +139,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             losses = ((loss, key) for key in ("train_loss", "valid_loss", "extra_valid_loss"))
             curves = (*losses, (perplexity, "valid_ppl"), (rate, "learning_rate"))
             for axes, key in curves:
-                # hollow markers show the training loss of a single epoch, which has no line
+                # a single epoch has no line, so that only hollow markers show that this is the training loss
                 form: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if key == "train_loss" else {}
                 values = np.array([entry.get(key) for entry in history], dtype=float)  # NaN where there is none
                 if key == "extra_valid_loss":
@@ -298,7 +298,7 @@ def draw_vectors(
     axes.update_datalim(ends)
     axes.margins(0.08)
     axes.autoscale_view()
-    axes.set_title(f"{title}; words that occur twice have a colour")
+    axes.set_title(f"{title}; repeated words have a colour")
     axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({explained[1]:.0%})")
     _clean_axes(axes)
@@ -308,7 +308,7 @@ def draw_vectors(
 
 
 def _place_labels(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
-    """Move each label to the nearest place around its arrow's head where it covers no head and no earlier label.
+    """Move each label to the nearest place around its arrow's head where it covers no arrow head or earlier label.
 
     Places are on ellipses, inside the axes. If all are covered, the label goes to the least covered one. Lengths are in
     points of 1/72 inch; boxes are (left, bottom, right, top).
@@ -359,7 +359,7 @@ def draw_words(words: "WordAttention") -> Figure:
     """Draw the attention among word vectors, and below it the vectors in two dimensions."""
     labels = _labels(words.words)
     group = MapGroup(
-        title="word vectors, no model: they are Q, K and V",
+        title="attention of word vectors to one another, without a model (Q = K = V)",
         row_label="word …",
         column_label="… attends to word",
         targets=[labels[position] for position in words.positions],
@@ -371,7 +371,7 @@ def draw_words(words: "WordAttention") -> Figure:
     with plot_style(words.words):
         return draw_vectors(
             [group],
-            title="word vectors (dot) and what attention makes of them (arrow head)",
+            title="word vectors (dot) and the outputs of attention (arrow head)",
             tokens=labels,
             before=words.vectors.numpy(),
             moved=words.positions,

@@ -107,7 +107,7 @@ def paired_tests(
     """
     from sacrebleu.significance import PairedTest
 
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it tells of each step, and calls systems by numbers
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each step, and numbers the systems
 
     if len(references[0]) > MAX_INTERVAL_SENTENCES:
         n_sentences = len(references[0])
@@ -206,11 +206,11 @@ def verdicts(
     """
     of_systems = list(zip(*differences, strict=True))
     p_values = [None if each.p is None else max(each.p, least_p) for found in of_systems for each in found]
-    first, facts, said = names[0], iter(zip(p_values, significant(p_values), strict=True)), []
+    first, tested, said = names[0], iter(zip(p_values, significant(p_values), strict=True)), []
     for name, found, source in zip(names[1:], of_systems, evidence, strict=True):
         won, unsure = list[tuple[str, str]](), list[tuple[float, str]]()
         for metric, each in zip(METRICS, found, strict=True):
-            p, is_sure = next(facts)
+            p, is_sure = next(tested)
             by = f"{metric} ({'no p-value' if p is None else 'p < 0.001' if p < 0.001 else f'p = {p:.3f}'})"
             if is_sure:
                 won.append((name if each.points > 0 else first, f"{abs(each.points):.2f} {by}"))
