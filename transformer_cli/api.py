@@ -53,9 +53,9 @@ def prepare(
     """Makes the dataset that `config.data` describes, unless it exists, and warns of suspicious text in it.
 
     pairs: with data.corpus: pairs, the text of each split, such as {"train": [("Ein Hund.", "A dog."), …], "valid":
-    […]}. multi30k_dir: a folder with Multi30k's files, which are else downloaded. runs_dir: where a run is found that
-    `data.tokenizer_from` names. Raises DataError for text that cannot be used, DownloadError, ConfigError, and
-    CheckpointError if the run of `data.tokenizer_from` does not exist.
+    […]}. multi30k_dir: a folder with Multi30k's files (None: download them). runs_dir: the folder of the run named by
+    `data.tokenizer_from`. Raises DataError for text that cannot be used, DownloadError, ConfigError, and
+    CheckpointError if that run does not exist.
     """
     from transformer_cli.adapters.corpora.corpora import open_corpus
     from transformer_cli.adapters.corpora.notices import warn_of_suspicious_text
@@ -207,7 +207,7 @@ class Translator(translate.Translator):
 
 
 def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
-    """Returns the engine of runs, and the names of their checkpoints. Warns if a model computes other losses now."""
+    """Returns the engine of runs, and the names of their checkpoints. Warns if a model's losses have changed."""
     engine: Engine
     if len(runs) == 1 and runs[0].exported:
         from transformer_cli.adapters.interop.ctranslate2 import open_exported
@@ -240,10 +240,10 @@ def evaluate(
 
     run: a name under runs_dir, a folder (an exported one, too), an opened run, a Translator, or None for the newest
     run. others: further runs, which form an ensemble with it. files: a file of sentences and one or several files of
-    references; losses are of the first. lists: the same as lists of str. settings: how to translate (None: as in the
-    run's config or the Translator); lines that are too long are truncated. lowercase: ignore case in scores, as is
-    always done for lower-cased runs. metrics: further ones, "chrf++" or "ter". save_result: append the results to the
-    run's evaluations.jsonl, if it can be written.
+    references; the loss uses the first. lists: the same as lists of str. settings: how to translate (None: as in the
+    run's config or the Translator); lines that are too long are truncated. lowercase: ignore case in scores; always
+    done for lower-cased runs. metrics: further ones, "chrf++" or "ter". save_result: append the results to the run's
+    evaluations.jsonl, if it can be written.
     Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
     """
     refuse_str("files", files)
@@ -274,9 +274,9 @@ def score_pairs(
 ) -> Iterator[LineScore]:
     """Yields the score of each (sentence, translation) pair, and logs the perplexity of all.
 
-    run: a name or folder, an opened run, a Translator, or None for the newest run. pairs: read one by one, as scores
-    are taken. Unknown words are scored as <unk>; a warning counts them. names: of the two sides, in errors. Raises
-    DataError for a line longer than the model's maximum length.
+    run: a name or folder, an opened run, a Translator, or None for the newest run. pairs: read lazily. names: of the
+    two sides, in errors. Unknown words are scored as <unk>; a warning counts them. Raises DataError for a line longer
+    than the model's maximum length.
     """
     yield from scoring.score_pairs(Translator.as_translator(run), pairs, names=names)
 

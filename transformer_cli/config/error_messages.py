@@ -16,7 +16,7 @@ from transformer_cli.system.terminal import shorten
 
 SIDES = ("source", "target")  # the keys of a FilePair
 UNION_TAGS = ("[list]", "[text]", "[file]", "[pair]")  # pydantic's tags for the forms of data.files.train; not keys
-MAX_VALUE_CHARS = 80  # characters of a value
+MAX_VALUE_CHARS = 80  # in a message
 REQUIREMENTS = {
     "bool_type": "be true or false",
     "dict_type": "be a section with a key for each split",
@@ -53,7 +53,7 @@ def first_error_message(
     """Returns the place and the description of the first mistake in a config, and the number of further ones.
 
     keys: the tree of all settings. Unknown keys come first, since a misspelt key also leaves another one missing. The
-    place is the last of the options `given` that sets the key, else the line in `text`, which comes from `origin`.
+    place is an option of `given` (the last one that sets the key), else a line in `text`, the content of `origin`.
     """
     first, *others = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     location = tuple(part for part in first["loc"] if part not in UNION_TAGS)

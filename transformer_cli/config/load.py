@@ -37,7 +37,7 @@ from transformer_cli.system.terminal import shorten
 Record = TypeVar("Record")
 
 SAMPLING_KEYS = ("temperature", "top_k", "top_p", "seed")  # keys of decoding that only sampling uses
-FINETUNING_KEYS = (("data", "tokenizer_from"), ("training", "initialize_from"))  # from the run, whatever a file says
+FINETUNING_KEYS = (("data", "tokenizer_from"), ("training", "initialize_from"))  # with --from, ignored in a file
 MAX_CONFIG_BYTES = 1_000_000  # more is not a config, but a device such as /dev/zero
 SHIPPED = Path(__file__).with_name("shipped")  # a link to configs/ in a checkout, else a folder with the same files
 DEFAULTS_FILE = "multi30k.yaml"  # its comments are the schema's
@@ -57,9 +57,9 @@ def load_config(
 
     path: a file, "-" for standard input, or the name of a config that comes with tfm, such as demo (a file of that name
     takes precedence). overrides: one or several such strings, or a mapping: {"training.epochs": 3} or {"training":
-    {"epochs": 3}}. options: dotted key → value and the option that sets it, which errors name; overrides take
-    precedence. inherited: a tree of settings used where neither the file nor an option has a value; a null in the file
-    counts as a value. The file's FINETUNING_KEYS are ignored if there is such a tree.
+    {"epochs": 3}}. options: dotted key → (value, the option that sets it, for errors); overrides take precedence.
+    inherited: a run's settings, used where neither the file nor an option has a value (null is a value). With them,
+    the file's FINETUNING_KEYS are ignored.
 
     Relative paths under data.files, model.vectors, training.extra_valid and training.replay are resolved against the
     YAML file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
@@ -125,22 +125,22 @@ def parse_config(text: str, path: Path) -> Config:
 
 
 def translation_settings(
-    now: DecodingConfig, named: Mapping[str, object], overrides: Sequence[str] = ()
+    base: DecodingConfig, named: Mapping[str, object], overrides: Sequence[str] = ()
 ) -> TranslationSettings:
-    """Returns settings `now`, changed by `--set` options and then by `named` settings.
+    """Returns `base` settings, changed by `--set` options and then by `named` settings.
 
-    now: from a run's config, or earlier settings. overrides: such as `decoding.length_penalty=0.6`. named: field name →
-    value, which may be a NumPy scalar. Raises ConfigError for an override outside of `decoding`, an unknown name, a
-    wrong type or a wrong value.
+    base: a run's decoding settings, or earlier TranslationSettings. overrides: such as `decoding.length_penalty=0.6`.
+    named: field name → value, which may be a NumPy scalar. Raises ConfigError for an override outside of `decoding`, an
+    unknown name, a wrong type or a wrong value.
     """
-    tree: dict[str, Any] = {"decoding": {name: getattr(now, name) for name in DecodingConfig.model_fields}}
+    tree: dict[str, Any] = {"decoding": {name: getattr(base, name) for name in DecodingConfig.model_fields}}
     given = [_apply_override(tree, override) for override in overrides]
     for key, flag in given:
         if key[0] in DecodingConfig.model_fields:
             raise ConfigError(f"{flag}: unknown key; did you mean decoding.{key[0]}?")
         if key[0] in Config.model_fields and key[0] != "decoding":
             raise ConfigError(f"{flag}: only decoding.* can be set here; {'.'.join(key)} is fixed in a trained run")
-    further = dict(now)
+    further = dict(base)
     for name, value in named.items():
         if type(value).__module__ == "numpy" and value.shape == ():  # type: ignore[attr-defined]
             value = value.item()  # type: ignore[attr-defined]
@@ -148,10 +148,10 @@ def translation_settings(
             further[name] = value
         else:
             given.append(_set_key(tree, f"decoding.{name}", value, f"{name}={value!r}"))
-    last = given[-1][1] if given else "decoding"  # named if the values do not fit together
+    last = given[-1][1] if given else "decoding"  # the origin of errors about several values
     decoding = validated(tree, last, given=given).decoding
     for key, flag in () if decoding.sample else given:
-        if key[-1] in SAMPLING_KEYS and getattr(decoding, key[-1]) != getattr(now, key[-1]):
+        if key[-1] in SAMPLING_KEYS and getattr(decoding, key[-1]) != getattr(base, key[-1]):
             raise ConfigError(f"{flag}: only used in sampling; add decoding.sample=true, or leave this out")
     try:
         return TranslationSettings.model_validate({**further, **dict(decoding)})
@@ -182,9 +182,9 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
         for name, field in section.model_fields.items():
             value, indent = values[name], "  " * len(above)
             number = (line_of(root, (*above, name)) or 1) - 1
-            line, is_its = lines[number], lines[number].lstrip().startswith(f"{name}:")
-            own = line.partition(" # ")[2].strip() if is_its else ""
-            over = [*takewhile(_is_own_comment, reversed(lines[len(top) : number]))] if is_its else []
+            line, is_given = lines[number], lines[number].lstrip().startswith(f"{name}:")
+            own = line.partition(" # ")[2].strip() if is_given else ""
+            lines_above = [*takewhile(_is_own_comment, reversed(lines[len(top) : number]))] if is_given else []
             if ".".join((*above, name)) in INTERNAL_KEYS and value == defaults[name]:
                 continue
             values_of = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
@@ -192,7 +192,7 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
             comment = f"{' | '.join(choices)}: " * bool(choices) + " ".join((field.description or "").split())
             if not above:
                 yield ""
-            yield from reversed(over)
+            yield from reversed(lines_above)
             if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
                 yield from _with_comment(f"{indent}{name}:", own or comment)
                 yield from of_section(field.annotation, value, defaults[name], *above, name)
@@ -236,7 +236,7 @@ def _with_comment(setting: str, comment: str) -> Iterator[str]:
 
 
 def with_relative_paths(config: Config, folder: Path) -> Config:
-    """Returns a config with its files' paths relative to a folder, in which its YAML is going to be."""
+    """Returns a config with its files' paths relative to `folder`, where its YAML file will be."""
     tree = config.model_dump(mode="json")
     files = tree["data"]["files"] or {}
     files.update({split: _map_paths(text, lambda path: os.path.relpath(path, folder)) for split, text in files.items()})
@@ -293,7 +293,7 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
     def absolute(path: str) -> str:
         try:
             place = folder / Path(path).expanduser()
-            return str(place.parent.resolve() / place.name)  # a link's target may have a name without .gz
+            return str(place.parent.resolve() / place.name)  # keeps a link, whose target's name may lack .gz
         except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
             raise ConfigError(f"{path!r}: not a path: {error}") from None
 
@@ -305,7 +305,7 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         model["vectors"] = _map_paths(model["vectors"], lambda path: absolute(path) if path else path)
     for key in ("extra_valid", "replay"):
         if key in training:
-            # a split's name has neither "/" nor "."
+            # with "/" or "." it is a path, else the name of a split
             training[key] = _map_paths(training[key], lambda where: absolute(where) if {*"/."} & {*where} else where)
 
 

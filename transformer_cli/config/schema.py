@@ -32,12 +32,12 @@ Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Width = Annotated[int, Field(ge=1, le=1_048_576)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-MAX_NAME_CHARS = 100  # characters: file names are made of it, and may have 255 bytes
+MAX_NAME_CHARS = 100  # file names contain a name, and are limited to 255 bytes
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARS - 1}}}")
 
 
 def _text(pattern: str, otherwise: str) -> Any:
-    """The type of text that matches a pattern. otherwise: how the error for other text goes on after the text."""
+    """The type of text that matches a pattern. otherwise: what the error says after text that does not match."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -63,14 +63,11 @@ Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as 
 Symbol = Annotated[str, _text(r"[^\s▁]{1,100}", "is not a symbol: up to 100 characters without spaces")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
 Device = Annotated[str, _text(r"auto|cpu|cuda(:\d{1,9})?", "is not a device; choose auto, cpu, cuda or cuda:N")]
-NameOrPath = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
+NameOrPath = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of a run or split
 ModelPart = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 OnTooLong = Literal["stop", "blank", "copy", "truncate"]
 """What to do with a line that is too long: stop with an error, or return "", the line, or a truncated translation"""
-CORPUS_LANGUAGES = {
-    "multi30k": ("de", "en", "fr", "cs"),
-    "captions": ("de", "en"),
-}  # of the corpora that tfm brings
+CORPUS_LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en")}
 
 
 INTERNAL_KEYS = {"data.fingerprint", "model.start_token", "imported", "marian"}
@@ -78,10 +75,7 @@ INTERNAL_KEYS = {"data.fingerprint", "model.start_token", "imported", "marian"}
 
 
 class Affects(Enum):
-    """What a setting affects, and so whether it may change.
-
-    A section says it for all its fields; a field that differs says it in its annotation.
-    """
+    """What a setting affects, and so whether it may change: declared by its section, or by its own annotation."""
 
     DATASET = "the dataset"
     CODEC = "the dataset and its codecs"
@@ -137,7 +131,7 @@ class HeldOutConfig(Section, affects=Affects.DATASET):
     valid: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
     """share of the training text to hold out as valid; the same sentences stay held out when the text grows"""
     test: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
-    """likewise, as test"""
+    """likewise for test"""
 
 
 class CaptionsConfig(Section, affects=Affects.DATASET):
@@ -168,7 +162,8 @@ class DataConfig(Section, affects=Affects.DATASET):
     target: Annotated[Language, Affects.CODEC] = "en"
     """target language, as a spaCy code"""
     to: Language | None = None
-    """for a model with several target languages: the one whose token is prepended to lines without one (null: none)"""
+    """for a model with several target languages: the language whose token begins each line that has none (null: no
+    token is added)"""
     tokens: Annotated[Literal["words", "subwords"], Affects.CODEC] = "words"
     """words as spaCy splits them, or subwords as SentencePiece learns them, which can encode any text"""
     subwords: SubwordsConfig = SubwordsConfig()
@@ -211,7 +206,7 @@ class DataConfig(Section, affects=Affects.DATASET):
 
     @property
     def texts(self) -> Iterator[tuple[str, Path]]:
-        """Yield each of `files` with the name by which its content is recorded: train.source, test.1, test.2.target."""
+        """Yields a name for the record, such as train.source, test.1 or test.2.target, and the path of each file."""
         for split, texts in (self.files or {}).items():
             for number, text in enumerate(texts if isinstance(texts, tuple) else (texts,), start=1):
                 place = f"{split}.{number}" if isinstance(texts, tuple) or isinstance(text, Path) else split
@@ -313,8 +308,8 @@ class ModelConfig(Section, affects=Affects.MODEL):
     final_norm: bool = False
     """one more LayerNorm at the end of both stacks (usual with norm: pre)"""
     start_token: bool = True
-    """whether <sos> is a token like others. False as in Marian: the source has none, the target begins with its vector
-    (zero in Marian), and <pad> and <sos> have no probability"""
+    """whether <sos> is an ordinary token. False as in Marian: the source has no <sos>, the target begins with its
+    vector (zero in Marian), and <pad> and <sos> are never predicted"""
     positions: Literal["learned", "sinusoidal", "marian"] = "learned"
     """position vectors: a learned table, or the sines and cosines of the paper"""
     max_length: Annotated[int, Field(ge=3, le=1_000_000)] | None = 100
@@ -322,7 +317,7 @@ class ModelConfig(Section, affects=Affects.MODEL):
     scale_embeddings: bool = True
     """multiply token embeddings by √d_model (section 3.4)"""
     tie_embeddings: Literal["none", "target+output", "all"] = "none"
-    """which matrices are one: the target embedding and the output projection, or all, with the source embedding"""
+    """which matrices are shared: target embedding and output projection, or all three with the source embedding"""
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
     dropout: Annotated[Fraction, Affects.TRAINING] = 0.1
@@ -391,9 +386,9 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     optimizer: Literal["adam", "muon"] = "adam"
     """adam for all weights, or muon (Jordan et al. 2024) for the layers' matrices and adam for the others"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
-    """peak of the schedule (not quite reached by cosine with warm-up, since both run from the first step)"""
+    """peak of the schedule (cosine with warm-up stays slightly below it: both begin at the first step)"""
     muon_learning_rate: Annotated[float, Field(gt=0.0)] = 0.02
-    """Muon's peak rate, on the same schedule: roughly how far a step moves a vector of length 1"""
+    """Muon's peak rate, on the same schedule: roughly the length by which a step moves W·x if x has length 1"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
     """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 at the
     end, so that epochs or max_steps cannot change later"""
@@ -420,8 +415,8 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     """with initialize_from, further validation text, e.g. of the old domain, to detect forgetting: files of pairs, or
     the name of a split of the dataset"""
     replay: Annotated[tuple[NameOrPath, ...], Field(strict=False), Affects.LOCATION] = ()
-    """with initialize_from, text mixed in as half of each epoch: as extra_valid, or a file of source sentences, which
-    is first translated by the initial model"""
+    """with initialize_from, text for half of each epoch: files or a split as in extra_valid, or a file of source
+    sentences, which is first translated by the initial model"""
     interpolation: Fraction | None = None
     """with extra_valid, the share a of the initial weights in the final ones, (1 - a)·finetuned + a·initial (null: the
     one with the lowest sum of both validation losses)"""
@@ -555,7 +550,7 @@ class TranslationSettings(DecodingConfig, affects=Affects.NOTHING):
     protect: bool = True
     """copy placeholders ({name}, %s), URLs and e-mail addresses unchanged"""
     protect_pattern: str = ""
-    """copy what this regular expression matches unchanged, too"""
+    """also copy unchanged each match of this regular expression"""
     glossary: dict[str, str] = Field(default_factory=dict)
     """word or phrase → its fixed translation, as from `api.read_glossary`"""
 
@@ -589,10 +584,7 @@ class Config(Section, affects=Affects.NOTHING):
 
     @property
     def run_name(self) -> str:
-        """The run's folder under runs/: `name`, or if that is null, corpus and languages (the corpus for the defaults).
-
-        So runs with another corpus or other languages have different folders.
-        """
+        """The run's folder under runs/: `name`, else corpus and languages (the corpus alone for default languages)."""
         if self.name is not None:
             return self.name
         data, default = self.data, DataConfig()

@@ -12,8 +12,8 @@ _NUMBERS = {
     "tag:yaml.org,2002:int": r"[-+]?[0-9]+(_[0-9]+)*",
     "tag:yaml.org,2002:float": r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
 }
-_FAST = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's, if PyYAML was built with it
-_ODD = re.compile("[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_TextLoader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's is faster, if PyYAML was built with it
+_NOT_IN_YAML = re.compile("[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 MAX_DEPTH = 20  # levels of sections and lists
 # tags such as !!int raise many types of errors
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
@@ -35,7 +35,7 @@ class _Dumper(yaml.SafeDumper):
     """Writes 1e-9 in this form, and quotes text that _Loader would read as a number, such as 12345e67."""
 
     def represent_number(self, value: float) -> yaml.ScalarNode:
-        if value - value != 0:  # .inf, .nan
+        if not math.isfinite(value):
             return self.represent_float(value)
         return self.represent_scalar("tag:yaml.org,2002:float", repr(value).replace("e-0", "e-"))
 
@@ -58,7 +58,7 @@ def parse_yaml(text: str, where: str = "") -> Any:
     """
     try:
         depth = 0
-        for event in yaml.parse(text, Loader=_Loader):  # unlike the rest, this does not recurse
+        for event in yaml.parse(text, Loader=_Loader):  # does not recurse, unlike yaml.load
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
@@ -74,15 +74,15 @@ def parse_yaml(text: str, where: str = "") -> Any:
 def scalar_pairs(text: str) -> list[tuple[str, str]]:
     """Returns the keys and values of a mapping as text, in their order; fast for long mappings.
 
-    As in YAML 1.2, lines end at line feeds and returns only, not at U+0085, U+2028 and U+2029. Characters that YAML
-    forbids are allowed. Raises ValueError for anything but one mapping from text to text.
+    As in YAML 1.2, lines end at line feeds and returns only, not at U+0085, U+2028 and U+2029. Allows characters that
+    YAML forbids, by stand-ins. Raises ValueError for anything but one mapping from text to text.
     """
     unused = (char for char in map(chr, range(0xF0000, 0xFFFFE)) if char not in text)
-    stand_ins = dict(zip(sorted(set(_ODD.findall(text))), unused, strict=False))
+    stand_ins = dict(zip(sorted(set(_NOT_IN_YAML.findall(text))), unused, strict=False))
     back = str.maketrans({stand_in: char for char, stand_in in stand_ins.items()})
     scalars, n_mappings = list[str](), 0
     try:
-        for event in yaml.parse(text.translate(str.maketrans(stand_ins)), Loader=_FAST):
+        for event in yaml.parse(text.translate(str.maketrans(stand_ins)), Loader=_TextLoader):
             if isinstance(event, yaml.ScalarEvent):
                 scalars.append(event.value.translate(back))
             n_mappings += isinstance(event, yaml.MappingStartEvent)
@@ -102,7 +102,7 @@ def compose(text: str) -> yaml.Node | None:
 
 
 def line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
-    """Returns the line of nested keys, or of the last one of them that exists; None without any."""
+    """Returns the line of nested keys, or of the innermost one that exists; None if none does."""
     line = None
     for key in keys:
         below = node.value if isinstance(node, yaml.MappingNode) else []
