@@ -21,7 +21,7 @@ from transformer_cli.commands import suggestions
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, terminal
 
-GROUPS = {  # of the help: command → the module in commands/ with its function, its page in docs/, an example
+GROUPS = {  # title in the help → command → (module in commands/, page in docs/, example)
     "Data and training": {
         "prepare": ("training", "own-text", "tfm prepare memory.tmx --source de --target en"),
         "train": ("training", "train", "tfm train --config demo --set training.epochs=5"),
@@ -63,7 +63,7 @@ class _Command(typer.core.TyperCommand):
         """Raises UsageError for unknown options, and for arguments that click would drop."""
         name, params = ctx.info_name, list[Any](self.params)
         parser: Any = self.make_parser(ctx)
-        known = {each: not param.is_flag for param in params if _is_option(param) for each in _option_names(param)}
+        known = [each for param in params if _is_option(param) for each in _option_names(param)]
         try:
             values, extra, order = parser.parse_args(args=[*args])
         except typer.TyperException as error:

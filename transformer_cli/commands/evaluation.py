@@ -97,10 +97,10 @@ def evaluate(
             metrics=extra_metrics,
         )
     ensemble = [str(folder) for folder in folders[1:]] if not run_arguments else []
-    results = {run: [each.result for each in judged] for run, judged in by_run.items()}
+    results = {run: [each.result for each in evaluations] for run, evaluations in by_run.items()}
     text = results_as_json(results, ensemble) if as_json else results_as_table(results, form, details=details)
     print(text, file=sys.stderr if STDIO in (output, output_tokens) else sys.stdout)
-    translations = [each for judged in by_run.values() for one in judged for each in one.translations]
+    translations = [each for group in by_run.values() for evaluation in group for each in evaluation.translations]
     for path, lines in (
         (output, [translation.text for translation in translations]),
         (output_tokens, [translation.tokens_on_one_line for translation in translations]),
@@ -184,21 +184,21 @@ def compare(
     systems: Annotated[list[str], typer.Argument(
         metavar="A B [C …]", show_default=False, autocompletion=suggestions.runs, help="The systems: runs (names or "
         "folders) or files of translations. The first one is the baseline. To compare training recipes, give several "
-        "runs of each, as in A1,A2 B1,B2 or 'a-s*' 'b-s*'; a single group of runs gives its mean and spread. NAME=A "
-        "gives a system another name.")],
+        "runs of each, as in A1,A2 B1,B2 or 'a-s*' 'b-s*'; a single group gets its mean and spread. NAME=A "
+        "labels A as NAME.")],
     split: options.Splits = None,
     input_file: Annotated[Path | None, options.Input(
-        "--input", "-i", metavar="FILE", help="The sentences that runs translate, instead of a split; needs "
-        "--reference. Files of translations do not need it.")] = None,
+        "--input", "-i", metavar="FILE", help="The source sentences, instead of a split; needs --reference. Not needed "
+        "if all systems are files.")] = None,
     reference: options.References = None,
     lowercase: options.Lowercase = False,
     metrics: options.Metrics = "bleu,chrf",
     language: Annotated[str | None, options.Input(
-        "--language", metavar="CODE", show_default="the runs', or en", help="The language of the translations, for "
-        "BLEU's tokeniser.")] = None,
+        "--language", metavar="CODE", show_default="the runs' target, or en", help="The language of the translations, "
+        "for BLEU's tokeniser.")] = None,
     examples: Annotated[int | None, options.Output(
-        "--examples", metavar="N", show_default=str(options.N_EXAMPLES), min=0, help="How many example sentences to "
-        "print: those whose chrF differs most.")] = None,
+        "--examples", metavar="N", show_default="3", min=0, help="How many example sentences to print: those whose "
+        "chrF differs most.")] = None,
     beam_size: options.BeamSize = None,
     device: options.Device = "auto",
     form: options.TableFormatOption = "text",
@@ -238,7 +238,7 @@ def compare(
     found: Sequence[Comparison[Any]]
     if are_single:
         single = {label: runs[0] for label, runs in recipes.items()}
-        found = compare(single, compare_options, examples=options.N_EXAMPLES if examples is None else examples)
+        found = compare(single, compare_options, **options.given_options(examples=examples))
     else:
         found = compare_groups(recipes, compare_options)
     if not as_json:
@@ -351,7 +351,7 @@ def score(
 ) -> None:  # fmt: skip
     """Print the log-probability and perplexity of given translations.
 
-    For each pair of lines, one line with three columns: natural log-probability, number of target tokens with <eos>,
+    Each pair of lines gives one line with three columns: natural log-probability, number of target tokens with <eos>,
     and perplexity per token.
     """
     if input_file == target_file == STDIO:

@@ -40,19 +40,17 @@ def import_run(
     name: Annotated[str | None, typer.Option(
         "--name", metavar="NAME", show_default="FOLDER's", help="The name of the run.")] = None,
     positions: Annotated[Literal["marian", "sinusoidal"] | None, typer.Option(
-        "--positions", show_default="as in the program that wrote the folder", help="How position vectors are "
-        "computed: as in Marian, which trained the model, or as in transformers, whose slightly different sines and "
-        "cosines change scores, but hardly any translation.")] = None,
+        "--positions", show_default="as in the program that wrote the folder", help="The formula of position vectors: "
+        "Marian's, with which the model was trained, or that of transformers (sinusoidal). They differ slightly, which "
+        "changes scores, but hardly any translation.")] = None,
     source: Annotated[str | None, options.Input(
-        "--source", metavar="CODE", show_default="as the files say", help="The language of the source, such as "
-        "de.")] = None,
+        "--source", metavar="CODE", show_default="from the files", help="The source language, such as de.")] = None,
     target: Annotated[str | None, options.Input(
-        "--target", metavar="CODE", show_default="as the files say", help="The language of the target, such as "
-        "en.")] = None,
+        "--target", metavar="CODE", show_default="from the files", help="The target language, such as en.")] = None,
     model: Annotated[str | None, typer.Option(
-        "--model", metavar="FILE", help="The file of the weights, if FOLDER has several.")] = None,
+        "--model", metavar="FILE", help="The weights file, if FOLDER has several.")] = None,
 ) -> None:  # fmt: skip
-    """Import a model of Marian, such as OPUS-MT, as a run.
+    """Import a Marian model, such as OPUS-MT, as a run.
 
     translate, evaluate, compare, inspect, serve and export accept the run. To fine-tune it on your own text, use
     `prepare --like` and `train --from`.
@@ -82,8 +80,8 @@ def runs(
 def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> str:
     """Returns a table of at least one run, with notes below it.
 
-    The columns "of" (the text of BLEU) and "case" (lc: ignored) are there if the runs differ in them; the last columns
-    are the seed, and settings in which the runs differ. CSV has all columns and all such settings.
+    The columns "of" (the text that BLEU is of) and "case" (lc: ignored) appear only if the runs differ in them. The
+    last columns are the seed and differing settings. CSV has all columns and all differing settings.
     """
     from transformer_cli.runs.listing import differing_settings, summarize_settings
 
@@ -196,10 +194,9 @@ def export(
 ) -> None:  # fmt: skip
     """Export a run's best model for CTranslate2 or Hugging Face.
 
-    A model of CTranslate2 translates faster, and without PyTorch; its export needs the extra `ctranslate2`. The
-    commands translate, evaluate, score and serve open the folder with `--run DIR`, compare as an argument, and its
-    README.md shows how to use it from Python without tfm. A folder for Hugging Face is opened by transformers'
-    MarianMTModel.
+    CTranslate2 translates faster, and without PyTorch; this export needs the extra `ctranslate2`. Use the folder as a
+    run: `--run DIR` in translate, evaluate, score and serve, DIR in compare. Its README.md shows how to use it from
+    Python without tfm. A folder for Hugging Face can be loaded by transformers' MarianMTModel.
     """
     (folder,) = options.find_runs(run_arguments, run)
     if output and output.parent != Path("exports"):
@@ -280,7 +277,7 @@ def _print_row(label: str, found: str) -> None:
 
 
 def _installed_packages() -> str:
-    """Returns the installed ones of the packages that tfm and its extras need, with versions."""
+    """Returns the packages that tfm and its extras need, as far as they are installed, with versions."""
     from importlib import metadata
 
     from transformer_cli.runs.provenance import DISTRIBUTIONS

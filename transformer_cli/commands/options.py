@@ -21,8 +21,6 @@ from transformer_cli.system.files import COMPRESSORS, STDIO, atomic_file, is_str
 
 log = logging.getLogger(__name__)
 
-N_EXAMPLES = 3  # default of --examples
-
 # groups of options in the help
 Input = partial(typer.Option, rich_help_panel="Input")
 Search = partial(typer.Option, rich_help_panel="Model and search")
@@ -43,9 +41,9 @@ ToLanguage = Annotated[str | None, Input(
     "languages.")]
 Splits = Annotated[list[str] | None, Input(
     "--split", metavar="SPLIT", show_default="every test set", autocompletion=suggestions.splits,
-    help="A split of the (first) run's dataset: valid, train or the name of a test set. Repeatable.")]
+    help="A split of the first run's dataset: valid, train or the name of a test set. Repeatable.")]
 ProtectPattern = Annotated[str, Input(
-    "--protect-pattern", metavar="REGEX", help="Copy what this regular expression matches unchanged, too, such as "
+    "--protect-pattern", metavar="REGEX", help="Also copy unchanged each match of this regular expression, such as "
     "'#[A-Z]+-\\d+'.")]
 Runs = Annotated[list[str] | None, Search(
     "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
@@ -71,7 +69,7 @@ Glossary = Annotated[Path | None, Search(
 Device = Annotated[str, Search(
     "--device", metavar="DEVICE", help="Where to compute: auto, cpu, cuda or cuda:N. Only cpu has been tested.")]
 Lowercase = Annotated[bool, Output(
-    "--lowercase", help="Ignore case in the scores. Runs with lower-cased text are always scored so.")]
+    "--lowercase", help="Ignore case in the scores; always done for runs with lower-cased text.")]
 Metrics = Annotated[str, Output(
     "--metrics", metavar="NAME,…", help="The scores to print, separated by commas. BLEU and chrF are always printed; "
     "add chrf++ or ter.")]
@@ -162,7 +160,7 @@ def check_references(source: Path | None, references: Sequence[Path]) -> None:
 def check_plain_text(*paths: Path | None, refuses: bool = False) -> None:
     """Warns of files that do not look like plain text. Raises DataError if one cannot be read or is binary.
 
-    refuses: raise it also if the file's name or first bytes show that it has another format.
+    refuses: raise it also if the file's name or first bytes show another format.
     """
     from transformer_cli.text.lines import open_decompressed
 

@@ -31,7 +31,7 @@ def serve(
         "--api-key", metavar="KEY", envvar="TFM_API_KEY", help="The key that requests must send as api_key. Better set "
         "the variable: other users can see the options of a running command.")] = None,
     allow_host: Annotated[list[str] | None, typer.Option(
-        "--allow-host", metavar="NAME", show_default="localhost, numeric addresses, --host's and this machine's name",
+        "--allow-host", metavar="NAME", show_default="localhost, IP addresses, --host and this machine's name",
         help="A host name by which clients address this server, such as tr.example.org; * allows any. "
         "Repeatable.")] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(
@@ -42,7 +42,7 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve translations over HTTP, with an API and a web page.
 
-    The API is LibreTranslate's; the page is at /. Each run serves a pair of languages. On SIGHUP the server reloads its
+    The API is LibreTranslate's; the page is at /. Each run serves one language pair. On SIGHUP the server reloads its
     runs without losing a request.
     """
     _check_options(api_key, allow_host or (), cors_origin or ())

@@ -36,7 +36,7 @@ def settings(incomplete: str) -> list[str]:
 
 
 def decoding_settings(incomplete: str) -> list[str]:
-    """Returns those of `settings` that `--set` accepts where a trained run is used."""
+    """Returns the keys that `--set` accepts for a trained run, in the form of `settings`."""
     return [each for each in settings(incomplete) if each.startswith("decoding.")]
 
 

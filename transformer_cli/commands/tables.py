@@ -38,7 +38,7 @@ class Column:
     values: Sequence[Any]
     formatter: Callable[[Any], str] = str
     unknown: str = ""
-    """cell of a None"""
+    """the cell for None"""
 
     @property
     def cells(self) -> list[str]:

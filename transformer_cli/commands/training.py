@@ -27,16 +27,16 @@ def prepare(
     config: options.ConfigName = None,
     overrides: options.Overrides = None,
     source: Annotated[str | None, options.Input(
-        "--source", metavar="CODE", help="The language of the source, such as de.")] = None,
+        "--source", metavar="CODE", help="The source language, such as de.")] = None,
     target: Annotated[str | None, options.Input(
-        "--target", metavar="CODE", help="The language of the target, such as en.")] = None,
+        "--target", metavar="CODE", help="The target language, such as en.")] = None,
     name: Annotated[str | None, typer.Option(
-        "--name", metavar="NAME", show_default="FILE's", help="The name of the config file that is written "
-        "(NAME.yaml), and of the run.")] = None,
+        "--name", metavar="NAME", show_default="FILE's", help="The name of the run, and of its config file "
+        "(NAME.yaml).")] = None,
     to: options.ToLanguage = None,
     columns: Annotated[str | None, options.Input(
-        "--columns", metavar="A,B", help="The columns of a table that have the source and the target: names, or "
-        "numbers counted from 1.")] = None,
+        "--columns", metavar="A,B", help="The source and target columns of a table: names, or numbers counted from "
+        "1.")] = None,
     like: Annotated[str | None, typer.Option(
         "--like", metavar="RUN", autocompletion=suggestions.runs, help="Prepare text for fine-tuning this run: use its "
         "languages, tokenizers and model shape.")] = None,
@@ -151,12 +151,12 @@ def train(
         "--from", metavar="RUN", autocompletion=suggestions.runs, help="Fine-tune this run: start from its best "
         "weights, and copy the settings that must not differ, such as the model's shape.")] = None,
     extra_valid: Annotated[list[str] | None, typer.Option(
-        "--extra-valid", metavar="FILE", help="With --from: also validate on this text, e.g. of the old domain, and at "
-        "the end mix in a share of the initial weights, so that less of it is forgotten. A file of pairs, or the name "
-        "of a split. Repeatable.")] = None,
+        "--extra-valid", metavar="FILE", help="With --from: also validate on this text, e.g. of the old domain. At the "
+        "end, initial and fine-tuned weights are interpolated, to forget less of it. A file of sentence pairs, or the "
+        "name of a split. Repeatable.")] = None,
     replay: Annotated[list[str] | None, typer.Option(
-        "--replay", metavar="FILE", help="With --from: mix this text in as half of each epoch. A file of pairs, the "
-        "name of a split, or a file of source sentences, which the initial model translates first. "
+        "--replay", metavar="FILE", help="With --from: take half of each epoch from this text. A file of sentence "
+        "pairs, the name of a split, or a file of source sentences, which the initial model translates first. "
         "Repeatable.")] = None,
     fresh: Annotated[bool, typer.Option(
         "--fresh", help="Start a new run, and move an existing one of this name aside.")] = False,

@@ -44,7 +44,7 @@ def translate(
         "documents.")] = None,
     text_format: Annotated[Literal["text", "html", "docx", "xliff", "po", "srt"] | None, options.Input(
         "--format", show_default="by the file's name", help="The format of the input: lines of text, or a type of "
-        "document, in which only the text is changed.")] = None,
+        "document.")] = None,
     to: options.ToLanguage = None,
     split_sentences: Annotated[bool | None, options.Input(
         "--split-sentences/--no-split-sentences", show_default="only in interactive use", help="Split each line into "
@@ -58,19 +58,19 @@ def translate(
     prefix: Annotated[str, options.Search(
         "--prefix", metavar="TEXT", show_default=False, help="Begin each translation with this text.")] = "",
     max_tokens: Annotated[int | None, options.Search(
-        "--max-tokens", metavar="N", show_default="2 × source + 10", min=1, max=10_000, help="The maximum number of "
-        "tokens in a translation.")] = None,
+        "--max-tokens", metavar="N", show_default="2 × source tokens + 10", min=1, max=10_000, help="The maximum "
+        "number of tokens in a translation.")] = None,
     device: options.Device = "auto",
     output: Annotated[Path | None, options.Output(
-        "--output", "-o", metavar="FILE", help="The file to write; it appears once it is complete. Or the folder to "
-        "write, if the input is one.")] = None,
+        "--output", "-o", metavar="FILE", help="The file to write, which appears once it is complete; for a folder of "
+        "input, the folder to write.")] = None,
     glossary: options.Glossary = None,
     protect: Annotated[bool, options.Input(
         "--protect/--no-protect", help="Copy placeholders ({name}, %s), URLs and e-mail addresses unchanged.")] = True,
     protect_pattern: options.ProtectPattern = "",
     n_best: Annotated[int | None, options.Output(
         "--n-best", metavar="N", min=1, max=1000, help="Print the N best translations of each sentence, each as line "
-        "number, score and text, separated by tabs.")] = None,
+        "number, score and text, separated by tabs. Needs a beam of at least N, or sampling.")] = None,
     keep_unk: Annotated[bool, options.Output(
         "--keep-unk", help="Keep <unk> in the translation instead of copying the source word with the most "
         "attention.")] = False,
@@ -79,7 +79,7 @@ def translate(
     """Translate sentences, files and documents.
 
     Each line of input is one sentence and gives one line of output; with --split-sentences a line may be a paragraph.
-    Of documents, such as HTML, only the text is changed.
+    In documents, such as HTML, only the text is changed.
     """
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, format_by_name, is_misnamed
 
@@ -206,8 +206,8 @@ def _translate(
             yield line
             out.flush()  # before the next line is read, since its writer may wait for these translations
 
-    is_watched = out.isatty()  # then no progress bar is needed
-    if is_watched or text.n_lines == 1:  # which has no progress bar either
+    is_watched = out.isatty()
+    if is_watched or text.n_lines == 1:  # then there is no progress bar
         terminal.show_status("translating")
     try:
         with progress.bar("translate", text.n_lines, " sentences", is_silent=is_watched) as bar:
@@ -284,7 +284,7 @@ def format_translation(number: int, translation: "Translation", is_numbered: boo
 
 
 def translation_as_json(translation: "Translation") -> str:
-    """Returns a translation as one JSON object; the other ones of the n best are under `alternatives`.
+    """Returns a translation as one JSON object; the rest of the n best are under `alternatives`.
 
     Alignments are in Pharaoh format, such as "0-0 2-1": the index of the source token, then of the target token. Spans
     of placeholders and sentences are characters [start, end).
