@@ -148,7 +148,7 @@ def _remarks_on(run: "ListedRun") -> list[str]:
     lines = {
         "new": [f"no checkpoint yet: {run.name}"],
         "training": [f"in training: {run.name}"],
-        "unfinished": [f"unfinished: {run.name}; `{run.resume}` continues it"],
+        "unfinished": [f"unfinished: {run.name}; `{run.resume}` resumes it"],
         "finished": [],
         "broken": [f"broken: {run.problem}"],
     }[run.state]

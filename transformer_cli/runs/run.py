@@ -253,7 +253,7 @@ class Run:
         try:
             name = read_text(path).removesuffix("\n")
         except MissingFile:
-            missing = f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one"
+            missing = f"{self.folder}: no {pointer} checkpoint yet; `tfm train` writes one"
             raise CheckpointError(f"{missing}; if it was lost, {RESTORE_HINT}") from None
         except FileError as error:
             raise CheckpointError(f"{error}; {RESTORE_HINT}") from None

@@ -73,7 +73,7 @@ def test_runs_prints_how_to_continue_unfinished_run(tfm: Tfm, workspace: Path) -
     assert (copy.state, copy.epochs_done, copy.epochs) == ("unfinished", 6, 7)
     out = tfm("runs", cwd=workspace)[1]
     again = "tfm train --config runs/copy/config.yaml --set name=copy"
-    assert f"\nunfinished: copy; `{again}` continues it\n" in out
+    assert f"\nunfinished: copy; `{again}` resumes it\n" in out
     code, _, err = tfm(*again.split()[1:], cwd=workspace)
     assert (code, "epoch 7/7" in err) == (0, True)
     assert {run.name: run.state for run in list_runs(workspace / "runs")} == {"tiny": "finished", "copy": "finished"}

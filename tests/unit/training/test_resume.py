@@ -63,7 +63,7 @@ def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[
     [
         (["last"], "/last is missing, but the run has been trained; restore it"),
         (["run.json", "last", "best"], "/run.json is missing, but the run has been trained; restore it"),
-        (["best"], ": no best checkpoint yet; let `tfm train` reach one"),
+        (["best"], ": no best checkpoint yet; `tfm train` writes one"),
         (["history.jsonl"], "/history.jsonl: missing; restore it"),
         (["checkpoints"], "/last names 'step-0000006', which is not a checkpoint in checkpoints/; restore it"),
         (["config.yaml"], ": damaged run: FOLDER/config.yaml: missing; restore it"),

@@ -48,8 +48,8 @@ class PretrainedVectors(Callback):
                 )
             if not vectors.by_word:
                 raise DataError(
-                    f"{where}: not one of the {len(words):,} words of the {side} vocabulary; choose vectors of its "
-                    "language, and of its case (data.lowercase)"
+                    f"{where}: no vector for any of the {len(words):,} words of the {side} vocabulary; choose "
+                    "vectors of its language, and of its case (data.lowercase)"
                 )
             log.info("%s vectors: %s", side, _coverage_text(where, words, vectors))
             ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.by_word])
