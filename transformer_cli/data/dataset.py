@@ -99,9 +99,8 @@ class Dataset:
         try:
             data = DataConfig.model_validate(manifest["settings"])
         except ValueError as error:
-            raise DataError(
-                f"{folder}: not settings of this tfm: {' '.join(str(error).split())}; {_PREPARE_AGAIN}"
-            ) from None
+            reason = " ".join(str(error).split())
+            raise DataError(f"{folder}: not settings of this tfm: {reason}; {_PREPARE_AGAIN}") from None
         for name in codec_files(data):
             _open_checked(folder / name, lambda path: path)
         return Dataset(folder, manifest, Codecs.load(folder, data))

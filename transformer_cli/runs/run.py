@@ -142,9 +142,8 @@ class Run:
         write_text(folder / HISTORY, "")
         write_config(folder, config)
         training, manifest = config.training, dataset.manifest
-        tokenizer = {
-            key: value for key, value in manifest.get("tokenizer", {}).items() if key in ("library", "version")
-        }
+        recorded = manifest.get("tokenizer", {})
+        tokenizer = {key: recorded[key] for key in ("library", "version") if key in recorded}
         origin = {
             **provenance(device=device, threads=training.num_threads, shards=training.shards),
             "sources": manifest.get("sources", {}),
@@ -429,9 +428,8 @@ def is_new(folder: Path) -> bool:
     if is_exported(folder):
         raise CheckpointError(f"{folder}: {IS_EXPORTED}")
     is_begun = (folder / "run.json").is_file() or any(folder.glob("checkpoints/*-*"))
-    if ((folder / INCOMPLETE).is_file() or not is_begun) and not any(
-        os.path.lexists(folder / name) for name in POINTERS
-    ):
+    has_pointer = any(os.path.lexists(folder / name) for name in POINTERS)
+    if not has_pointer and ((folder / INCOMPLETE).is_file() or not is_begun):
         return True
     for name in ("run.json", "last"):
         if not (folder / name).is_file():
@@ -514,6 +512,5 @@ def fixed_settings(config: Config) -> dict[str, Any]:
         "training.epochs": training.epochs if training.max_steps is None else None,
         "training.max_steps": training.max_steps,
     }
-    return {key: value for key, value in settings.items() if key in FIXED_KEYS} | (
-        end if training.needs_horizon else {}
-    )
+    fixed = {key: value for key, value in settings.items() if key in FIXED_KEYS}
+    return fixed | end if training.needs_horizon else fixed

@@ -4,7 +4,7 @@ The methods of `Callback` stand in the order in which a new run calls them; a re
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -51,7 +51,7 @@ class FinalWeights:
     """Weights that a callback makes at the end of training, besides those of the last step."""
 
     model: Transformer
-    epochs: Sequence[int] = field(default=())
+    epochs: Sequence[int] = ()
     """for a mean, the epochs of its validations"""
     interpolation: float | None = None
     """for an interpolation, the share of the initial weights"""

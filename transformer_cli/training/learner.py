@@ -75,9 +75,8 @@ class Learner:
         self.precision: Precision = training.precision
         is_cpu = device.type == "cpu"
         self.n_shards = choose_shards(training.shards, world) if is_cpu else 1
-        self.workers = (
-            WorkerPool(min(self.n_shards, torch.get_num_threads()), threads_each=1) if is_cpu else INLINE_POOL
-        )
+        n_threads = min(self.n_shards, torch.get_num_threads())
+        self.workers = WorkerPool(n_threads, threads_each=1) if is_cpu else INLINE_POOL
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.frozen_rows = {name: rows.to(device) for name, rows in frozen_rows.items()}

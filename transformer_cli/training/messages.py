@@ -125,16 +125,13 @@ class StepBar:
 
 def validation_as_line(validation: Validation, training: TrainingConfig) -> str:
     """Returns a validation as a line for the log."""
-    extra = validation.extra_valid_loss
+    skipped = pluralize(validation.skipped_steps, "step")
     return (
         f"{_progress(validation, training)}"
-        f"{_loss('train', validation.train_loss)}{_loss('valid', validation.valid_loss)}{_loss('extra_valid', extra)}"
+        f"{_loss('train', validation.train_loss)}{_loss('valid', validation.valid_loss)}"
+        f"{_loss('extra_valid', validation.extra_valid_loss)}"
         f"  {validation.train_seconds + validation.valid_seconds:.1f} s"
-        + (
-            f"  {pluralize(validation.skipped_steps, 'step')} skipped (gradient not finite)"
-            if validation.skipped_steps
-            else ""
-        )
+        + (f"  {skipped} skipped (gradient not finite)" if validation.skipped_steps else "")
         + _score(validation.valid_score, training)
         + ("  best" if validation.best else "")
     )

@@ -217,9 +217,8 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
     """
     ignore = [*keys_affecting(Affects.NOTHING), *_moved_vectors(run.config, config)]
     if run.config.data.files and config.data.files:
-        ignore += [
-            key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")
-        ]
+        keys = (*settings_by_key(run.config), *settings_by_key(config))
+        ignore += [key for key in keys if key.startswith("data.files.")]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
     if config.training.shards is None:
@@ -234,11 +233,10 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
         )
     old, (unit, number) = run.config.training, config.training.end
     if old.needs_horizon and (unit, number) != old.end:
-        over = f"{old.end[1]} {old.end[0]}"
         raise ConfigError(
             f"training.{config.training.end_key}: {number}, but the {old.schedule} schedule of {run.folder} is planned "
-            f"over {over}; give that to resume it, --set name={free_name(run.folder)} to train another run, or "
-            "--fresh to begin anew"
+            f"over {old.end[1]} {old.end[0]}; give that to resume it, --set name={free_name(run.folder)} to train "
+            "another run, or --fresh to begin anew"
         )
 
 

@@ -72,9 +72,5 @@ def copied_lines(run: Run, setting: str) -> tuple[list[str], list[str]]:
 
 def encode_sides(sides: Iterable[Iterable[str]], codecs: Codecs) -> EncodedSplit:
     """Encode source lines and target lines."""
-    return EncodedSplit(
-        *(
-            Side.of([codec.encode(line).ids for line in lines])
-            for codec, lines in zip((codecs.source, codecs.target), sides, strict=True)
-        )
-    )
+    both = zip((codecs.source, codecs.target), sides, strict=True)
+    return EncodedSplit(*(Side.of([codec.encode(line).ids for line in lines]) for codec, lines in both))

@@ -78,8 +78,8 @@ def best_finetuned(validations: Sequence[Validation]) -> int:
 @torch.no_grad()
 def interpolate(finetuned: Transformer, initial: Transformer, share: float) -> Transformer:
     """Returns `initial`, with the weights (1 - share)·finetuned + share·initial."""
-    for mine, others in zip(initial.parameters(), finetuned.parameters(), strict=True):
-        mine.copy_(others.lerp(mine, share))
+    for old, new in zip(initial.parameters(), finetuned.parameters(), strict=True):
+        old.copy_(new.lerp(old, share))
     return initial
 
 

@@ -49,12 +49,11 @@ class Replay(CopiedText):
 
 def concatenate_splits(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
     """Returns a split in memory with the pairs of both, those of `one` first."""
-    return EncodedSplit(
-        *(
-            Side(np.concatenate((a.ids, b.ids)), np.concatenate((a.offsets, a.offsets[-1] + b.offsets[1:])))
-            for a, b in ((one.source, other.source), (one.target, other.target))
-        )
-    )
+
+    def concatenate(a: Side, b: Side) -> Side:
+        return Side(np.concatenate((a.ids, b.ids)), np.concatenate((a.offsets, a.offsets[-1] + b.offsets[1:])))
+
+    return EncodedSplit(concatenate(one.source, other.source), concatenate(one.target, other.target))
 
 
 def replay_rows(rows: Rows, size: int, *, seed: int, epoch: int) -> Rows:
