@@ -15,7 +15,7 @@ from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, PAD, SOS
 
 LONG_SENTENCE = 512  # tokens; the attention of longer sentences needs more memory than the rest
-BUCKET_POOL = 100  # bucketing sorts the sentences of so many batches by length; which sentences these are is random
+BUCKET_POOL = 100  # batches; bucketing shuffles all sentences, then sorts those of so many batches by length
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
 def _pad_rows(side: Side, rows: Rows) -> Tensor:
     """Returns what `pad_ids` does, for these sentences of a side.
 
-    For example, the sentences a b, at 10 in side.ids, and c d e, at 40, are read from the places 10 11 40 41 42.
+    For example, the sentences a b, at 10 in side.ids, and c d e, at 40, are read from the indices 10 11 40 41 42.
     """
     lengths = side.lengths[rows]
     padded = np.full((len(rows), lengths.max() + N_SOS_EOS), PAD, dtype=np.int64)

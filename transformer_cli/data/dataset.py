@@ -1,4 +1,4 @@
-"""A dataset on disk: manifest, text, ids and offsets. Arrays are written in chunks, and memory-mapped to be read.
+"""A dataset on disk: manifest, text, ids and offsets. Arrays are written in chunks, and read as memory maps.
 
 Files that do not match the manifest or their checksums are refused.
 
@@ -79,7 +79,7 @@ class EncodedSplit:
         return len(self.source)
 
     def rows_within(self, max_length: int | None) -> Rows:
-        """Returns the rows of the pairs both of whose sides fit in max_length positions, <sos> and <eos> included."""
+        """Returns the rows of the pairs whose sides both fit in max_length positions, <sos> and <eos> included."""
         lengths = np.maximum(self.source.lengths, self.target.lengths)
         return np.arange(len(self)) if max_length is None else np.flatnonzero(lengths + N_SOS_EOS <= max_length)
 
@@ -143,7 +143,7 @@ def _open_checked(path: Path, open_: Callable[[Path], Opened]) -> Opened:
     try:
         verify_file(path)
         return open_(path)
-    except (OSError, ValueError) as error:  # large files are not verified
+    except (OSError, ValueError) as error:  # large files are not verified, so damage shows only now
         raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; {_PREPARE_AGAIN}") from None
     except FileError as error:
         raise DataError(f"{error}; {_PREPARE_AGAIN}") from None

@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 
 PAIRS_PER_CHUNK = 1_000  # which a worker tokenises in a tenth of a second
 MIN_PAIRS_FOR_WORKERS = 5_000  # for fewer pairs, one process is done before workers would have started
-MAX_WORKERS = 16  # one process takes in what they tokenise; two workers keep it busy a seventh of the time
+MAX_WORKERS = 16  # the main process takes in their results; those of two workers cost it a seventh of its time
 LARGE_VOCABULARY = 50_000  # words; a warning recommends subwords for more
-DETOKENIZER_SENTENCES = 200_000  # the detokenizer is learned from so many; more would teach only rare pairs
+DETOKENIZER_SENTENCES = 200_000  # the detokenizer is learned from so many; more would add only rare pairs of words
 MAX_SUBWORD_PAIRS = 500_000  # subwords are learned from so many pairs at most,
 MAX_SUBWORD_CHARACTERS = 50_000_000  # and from so many characters of both sides together
 
@@ -82,7 +82,7 @@ Chunk = tuple[ChunkTexts, list[TokenizedSide]]
 def encode_by_words(
     folder: Path, data: DataConfig, splits: Mapping[str, int], codecs: Codecs | None = None
 ) -> tuple[Codecs, dict[str, Any]]:
-    """Write the ids of every split. Codecs that are not given are learned from the training split.
+    """Write the ids of every split. Unless codecs are given, learns them from the training split.
 
     splits: name → number of pairs; their text is in the folder (`Corpus.write`). Returns the codecs, and the manifest's
     entries on tokenisation.
@@ -126,7 +126,7 @@ def _learn_word_codecs(
     known: list[dict[str, int]] = [{}, {}]  # for each side: word → provisional id
     if data.joint_vocabulary:
         known[1] = known[0]
-    neighbours, n_sentences = [], 0  # provisional ids of target tokens and of those after them
+    neighbours, n_sentences = [], 0  # of adjacent target tokens: provisional ids, no_space_after
     with split_writer(folder, "train", size) as write:
         for _, sides in chunks:
             ids = [
@@ -230,7 +230,7 @@ def encode_by_subwords(
 ) -> tuple[Codecs, dict[str, Any]]:
     """Write the ids of every split, as `encode_by_words` does.
 
-    Raises ConfigError if SentencePiece cannot learn as many subwords, or as few, from the text.
+    Raises ConfigError if data.subwords.vocab_size is too small for the characters of the text.
     """
     if codecs is None:
         sample = sample_pairs(read_pairs(folder, "train"), data, size=splits["train"])
@@ -248,7 +248,7 @@ def encode_by_subwords(
 
 
 def sample_pairs(pairs: PairIterator, data: DataConfig, *, size: int) -> list[Pair]:
-    """Returns the pairs, normalised; of too many, every second one, or every fourth one, …
+    """Returns the pairs, normalised; if there are too many, every second one, every fourth one, …
 
     size: how many pairs there are.
     """

@@ -29,9 +29,9 @@ from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import SPACY_VERSION
 
-MAX_CHANCE_OVERLAP = 0.01  # share of a split's sources that may be in the training text without a warning, by chance
+MAX_CHANCE_OVERLAP = 0.01  # share of a split's sources that may be in the training text by chance; for more, a warning
 SAMPLE_LINES = 1_000  # lines of each side in which unknown tokens are counted
-MAX_UNKNOWN_RATE = 0.1  # share of unknown tokens without a warning
+MAX_UNKNOWN_RATE = 0.1  # share of unknown tokens; for more, a warning
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")  # stands for a byte of a character that has no subword
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ checkpoints/step-0004540/           with "-unvalidated" if steps have been taken
     model.safetensors               the weights
     state.safetensors               the optimiser's moments, under the names of the weights, and frozen rows
     state.json                      the TrainingState
-    loss-check.json                 a few validation pairs, as ids, and their losses, to notice code that finds others
+    loss-check.json                 the ids and losses of a few validation pairs; other losses reveal changed code
     SHA256SUMS                      the checksums of these files
 with `training.average_checkpoints: 5` (section 6.1) also
 checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
@@ -252,9 +252,9 @@ def _new_checkpoint(run: Run, name: str) -> Iterator[Path]:
 
 
 def _update_pointers(run: Run, state: TrainingState) -> None:
-    """Point `best` to the last checkpoint or to the averaged weights, if they are better, and delete the others.
+    """Point `best` to the last checkpoint or the averaged weights, if better; delete checkpoints without a pointer.
 
-    When `best` is set for the first time, others can use the run, and `latest` names it.
+    When `best` is set for the first time, other commands can use the run, so `latest` is set to it.
     """
     had_best = run.has_checkpoint("best")
     error = math.inf if state.best_error is None else state.best_error
@@ -271,7 +271,7 @@ def _update_pointers(run: Run, state: TrainingState) -> None:
         write_latest(run.folder)
     in_use = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
     for folder in (run.folder / "checkpoints").glob("*-*"):
-        if folder not in in_use and CHECKPOINT.fullmatch(folder.name):  # no copies that a user has made
+        if folder not in in_use and CHECKPOINT.fullmatch(folder.name):  # not a copy that a user has made
             try:
                 delete(folder)
             except OSError as error:  # on NFS: another process has a file open
@@ -282,7 +282,7 @@ def _save_weights(run: Run, model: Transformer, folder: Path) -> None:
     """Write a model's weights. Shared ones are written once, under the alphabetically first of their names.
 
     The header has the run's provenance without date and threads, so the same training by the same versions gives the
-    same bytes. It is one string, since safetensors writes several, and save_model the other names, in random order.
+    same bytes. It is one entry: safetensors writes several in random order, as save_model does shared names.
     """
     first: dict[int, str] = {}
     weights = model.state_dict(keep_vars=True)
@@ -298,7 +298,7 @@ def _save_tensors(tensors: Mapping[str, Tensor], path: Path, header: dict[str, s
     """Write named tensors. Raises OSError, for example on a full disk."""
     try:
         save_file(dict(tensors), path, header)
-    except SafetensorError as error:  # safetensors' own error for those of the system: "… (os error 28)…"
+    except SafetensorError as error:  # safetensors wraps errors of the system: "… (os error 28)…"
         if not (number := re.search(r"\(os error (\d+)\)", str(error))):
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None

@@ -1,7 +1,7 @@
 """Lists the runs in runs/: their settings in short, how far they have come, and how good they are (`tfm runs`).
 
-Imports no torch. Opens every run as the other commands do, and verifies the checksums of checkpoints, except in
-training: a run that the other commands would refuse is listed as broken.
+Imports no torch. Opens every run as the other commands do, and verifies the checksums of checkpoints, except of
+runs in training. A run that the other commands would refuse is listed as broken.
 """
 
 import logging
@@ -82,7 +82,7 @@ class ListedRun:
     evaluation: SavedResult | None = None
     """the last evaluation, ensembles excluded"""
     evaluation_is_current: bool | None = None
-    """whether it was that of the best checkpoint now"""
+    """whether it evaluated the checkpoint that is the best now"""
     resume: str | None = None
     """the command that resumes an unfinished run"""
     settings: Mapping[str, Any] | None = None

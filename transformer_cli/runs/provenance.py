@@ -28,8 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def provenance(*, device: str | None = None, threads: int | None = None, shards: int | None = None) -> dict[str, Any]:
-    """Returns the versions of tfm, torch, spaCy, sacreBLEU and Python, the processor, the device, threads, shards,
-    date.
+    """Returns the versions of tfm, its libraries and Python, the processor, the device, threads, shards and the date.
 
     device: its name, by `device_name`. threads: None for torch's number of threads now. The date is in UTC. A package
     that is not installed has the version None.
@@ -61,7 +60,7 @@ def provenance_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> s
 
 
 def sha256_of_lines(lines: Sequence[str]) -> str:
-    r"""Returns the SHA-256 of lines, each with a "\n" after it, as `sha256sum` finds it of a file of them in UTF-8."""
+    r"""Returns the SHA-256 of a UTF-8 file of these lines, each ended by "\n", as `sha256sum` prints it."""
     return sha256_of_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
 
 

@@ -168,7 +168,7 @@ class Run:
 
     @staticmethod
     def load(run: "str | Path | Run | None", runs_dir: Path = Path("runs")) -> "Run":
-        """Open a run by its name or folder (`find_run`); returns a Run as it is. Raises as `find_run` and `open` do."""
+        """Open a run by its name or folder; returns a Run unchanged. Raises as `find_run` and `open` do."""
         return run if isinstance(run, Run) else Run.open(find_run(run, runs_dir))
 
     def for_target(self, language: str | None) -> "Run":
@@ -198,7 +198,7 @@ class Run:
             return read_checksums(folder).get(name, str(folder))
 
     def warn_if_tokenizer_changed(self) -> None:
-        """Warn if another version of the library tokenises text now than tokenised the training text."""
+        """Warn if the installed tokeniser has another version than the one that tokenised the training text."""
         library, before = (self.metadata.tokenizer.get(key) for key in ("library", "version"))
         now = {"spacy": SPACY_VERSION, "sentencepiece": SENTENCEPIECE_VERSION}.get(str(library))
         if now not in (None, before):
@@ -317,7 +317,7 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     places = [runs_dir / name, Path(name)]
     try:
         folder = next((path for path in places if path.is_dir()), None)
-    except OSError as error:  # the name is too long for a file, or a folder above it is closed
+    except OSError as error:  # the name is too long for a file, or a folder above it may not be read
         raise CheckpointError(f"{places[0]}: {error.strerror}; {runs_dir}/ has {', '.join(known) or 'none'}") from None
     if folder is None:
         place = places["/" in str(name) or places[1].is_file()]
@@ -361,7 +361,7 @@ def run_names(runs_dir: Path) -> list[str]:
 
 
 def retry_if_moved(path: Path, read: Callable[[], Result]) -> Result:
-    """Call `read`, which follows the pointer `path`, and again if it fails while training moves the pointer.
+    """Call `read`, which follows the pointer `path`; if it fails and training has moved the pointer, call it again.
 
     Training deletes a checkpoint as soon as no pointer names it, even if another process is reading it.
     """

@@ -59,7 +59,7 @@ class TrainingState:
     skipped_in_a_row: int = 0
     """the steps since the last one whose loss and gradient were finite"""
     history_sha256: str = field(default="", compare=False)
-    """of history.jsonl when this was saved"""
+    """the SHA-256 of history.jsonl when this was saved"""
     best_score: float | None = None
     """valid_score of the best validation"""
 
@@ -107,7 +107,7 @@ class TrainingState:
 
 
 def error_of(loss: float, score: float | None) -> float:
-    """Returns the number by which weights are compared, lower is better: the loss, or if there is a score, 100 - it."""
+    """Returns the error by which weights are compared (lower is better): 100 - score, or without a score the loss."""
     return loss if score is None else 100.0 - score
 
 
@@ -116,7 +116,7 @@ class Average:
     """Averaged weights, made at the end of training, and their validation. Losses are in nats per target token."""
 
     epochs: list[int]
-    """the epochs of the validations whose mean the weights are; [] if they are not a mean"""
+    """for a mean of weights, the epochs of their validations; else []"""
     step: int
     """optimiser steps of the run"""
     valid_loss: float
@@ -191,7 +191,7 @@ def has_final_weights(run: Run, state: TrainingState) -> bool:
 
 
 def first_history_lines(run: Run, number: int) -> bytes:
-    """Returns the first lines of a run's history, as many as asked for. Raises CheckpointError."""
+    """Returns the first `number` lines of a run's history. Raises CheckpointError."""
     with as_checkpoint_error():
         return b"".join(read_bytes(run.folder / HISTORY).splitlines(keepends=True)[:number])
 

@@ -1,4 +1,4 @@
-"""Callbacks: what training does besides steps, validations and checkpoints, and what they see of the trainer.
+"""Callbacks do what training does besides steps, validations and checkpoints; `TrainerView` is what they see of it.
 
 The methods of `Callback` stand in the order in which a new run calls them; a resumed run begins with `on_begin`.
 """
@@ -66,7 +66,7 @@ class Callback:
     """
 
     implements: ClassVar[str] = ""
-    """the key of the setting that this callback implements, if training leaves that to callbacks"""
+    """the setting that this callback implements, if it is one of those in `refuse_without_callback`"""
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read and check what a new run needs. Only the main process calls this.
@@ -78,10 +78,10 @@ class Callback:
         """Write files into a new run's folder, and set initial weights in `checkpoint`. Main process only."""
 
     def on_begin(self, trainer: TrainerView) -> None:
-        """Add text to `trainer.texts`, of new and resumed runs. No collective calls inside."""
+        """Add text to `trainer.texts`, whether the run is new or resumed. No collective calls inside."""
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
-        """Change which rows of `trainer.texts.train` the epoch in progress takes. Returns the changed `rows`.
+        """Returns the rows of `trainer.texts.train` for the epoch in progress: `rows`, with your changes.
 
         They may depend on the epoch and the seed only, so that a resumed run takes the same batches.
         """
@@ -127,7 +127,7 @@ class Averaging(Callback):
         self.count = count
 
     def needed_validations(self, trainer: TrainerView) -> range:
-        """Returns the numbers of the last validations; patience may have ended a run before there were so many."""
+        """Returns the numbers of the last `count` validations; of fewer if patience has ended the run early."""
         last = len(trainer.validations)
         return range(max(1, last - self.count + 1), last + 1)
 

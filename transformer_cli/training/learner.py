@@ -1,7 +1,7 @@
 """One optimiser step: the gradient of some batches' mean loss, clipped, then an update. Knows no epochs, runs or files.
 
-A batch is split into micro-batches of similar lengths, and each of these, sentence by sentence, into the shards of all
-processes. The gradient of a step is the sum over all shards:
+A batch is split into micro-batches of sentences of similar lengths. The sentences of each micro-batch are divided among
+the shards of all processes. The gradient of a step is the sum over all shards:
 
     batch ── micro-batches ─┬─ process 0 ─┬─ shard 0: its sentences → gradient ─┐
                             │             └─ shard 1: its sentences → gradient ─┴─ sum ─┐
@@ -103,7 +103,7 @@ class Learner:
         max_tokens = MICRO_BATCH_TOKENS * self.world.size if self.device.type == "cpu" else sys.maxsize
         micro_batches = [each for rows in batches for each in split_into_micro_batches(split, rows, max_tokens)]
         compute = partial(self._shard_gradients, split, micro_batches, tokens, step)
-        # In the first call libraries initialise themselves: one thread begins alone.
+        # In the first call libraries initialise themselves, so the first shard is computed alone.
         shards = self.workers.run_all(compute, range(0 if self._is_warm else 1))
         shards += self.workers.run_all(compute, range(len(shards), self.n_shards))
         self._is_warm = True
@@ -119,9 +119,9 @@ class Learner:
         return loss
 
     def step(self) -> bool:
-        """Clip the gradient and update the weights. Changes nothing, and returns False, if it is not finite.
+        """Clip the gradient and update the weights. If the gradient is not finite, changes nothing and returns False.
 
-        Raises MemoryShortage. In the first step, which allocates Adam's moments, some weights may have changed then.
+        Raises MemoryShortage; in the first step, which allocates Adam's moments, after some weights may have changed.
         """
         limit = self.training.clip_grad_norm or math.inf
         (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])

@@ -78,7 +78,7 @@ def time_estimate(trainer: TrainerView, validation: Validation) -> str:
 
 
 class StepBar:
-    """A progress bar, in target tokens, of an epoch or its part up to the last step. Only the main process shows it."""
+    """A progress bar, in target tokens, of an epoch, or of its part up to the last step. Only rank 0 shows it."""
 
     def __init__(self, trainer: TrainerView) -> None:
         """Shows nothing before `open`."""

@@ -68,8 +68,8 @@ def open_run(
 
     The main process opens or makes the run, and then the others open it. fresh: move an old run aside, and make a new
     one. Raises DataError without a dataset, CheckpointError for a damaged run, ConfigError if the run has other
-    settings or another process trains it, MemoryShortage if the model does not fit, and what callbacks raise. Then
-    nothing but the lock has been written, and nothing has been moved.
+    settings or another process trains it, MemoryShortage if the model does not fit, and what callbacks raise. On an
+    error, nothing but the lock has been written, and nothing has been moved.
     """
     world = where.world
     with ExitStack() as lock:
@@ -152,7 +152,7 @@ def load_run(run: Run, dataset: Dataset) -> OpenedRun:
 
 
 def _move_aside(folder: Path) -> None:
-    """Rename a run's folder, for example to multi30k.old-1; if `latest` names it, it names it by its new name."""
+    """Rename a run's folder, for example to multi30k.old-1. If `latest` names the run, updates `latest`."""
     names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
     aside = folder.rename(next(path for path in names if not path.exists()))
     move_latest(folder, aside)
@@ -181,7 +181,7 @@ def _lock_run(folder: Path) -> Iterator[None]:
 
 
 def _resolve_config(config: Config, data: DataConfig, where: Environment, old: TrainingConfig | None = None) -> Config:
-    """Returns the config for the run's config.yaml: with its name, its dataset, its precision and its shards.
+    """Returns the config to write into the run's folder: name, dataset, precision and shards are filled in.
 
     old: the settings of a resumed run, which keeps its precision and its shards.
     """
@@ -223,7 +223,7 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
         ignore.append("data.fingerprint")
     if config.training.shards is None:
         ignore.append("training.shards")
-    if config.data.lowercased == run.config.data.lowercased:  # one may be null, which means true or false
+    if config.data.lowercased == run.config.data.lowercased:  # null in one of them may mean the same as true or false
         ignore.append("data.lowercase")
     changed = differences(run.config, config, ignore)
     if changed:
@@ -257,7 +257,7 @@ def _refuse_other_text(dataset: Dataset, config: Config, old: Run | None) -> Non
 
 
 def _moved_vectors(old: Config, new: Config) -> list[str]:
-    """Returns the keys of vectors whose file has been moved to another folder, which a resumed run does not need."""
+    """Returns the keys of vectors whose file is in another folder now. A resumed run does not read them."""
     keys = []
     for side in SIDES:
         before, now = getattr(old.model.vectors, side), getattr(new.model.vectors, side)

@@ -46,21 +46,21 @@ def stop_signals(stop: StopRequest) -> Iterator[None]:
 
         if handler := current_stop_handler():
             handled.enter_context(handler.with_listener(stop.note))
-        elif threading.current_thread() is threading.main_thread():  # it alone may set handlers
+        elif threading.current_thread() is threading.main_thread():  # the only one that may set handlers
             handled.enter_context(temporary_handler(STOP_SIGNALS, note))
         yield
 
 
 @contextmanager
 def resume_hint(stop: StopRequest) -> Iterator[None]:
-    """Add to an error that ends training which command resumes it."""
+    """Add the command that resumes training to an error that ends it."""
     try:
         yield
     except Stopped as stopped:  # before the first step
         stop.note(stopped.number)
         raise stop.interrupted() from None
     except DistributedError as lost:
-        if stop.signal_number:  # other processes got it too, and one has ended before this one could save
+        if stop.signal_number:  # another process got the signal too, and ended before this one could save
             raise stop.interrupted("stopped at once; the last checkpoint is") from None
         remedy = f"run {stop.resume_command} again: it resumes from the last checkpoint"
         raise DistributedError(f"{lost}; {remedy}") from None

@@ -1,6 +1,6 @@
 """train(config): opens a run, takes its steps, validates, saves and stops. Does not know how a step is computed.
 
-`train` opens the run, and `Trainer.fit` leads it through its epochs. It validates and saves at the end of each epoch,
+`train` opens the run, and `Trainer.fit` takes its steps. It validates and saves at the end of each epoch,
 or as the settings say. Callbacks do the rest, such as drawing curves or averaging weights (callbacks.py).
 
 The batches of an epoch follow from (seed, epoch), and a step from the weights, the optimiser's moments, the batches and
@@ -72,8 +72,8 @@ def train(
 ) -> Run:
     """Train a run, or resume it from its last checkpoint, until its epochs, steps or patience have run out.
 
-    `api.train` adds the callbacks for settings; here a setting without its callback is a ConfigError. Raises as that
-    does.
+    `api.train` adds the callbacks that settings need; here a setting without its callback is a ConfigError. Otherwise
+    raises the same errors as `api.train`.
     """
     refuse_without_callback(config, callbacks)
     world = World.from_environment()
@@ -110,7 +110,7 @@ class Trainer:
         self.callbacks: Sequence[Callback] = (*averaging, *callbacks)
         self.learner = Learner(checkpoint.model, self.training, device, world, frozen_rows=checkpoint.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, checkpoint.moments)
-        model = self.learner.model  # with initial weights that the main process alone may have read
+        model = self.learner.model  # callbacks set the initial weights in the main process only
         world.broadcast((*model.parameters(), *model.buffers(), *self.learner.frozen_rows.values()))
         self.state = checkpoint.state
         self.validations = list(opened.validations)
@@ -133,7 +133,7 @@ class Trainer:
         """Train until the epochs, the steps or the patience run out. On a signal, saves and raises Interrupted."""
         training, state = self.training, self.state
         if self.validations:
-            self._call_on_validation()  # the process may have been killed before it did
+            self._call_on_validation()  # in case the process was killed before this call
         with stop_signals(self.stop), ExitStack() as ending:
             ending.callback(self._bar.close)
             try:
@@ -234,7 +234,7 @@ class Trainer:
 
     def _validate_and_save(self) -> None:
         """Validate, write the history, end the epoch if all its batches are done, save, and log the result."""
-        if self.state.step:  # the history has the last step's rate, which is not set in a run that was just resumed
+        if self.state.step:  # the history records the last step's rate; a run that was just resumed has not set it
             n_steps = self.training.num_steps(self.state.batch)
             first_batch = (n_steps - 1) * self.training.gradient_accumulation_steps  # of the last step
             self.learner.set_learning_rate(self._learning_rate(self.state.step, first_batch))
@@ -322,10 +322,10 @@ class Trainer:
     def _save_final_weights(self) -> None:
         """Validate and save the averaged weights that callbacks make, unless this has been done.
 
-        `best` points to them if they are better, or an interpolation. Raises CheckpointError if weights of validations
+        Points `best` to them if they are an interpolation, or better. Raises CheckpointError if weights of validations
         are gone.
         """
-        self._prune_validations()  # the process may have been killed before it did
+        self._prune_validations()  # in case the process was killed before this call
         with self.world.fail_together():
             if has_final_weights(self.run, self.state):
                 return
@@ -357,7 +357,7 @@ class Trainer:
     def _save(self, *, with_loss_check: bool = True) -> None:
         """Write a checkpoint, unless nothing has been done since the last one.
 
-        with_loss_check: needs memory to run the model; false leaves loss-check.json out.
+        with_loss_check: write loss-check.json, too, which needs memory to run the model.
         """
         if self._saved_progress != self._progress():
             if self.world.is_main:
@@ -369,7 +369,7 @@ class Trainer:
         self.world.barrier()  # torchrun kills rank 0, which is writing, as soon as another process ends
 
     def _progress(self) -> tuple[int, int]:
-        """Returns (steps, validations), which differs from checkpoint to checkpoint."""
+        """Returns (steps, validations) so far, to notice whether anything has been done since a checkpoint."""
         return self.state.step, self.state.n_validations
 
     def _agree_to_stop_or_save(self) -> tuple[bool, bool]:

@@ -1,7 +1,7 @@
 """Interpolation of the finetuned weights with the initial ones, so that less of the old domain is forgotten.
 
-Text of the old domain (`training.extra_valid`) is validated, too. At the end the weights become (1 - a)·finetuned +
-a·initial (Wortsman et al. 2022), with the share a that suits both texts.
+Text of the old domain (`training.extra_valid`) is validated, too. At the end the weights become (1 - share)·finetuned +
+share·initial (Wortsman et al. 2022), with the share that suits both texts best.
 """
 
 import logging
@@ -23,8 +23,8 @@ from transformer_cli.training.callbacks import FinalWeights, TrainerView
 from transformer_cli.translate import Translator
 
 INITIAL_VALIDATION = 1  # number of the validation of the initial weights, before the first step
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, which are tried unless training.interpolation names one
-MAX_SCORED_LINES = 300  # lines of each text whose BLEU is found at the end
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, to choose from unless training.interpolation is set
+MAX_SCORED_LINES = 300  # lines of each text that are scored by BLEU at the end
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Interpolation(CopiedText):
 
 
 def best_finetuned(validations: Sequence[Validation]) -> int:
-    """Returns the number of the best validation after the initial one, or of that if there is no other yet."""
+    """Returns the number of the best validation after the initial one, or INITIAL_VALIDATION if there is none yet."""
     finetuned = validations[INITIAL_VALIDATION:]
     return INITIAL_VALIDATION + 1 + finetuned.index(best_of(finetuned)) if finetuned else INITIAL_VALIDATION
 

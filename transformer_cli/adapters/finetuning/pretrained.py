@@ -77,7 +77,7 @@ class InitialWeights(Callback):
         Raises CheckpointError if there is no such run, ConfigError if it is this run, or has another model or codecs.
         """
         name = config.training.initialize_from
-        assert name is not None, "else nothing asks for this callback"
+        assert name is not None, "this callback is only used with it"
         run = Run.load(name, runs_dir)
         if run.folder.resolve() == (runs_dir / config.run_name).resolve():  # it would be moved aside, or is not there
             raise ConfigError(

@@ -57,7 +57,7 @@ def concatenate_splits(one: EncodedSplit, other: EncodedSplit) -> EncodedSplit:
 
 
 def replay_rows(rows: Rows, size: int, *, seed: int, epoch: int) -> Rows:
-    """Returns `size` of some rows: a permutation of them, drawn for the epoch, repeated or truncated.
+    """Returns a random permutation of rows, repeated or truncated to `size`; it depends on seed and epoch only.
 
     For example, 5 of the rows 7 and 8 are 8 7 8 7 8, or 7 8 7 8 7.
     """

@@ -7,7 +7,7 @@ from transformer_cli.config.schema import Affects, DataConfig, fields_affecting
 from transformer_cli.runs.run import Run
 
 DEFAULT_MAX_CHARS = 1_000  # of a side, about 250 subwords; for models without model.max_length
-FINETUNING_PACE = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}  # faster forgets more
+FINETUNING_PACE = {"learning_rate": 1e-4, "epochs": 3, "patience": 2}  # a higher rate, or more epochs, forgets more
 
 
 def finetuning_settings(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
