@@ -1,10 +1,10 @@
 """The engine for exported models: ids in, hypotheses and log-probabilities out. The one owner of CTranslate2.
 
-CTranslate2 has its own search. Its length limit holds for a whole batch, so longer translations are cut. It counts no
-probability for forced tokens, and distributes that of forbidden tokens among the others. Log-probabilities are
-therefore computed again after a forced prefix, a forbidden n-gram or a cut. <pad> and <sos> are always forbidden, which
-changes log-probabilities by the little that a trained model gives to them. Unsupported settings are refused before the
-search. Knows tokens only by their names.
+CTranslate2 has its own search. Its length limit holds for a whole batch, so longer translations are cut. It leaves out
+the probability of forced tokens, and gives the probability of forbidden tokens to the others. Log-probabilities are
+therefore computed again after a forced prefix, a forbidden n-gram or a cut. <pad> and <sos> are always forbidden, but a
+trained model gives them hardly any probability. Unsupported settings are refused before the search. Knows tokens only
+by their names.
 """
 
 import logging
@@ -47,12 +47,12 @@ from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
-FORBIDDEN_SCORE = -1e9  # lower log-probabilities have a forbidden token
-# CTranslate2 reads them, but tfm does not write them
+FORBIDDEN_SCORE = -1e9  # a hypothesis with a lower log-probability has a forbidden token
+# CTranslate2 would read these, but tfm does not write them
 OTHER_VOCABULARY_FILES = ("vmap.txt", *(f"{side}_vocabulary.txt" for side in ("shared", "source", "target")))
 BFLOAT16 = 5  # CTranslate2's number for this type, which NumPy lacks; it is the upper half of a float32
 FLOAT_TYPES = {0: np.float32, 4: np.float16, BFLOAT16: np.uint16}
-FULL_BEAM = 4  # with a larger beam, a batch has fewer sentences, so that it takes no longer
+FULL_BATCH_BEAM = 4  # with a larger beam, a batch has fewer sentences, so that it does not take more time
 
 log = logging.getLogger(__name__)
 
@@ -82,10 +82,10 @@ def open_exported(run: Run, device: str) -> "CTranslate2Engine":
             source=run.codecs.source.all_tokens(),
             target=run.codecs.target.all_tokens(),
         )
-    kept, now = run.exported.quantization, engine.compute_type
-    if kept not in now:
+    stored, used = run.exported.quantization, engine.compute_type
+    if stored not in used:
         why = f"in which this {engine.device} is slow or inexact"
-        log.info("%s: weights in %s, %s: computes in %s", run.folder, kept, why, now)
+        log.info("%s: computes in %s; the weights are in %s, %s", run.folder, used, stored, why)
     return engine
 
 
@@ -169,9 +169,9 @@ class CTranslate2Engine:
                 asynchronous=True,
             )
             is_first_wrong = settings.return_attention and not is_greedy and len(rows) > 1
-            return [results, self._first_attention(texts) if is_first_wrong else []]
+            return [results, self._first_attention(texts) if is_first_wrong else []]  # see there
 
-        positions = BATCH_POSITIONS * FULL_BEAM // max(FULL_BEAM, settings.beam_size)
+        positions = BATCH_POSITIONS * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, settings.beam_size)
         batches = batches_longest_first(ids, positions, settings.beam_size)
         for rows, (results, first_attention) in self._bounded_queue(search, batches):
             longest = max(limits[row] for row in rows)
@@ -198,7 +198,7 @@ class CTranslate2Engine:
                 value = score(each.log_prob, _n_steps(each.tokens, limits[row]), settings.length_penalty)
                 several[row].append(replace(each, alignment=alignment, score=value))
             best = {row: sorted(several[row], key=lambda each: -each.score)[: settings.n_best] for row in rows}
-            if not settings.return_attention:  # an unknown word is copied from where it attended to
+            if not settings.return_attention:  # but unknown words are copied from the source by their attention
                 unknown = [row for row, those in best.items() if any(UNK in each.tokens for each in those)]
                 if unknown:
                     attending = settings.model_copy(update={"return_attention": True})
@@ -247,14 +247,14 @@ class CTranslate2Engine:
     def _read(self, result: Any, limit: int, longest: int, alpha: float) -> Iterator[Hypothesis]:
         """Yield CTranslate2's hypotheses, cut to `limit` tokens; the log-probability of a cut one is NaN.
 
-        longest: the limit of the batch. alpha: the exponent of the length by which scores were divided.
+        longest: the limit of the batch. alpha: CTranslate2 has divided scores by length ** alpha.
         """
         scores = result.scores or [math.nan]  # greedy search without scores
         maps = result.attention or [[]] * len(scores)
         for tokens, value, attention in zip(result.hypotheses, scores, maps, strict=True):
             steps = _n_steps(tokens, longest)
             log_prob = value * steps**alpha
-            if not log_prob <= FORBIDDEN_SCORE:  # nor NaN
+            if not log_prob <= FORBIDDEN_SCORE:  # also if it is NaN
                 ids = [self._ids[token] for token in tokens[:limit]]
                 alignment = [_most_attended(weights) for weights in attention[:limit]]
                 yield Hypothesis(ids, alignment, log_prob if steps <= limit else math.nan, math.nan)
@@ -303,13 +303,11 @@ class CTranslate2Engine:
         finally:
             library.set_log_level(level)
             if torch := sys.modules.get("torch"):
-                torch.set_num_threads(
-                    torch_threads
-                )  # intra_threads may have changed an OpenMP that both libraries share
+                torch.set_num_threads(torch_threads)  # intra_threads may have changed OpenMP for both libraries
 
 
 def check_model(folder: Path, positions: int, tokens: Mapping[str, Sequence[str]]) -> None:
-    """Check a model's files, since CTranslate2 would wait for a pipe, and read beyond the end of a table.
+    """Check a model's files: CTranslate2 itself would wait for a pipe, and read beyond the end of a table.
 
     tokens: of both sides. Raises FileError unless the vocabularies are these, the tables have a row for each token and
     position, and all weights are finite.

@@ -55,7 +55,7 @@ class ForeignModel:
     tensors: dict[str, Tensor]
     """the weights under tfm's names, matrices (out, in); queries, keys and values separate, as …attention.q.weight"""
     start_row: int = -1
-    """the embedding row for the start of a target, which is not a token (-1: zeros)"""
+    """the embedding row with which every target begins (-1: zeros)"""
     pad_row: int | None = None
     """the row of <pad>, if there is one"""
     languages: LanguageCodes = (None, None)
@@ -81,7 +81,7 @@ def refuse_compressed(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
     if any(each.compress_type for each in entries) or sum(each.file_size for each in entries) > path.stat().st_size:
-        raise DataError(f"{path}: its entries are compressed or overlap, as in no file of a trainer; download it again")
+        raise DataError(f"{path}: its entries are compressed or overlap, which no trainer writes; download it again")
 
 
 @contextmanager
@@ -151,5 +151,5 @@ def tokens_by_id(path: Path, ids: Sequence[tuple[str, object]]) -> list[str]:
     """Returns tokens in the order of their ids. Raises DataError unless the ids are 0, 1, 2, …, without gaps."""
     by_id = {number if isinstance(number, int) else -1: token for token, number in ids}
     if not by_id or sorted(by_id) != [*range(len(ids))] or len({*by_id.values()}) < len(ids):
-        raise DataError(f"{path}: its ids are not 0, 1, 2, …, each once, each of another token; download it again")
+        raise DataError(f"{path}: its ids are not 0, 1, 2, …, one for each token; download it again")
     return [by_id[number] for number in range(len(by_id))]

@@ -92,7 +92,7 @@ MODEL_KEYS: Mapping[str, tuple[str, Any]] = {
     "attention_dropout": ("attention_dropout", 0.0),
     "activation_dropout": ("activation_dropout", 0.0),
 }
-"""our key under `model`: their key and its default"""
+"""{our key under `model`: (their key, its default)}"""
 PER_STACK_KEYS = ("attention_heads", "ffn_dim")  # two keys there, encoder_… and decoder_…, and one here
 _SEARCH_KEYS: Mapping[str, tuple[str, Any]] = {
     "beam_size": ("num_beams", 1),
@@ -107,7 +107,7 @@ log = logging.getLogger(__name__)
 
 
 def search_keys(*, is_sample: bool) -> Mapping[str, tuple[str, Any]]:
-    """Returns, for our keys under `decoding`, their key and its default. is_sample: include those of sampling."""
+    """Returns {our key under `decoding`: (their key, its default)}. is_sample: include the keys of sampling."""
     return {**_SEARCH_KEYS, **_SAMPLING_KEYS} if is_sample else _SEARCH_KEYS
 
 
@@ -134,7 +134,7 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel
             raise unsupported(path, key, value, "it is not the id of a token")
     bad_words = generation.get("bad_words_ids") or []
     if bad_words not in ([], [[config["pad_token_id"]]]):
-        raise unsupported(searched_in, "bad_words_ids", bad_words, "tfm writes every token of the vocabulary but <pad>")
+        raise unsupported(searched_in, "bad_words_ids", bad_words, "tfm can forbid only <pad>")
     eos_ids = [row for row, token in enumerate(target.tokens) if token == foreign.EOS]
     if (forced := generation.get("forced_eos_token_id")) not in (None, *eos_ids):
         raise unsupported(searched_in, "forced_eos_token_id", forced, f"it is not {foreign.EOS}")
@@ -142,7 +142,7 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel
     for key in ("max_length", "max_new_tokens"):
         longest, most = generation.get(key), config.get("max_position_embeddings")
         if isinstance(longest, int) and isinstance(most, int) and longest < most:
-            what = "%s: %s: %s is ignored: the limit of a translation follows from its sentence"
+            what = "%s: %s: %s is ignored: tfm limits a translation by the length of its sentence"
             log.warning(what, searched_in, key, longest)
     if config.get("tie_word_embeddings", True) and not _is_tied(tensors):
         log.warning("%s: tie_word_embeddings is true, but the weights differ, so they are not tied", path)
@@ -170,7 +170,7 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel
 
 
 def rename_weight(name: str, names: Sequence[tuple[str, str]]) -> str:
-    """Returns a weight's name in the other format. names: WEIGHT_NAMES, or both its order and its pairs reversed."""
+    """Returns a weight's name in the other format. names: WEIGHT_NAMES, or its swapped pairs in reverse order."""
     for old, new in names:
         pattern = re.escape(old).replace(r"\^", "^").replace(r"\*", "(.*)")
         name = re.sub(pattern, new.removeprefix("^").replace("*", r"\1"), name)
@@ -189,7 +189,7 @@ def _read_added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int
 
 
 def _position_kind(table: Tensor | None) -> str:
-    """Returns which sines and cosines the table has: Marian's, or those of transformers, also if there is no table."""
+    """Returns the setting model.positions for a table: marian, or sinusoidal, as transformers computes without one."""
     if table is None or table.ndim != 2 or len(table) < 2 or table.shape[1] % 2:
         return "sinusoidal"
     expected = marian_frequencies(table.shape[1]).sin()  # of position 1; all sines come first
@@ -223,11 +223,9 @@ def _read_weights(folder: Path, weights: Path | None) -> tuple[Path, dict[str, T
         try:
             found: Any = torch.load(path, map_location="cpu", weights_only=True)
         except UnpicklingError:  # its message says how to run the pickle
-            raise DataError(
-                f"{path}: damaged, or a pickle of more than tensors, which could run code; delete it"
-            ) from None
+            raise DataError(f"{path}: damaged, or a pickle that could run code, not only tensors; delete it") from None
     if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
-        raise DataError(f"{path}: not named tensors; download it again")
+        raise DataError(f"{path}: not a dict of tensors by their names; download it again")
     return path, found
 
 

@@ -1,7 +1,7 @@
 """import_run(folder): a model of Marian or of Hugging Face's transformers → a run for all commands.
 
-Three things are reordered, exactly. Ids: <unk>, <pad>, <sos> and <eos> come first. Width: a position has all its sines
-before its cosines there, and alternating here. Queries, keys and values become one matrix.
+Three things are reordered, exactly. Ids: <unk>, <pad>, <sos> and <eos> come first. Vectors: sines and cosines of
+positions alternate, instead of all sines first. Queries, keys and values become one matrix.
 """
 
 import logging
@@ -180,8 +180,8 @@ def _build_model(theirs: ForeignModel, config: ModelConfig, rows: Sequence[Seque
             raise DataError(f"{theirs.path}: {name}, as tfm calls it, is missing")
         if value.shape != torch.Size(shape) or not value.is_floating_point() or not value.isfinite().all():
             raise DataError(
-                f"{theirs.path}: {name}, as tfm calls it, is {value.dtype} {[*value.shape]}, or not finite; settings "
-                f"and vocabulary ask for floats {[*shape]}"
+                f"{theirs.path}: {name}, as tfm calls it, is {value.dtype} {[*value.shape]}, or not finite; by the "
+                f"settings and vocabulary, it should be floats {[*shape]}"
             )
         return value.float()
 

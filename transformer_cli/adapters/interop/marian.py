@@ -105,8 +105,8 @@ def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes 
         if array.dtype not in (np.float32, np.float16) or array.ndim != 2:
             raise DataError(f"{path}: {name} is {array.dtype} of {array.ndim} dimensions, not a matrix of floats")
         value = torch.from_numpy(array.astype(np.float32, copy=False))
-        is_flat = name.startswith(("Wemb", "encoder_Wemb", "decoder_Wemb", "Wpos")) or name.endswith("_Wt")
-        tensors[_rename_weight(name)] = value if is_flat else value[0] if len(value) == 1 else value.T
+        is_transposed = name.startswith(("Wemb", "encoder_Wemb", "decoder_Wemb", "Wpos")) or name.endswith("_Wt")
+        tensors[_rename_weight(name)] = value if is_transposed else value[0] if len(value) == 1 else value.T
     has_table = "positions.weight" in tensors
     if has_table:
         table = tensors.pop("positions.weight")
@@ -176,21 +176,19 @@ def _find_vocabularies(
         lists = [name for name in found if not name.endswith(".spm")] or found
         if not (names := lists * 2 if len(lists) == 1 else _order_by_side(lists, codes)):
             raise DataError(
-                f"{folder}: unclear which of {', '.join(lists) or 'its files'} is the source's vocabulary; give source "
-                "and target if the names contain these codes, or name both files in decoder.yml under vocabs"
+                f"{folder}: unclear which of {', '.join(lists) or 'its files'} is the source's vocabulary; give the "
+                "codes in their names as source and target, or name both files in decoder.yml under vocabs"
             )
-    codes_in_names = tuple(
-        next((part for part in _name_parts(name) if _LANGUAGE_CODE.fullmatch(part)), None) for name in names
-    )
-    both = (codes_in_names[0], codes_in_names[1]) if names[0] != names[1] else (None, None)
-    return names, foreign.first_known(both, foreign.find_languages(folder))
+    own_codes = [next((part for part in _name_parts(name) if _LANGUAGE_CODE.fullmatch(part)), None) for name in names]
+    in_names = (own_codes[0], own_codes[1]) if names[0] != names[1] else (None, None)
+    return names, foreign.first_known(in_names, foreign.find_languages(folder))
 
 
 def _order_by_side(names: Sequence[str], codes: LanguageCodes) -> list[str]:
     """Returns two file names in the order of source and target, by words or codes in them; [] if it is unclear."""
     words = [{*SIDE_WORDS[side], code and short_code(code)} for side, code in enumerate(codes)]
     found = [[name for name in names if each & {*map(short_code, _name_parts(name))}] for each in words]
-    if len(names) == 2:  # if one is known, the other is of the other side
+    if len(names) == 2:  # if one file's side is known, the other file has the other side
         found = [one or [name for name in names if name not in other] for one, other in (found, found[::-1])]
     is_sure = len(found[0]) == len(found[1]) == 1 and found[0] != found[1]
     return [found[0][0], found[1][0]] if is_sure else []
@@ -236,9 +234,8 @@ def _norm_placement(path: Path, settings: Mapping[str, Any]) -> str:
     before, after = (str(settings.get(f"transformer-{when}process", "")).replace("d", "") for when in ("pre", "post"))
     if (norm := {("", "an"): "post", ("n", "a"): "pre"}.get((before, after))) is None:
         value = f"{settings.get('transformer-preprocess')} and {settings.get('transformer-postprocess')}"
-        raise unsupported(
-            path, "transformer-preprocess, transformer-postprocess", value, 'only "" and dan, or n and da'
-        )
+        keys = "transformer-preprocess, transformer-postprocess"
+        raise unsupported(path, keys, value, 'only "" and dan, or n and da')
     return norm
 
 

@@ -29,14 +29,14 @@ from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, SOS, SPECIALS, UNK
 log = logging.getLogger(__name__)
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
-MAX_TABLE_POSITIONS = MAX_LINE_CHARS + N_SOS_EOS  # written for sinusoids, which have no limit
+MAX_TABLE_POSITIONS = MAX_LINE_CHARS + N_SOS_EOS  # for sinusoids, which have no limit of their own
 EXPORTABLE = {
     "activation": ("relu", "gelu", "swish"),
     "norm": ("post", "pre"),
     "positions": ("learned", "sinusoidal", "marian"),
 }
 """keys under `model` with the values that the format supports"""
-FORBIDDEN_LOGIT = -1e4  # of a token without a probability; float16 can represent it
+FORBIDDEN_LOGIT = -1e4  # of tokens that are never written; float16 can represent it
 LAYER_NORM_EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
@@ -70,10 +70,10 @@ def export(
         earlier = Run.open(destination)
         assert earlier.exported, destination
         if earlier.metadata.id != source_run.metadata.id or earlier.exported != info:
-            of = earlier.exported
+            old = earlier.exported
             raise ConfigError(
-                f"{destination} exists already: {of.checkpoint} of {of.run} in {of.quantization}, by CTranslate2 "
-                f"{of.written_by}; name another output, or delete it first"
+                f"{destination} exists already: {old.checkpoint} of {old.run} in {old.quantization}, by CTranslate2 "
+                f"{old.written_by}; name another output, or delete it first"
             )
         log.info("%s exists already: %s of %s in %s", destination, info.checkpoint, source_run.folder, quantization)
         return earlier
@@ -84,13 +84,8 @@ def export(
     codecs = source_run.codecs
     with atomic_folder(destination) as folder:
         codecs.save(folder)
-        write_model(
-            model,
-            folder,
-            source=codecs.source.all_tokens(),
-            target=codecs.target.all_tokens(),
-            quantization=quantization,
-        )
+        source, target = codecs.source.all_tokens(), codecs.target.all_tokens()
+        write_model(model, folder, source=source, target=target, quantization=quantization)
         write_config(folder, source_run.config)
         write_text(folder / "README.md", readme(source_run.config, codecs, info))
         write_metadata(folder, replace(source_run.metadata, exported=info))
@@ -156,7 +151,7 @@ def write_model(
         if (value := getattr(config, key)) not in known:
             raise ConfigError(f"model.{key}: {value} cannot be exported, only {' or '.join(known)}; use the run itself")
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    unused = {name for name in parameters if "_embedding.positions." not in name}  # tables are computed from those
+    unused = {name for name in parameters if "_embedding.positions." not in name}  # `stack` exports these as tables
 
     def weight(name: str) -> Any:
         unused.discard(name)
@@ -197,9 +192,8 @@ def write_model(
     encoder.embeddings[0].weight = weight("source_embedding.tokens.weight")
     stack(encoder, "encoder", model.source_embedding.positions)
     # the returned attention is the mean over all heads of the last layer
-    decoder = TransformerDecoderSpec(
-        config.num_decoder_layers, config.num_heads, alignment_heads=config.num_heads, **shape
-    )
+    n_heads = config.num_heads
+    decoder = TransformerDecoderSpec(config.num_decoder_layers, n_heads, alignment_heads=n_heads, **shape)
     decoder.embeddings.weight = weight("target_embedding.tokens.weight")
     stack(decoder, "decoder", model.target_embedding.positions)
     linear(decoder.projection, "output")

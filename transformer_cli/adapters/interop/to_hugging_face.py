@@ -1,6 +1,6 @@
 """export_to_hugging_face(run): a run's best weights → a folder for MarianMTModel of transformers.
 
-Names, settings and orders of weights are in hugging_face.py and importing.py, whose import reads an exported folder as
+hugging_face.py and importing.py have the names, settings and order of the weights; they import an exported folder as
 the same model.
 """
 
@@ -49,7 +49,7 @@ EXPORTABLE: dict[str, tuple[object, ...]] = {
 PAD = "<pad>"
 FIRST_TOKENS = (foreign.EOS, foreign.UNK, PAD)
 DEFAULT_POSITIONS = 512  # for a model without a limit; OPUS-MT's models have as many
-FORBIDDEN_LOGIT = -1e4  # of <pad>, which has no probability; float16 can represent it
+FORBIDDEN_LOGIT = -1e4  # of <pad>, which is never written; float16 can represent it
 
 log = logging.getLogger(__name__)
 
