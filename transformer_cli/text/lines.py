@@ -231,21 +231,18 @@ def _bounded_lines(file: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES) -
     The rest of a line is skipped when the next line is requested, so the caller can stop at a line that never ends.
     Raises DataError, naming `name`, if the file is one line with carriage returns: these should be line ends.
     """
-    is_first = True
-    while line := file.readline(max_bytes):
-        last = line
-        if (
-            is_first
-            and b"\r" in line.rstrip(b"\r\n")
-            and not (last := _skip_rest(file, line, max_bytes)).endswith(b"\n")
-        ):
+    line = last = file.readline(max_bytes)
+    if b"\r" in line.rstrip(b"\r\n"):
+        last = _skip_rest(file, line, max_bytes)
+        if not last.endswith(b"\n"):
             raise DataError(
                 f"{name}: carriage returns (CR) and no newlines (LF), so all would be one line; convert its line ends, "
                 "for example with `tr '\\r' '\\n'`"
             )
-        is_first = False
+    while line:
         yield line
         _skip_rest(file, last, max_bytes)
+        line = last = file.readline(max_bytes)
 
 
 def _skip_rest(file: BinaryIO, line: bytes, max_bytes: int) -> bytes:
