@@ -182,12 +182,8 @@ def _equivalent(char: str) -> str:
 
 def with_sentinels(line: str, spans: Sequence[tuple[int, int]]) -> str:
     """Returns a line with SENTINEL in place of each of these spans, which are given from left to right."""
-    if not spans:
-        return line
-    starts = [0, *(end for _, end in spans)]
-    return SENTINEL.join(
-        line[start:end] for start, end in zip(starts, [*(each for each, _ in spans), None], strict=True)
-    )
+    bounds = [0, *chain.from_iterable(spans), len(line)]  # of the text between the spans
+    return SENTINEL.join(line[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True))
 
 
 def _fill_sentinels(
