@@ -374,7 +374,6 @@ class Codecs:
         return replace(self, source=self.source.with_default_target(token))
 
     def save(self, folder: Path) -> None:
-        """Write both codecs into a folder."""
         self.source.save(folder, "source")
         self.target.save(folder, "target")
 

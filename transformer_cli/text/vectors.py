@@ -21,8 +21,6 @@ Destination = tuple[dict[str, Vector], str]
 
 @dataclass(frozen=True)
 class Vectors:
-    """Word vectors of a file."""
-
     by_word: dict[str, Vector]
     """wanted word → its vector (dimension,), in the order of the wanted words"""
     dimension: int

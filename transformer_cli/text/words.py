@@ -60,7 +60,8 @@ class Tokenizer:
         Runs of more than MAX_UNSPACED_CHARS characters without a space are cut before spaCy's rules see them, so that
         their time grows with the length of the line, not with its square. No space follows a part that was cut off.
         """
-        text, cuts = _split_long_runs(_single_spaced(text)) if self._by_rules else (_single_spaced(text), frozenset())
+        text = " ".join(text.split())
+        text, cuts = _split_long_runs(text) if self._by_rules else (text, frozenset())
         with self._lock:
             if len(self._split.vocab) > MAX_CACHED_FORMS:
                 self._split = _blank_tokenizer(self.language)
@@ -225,7 +226,3 @@ def _split_long_runs(text: str) -> tuple[str, Set[int]]:
     ends = [found.end() for found in re.finditer(rf"\S{{{MAX_UNSPACED_CHARS}}}(?=\S)", text)]
     parts = [text[start:end] for start, end in pairwise([0, *ends, len(text)])]
     return " ".join(parts), {end + number for number, end in enumerate(ends)}
-
-
-def _single_spaced(text: str) -> str:
-    return " ".join(text.split())

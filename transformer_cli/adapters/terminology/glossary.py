@@ -181,11 +181,11 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
             start = searched.find(word, start + 1)
 
     taken = TakenSpans(text)
-    left: dict[str, Iterator[Span]] = {}  # a taken span stays taken, so each word is searched once
+    searches: dict[str, Iterator[Span]] = {}  # which later terms continue: taken spans stay taken
     found: list[Span | None] = []
     for term in terms:
         words = map(fold, term.translations)
-        spans = (span for each in words for span in left.setdefault(each, occurrences(each)) if taken.is_free(span))
+        spans = (span for each in words for span in searches.setdefault(each, occurrences(each)) if taken.is_free(span))
         found.append(next(map(taken.take, spans), None))
     return found
 
