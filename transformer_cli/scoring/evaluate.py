@@ -248,7 +248,7 @@ def evaluate_text(
 
     Raises DataError if every line is blank or too long.
 
-    lowercase, metrics: as in `evaluate`.
+    lowercase: ignore case. metrics: names from EXTRA_METRICS.
     """
     start_time = time.monotonic()
     pipeline, codecs, data = translator.pipeline, translator.run.codecs, translator.run.config.data

@@ -142,17 +142,18 @@ def warn_if_losses_changed(model: "Transformer", checkpoint: Path) -> None:
 
 
 def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = SINGLE_PROCESS) -> Losses:
-    """Returns the losses of the sentences in `rows` as a whole; otherwise like `sentence_losses`."""
+    """Returns the losses of all sentences in `rows` together; otherwise like `sentence_losses`."""
     return combine_losses(sentence_losses(model, split, rows, world), split, rows)
 
 
-def combine_losses(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
-    """Returns the losses of the sentences in `rows` as a whole."""
+def combine_losses(losses: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
+    """Returns the losses of all sentences in `rows` together, from those of each."""
     lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
     order = np.argsort([interleaved(source, target) for source, target in lengths], kind="stable")
     batches = [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]
-    means = [each.nll[batch].sum() / each.tokens[batch].sum() for batch in batches]
-    return Losses(int(each.tokens.sum()), float(each.nll.sum() / each.tokens.sum()), float(np.mean(means)))
+    means = [losses.nll[batch].sum() / losses.tokens[batch].sum() for batch in batches]
+    n_tokens = int(losses.tokens.sum())
+    return Losses(n_tokens, float(losses.nll.sum() / n_tokens), float(np.mean(means)))
 
 
 def interleaved(source_length: int, target_length: int) -> int:

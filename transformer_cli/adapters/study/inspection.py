@@ -279,7 +279,6 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
 
 
 def _refuse_several(translation: Translation) -> None:
-    """Raises DataError for a text whose lines or sentences were translated separately."""
     if translation.sentences is not None:
         raise DataError("the text has several lines or sentences; inspect one sentence at a time")
 

@@ -153,8 +153,9 @@ def group_tests(
     for name, metric in metrics.items():
         scores = split_by_size([float(metric.corpus_score(lines, None).score) for lines in systems], sizes)
         differences = (None, *(welch(each, scores[0]) for each in scores[1:]))
-        means = [GroupScore(each, mean(each), stdev(each), of) for each, of in zip(scores, differences, strict=True)]
-        by_metric[name] = ByMetric([str(metric.get_signature())], means)
+        rows = zip(scores, differences, strict=True)
+        groups = [GroupScore(each, mean(each), stdev(each), difference) for each, difference in rows]
+        by_metric[name] = ByMetric([str(metric.get_signature())], groups)
     return by_metric
 
 
