@@ -94,10 +94,8 @@ def train(
     from transformer_cli.training import trainer
 
     data_dir, runs_dir = Path(data_dir), Path(runs_dir)
-    of_settings = _training_callbacks(config, runs_dir)
-    return trainer.train(
-        config, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh, callbacks=(*of_settings, *callbacks)
-    )
+    callbacks = (*_training_callbacks(config, runs_dir), *callbacks)
+    return trainer.train(config, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh, callbacks=callbacks)
 
 
 def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":

@@ -214,7 +214,7 @@ def test_translate_folder_writes_the_same_files(tfm: Tfm, project: Path, tmp_pat
         f"error: {folder}/bad.po: line 1: not a line of a message catalogue (PO): 'msgid'\n"
         f"error: {folder}/e.txt: apparently XML; export its text as one of html, docx, xliff, po, srt, or "
         "translate its lines, markup included, by `--format text`\n"
-        f"error: {folder}/pipe.html: a device, a broken link or an unreadable folder, not a file; put a copy there\n"
+        f"error: {folder}/pipe.html: a device, broken link or unreadable folder, not a file; put a copy there\n"
     )
     end = f"tfm: error: {folder}: 3 files of 6 not translated; see the errors above\n"
     done = f"{out}: 2 files translated, 1 copied unchanged (a/c/d.css); 3 texts translated, a number is missing in 1\n"

@@ -168,9 +168,7 @@ def results_as_table(
     ]
     notes += ["scored: how the signatures differ; compare only rows that are scored alike"] if is_mixed else []
     signatures = [f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}" for each in results]
-    signatures += [
-        f"{EXTRA_METRICS[name]} {of.signature}" for each in results for name, of in each.extra_metrics.items()
-    ]
+    signatures += [f"{EXTRA_METRICS[name]} {of.signature}" for one in results for name, of in one.extra_metrics.items()]
     return render_table(columns, form, "\n".join([*notes, "", *dict.fromkeys(signatures)]))
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from transformer_cli.adapters.study.inspection import WordAttention
 
 LEGEND = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
-
-
 # the values of `--attention`, since typer does not support a list of literals
 AttentionChoice = Enum("AttentionChoice", {"encoder": "encoder", "decoder": "decoder", "cross": "cross"})
 
@@ -98,9 +96,8 @@ def inspect(
     translator = Translator.load(*folders, device=device)
     translator = translator.with_options(*(search or ()), on_too_long=on_too_long)
     inspection = inspect_sentence(translator, sentence)
-    maps = inspection.maps(
-        [each for each in KINDS if not kind or AttentionChoice(each) in kind], layer=layer, heads=head or ()
-    )
+    kinds = [each for each in KINDS if not kind or AttentionChoice(each) in kind]
+    maps = inspection.maps(kinds, layer=layer, heads=head or ())
     if as_json:
         print(json.dumps(inspection.as_record(maps), ensure_ascii=False, allow_nan=False))
     elif picture is None:

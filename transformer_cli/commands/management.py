@@ -153,9 +153,7 @@ def _remarks_on(run: "ListedRun") -> list[str]:
         "broken": [f"broken: {run.problem}"],
     }[run.state]
     if run.evaluation and not run.evaluation_is_current:
-        lines.append(
-            f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` evaluates the best ones"
-        )
+        lines.append(f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` updates it")
     return lines
 
 
@@ -264,12 +262,10 @@ def doctor() -> None:
     except (ImportError, OSError) as error:  # not installed, or damaged
         _print_row("device", f"no torch ({' '.join(str(error).split())}): only exported models can be used")
         return
-    fast = devices.bfloat16_unit(device)
+    unit = devices.bfloat16_unit(device)
+    speed = f"fast here by {unit}" if unit else "bfloat16 is slow here"
     _print_row("device", devices.describe_device(device))
-    _print_row(
-        "precision",
-        f"{devices.choose_precision('auto', device)}: {f'fast here by {fast}' if fast else 'bfloat16 is slow here'}",
-    )
+    _print_row("precision", f"{devices.choose_precision('auto', device)}: {speed}")
 
 
 def _print_row(label: str, found: str) -> None:

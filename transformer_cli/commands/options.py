@@ -152,9 +152,7 @@ def require_utf8(argument: str, name: str) -> str:
 def check_references(source: Path | None, references: Sequence[Path]) -> None:
     """Raises BadParameter if a reference file is named twice, or standard input is used for both sides."""
     if len(set(references)) < len(references) or STDIO == source in references:
-        raise typer.BadParameter(
-            "--reference names a file that is in use already (- is standard input); name each file once"
-        )
+        raise typer.BadParameter("--reference names a file already in use (- is standard input); name each file once")
 
 
 def check_plain_text(*paths: Path | None, refuses: bool = False) -> None:

@@ -52,7 +52,7 @@ def serve(
     with (
         bind(host, port) as bound,
         signals.collect_hangups() as reload_requests,
-    ):  # before loading models, which takes longer
+    ):  # before loading models, which is slow
         from transformer_cli.adapters.serve.app import create_app
         from transformer_cli.api import Translator, read_glossary
         from transformer_cli.compute.threads import count_threads

@@ -84,9 +84,7 @@ def translate(
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, format_by_name, is_misnamed
 
     sentence_options = {"--n-best": n_best is not None, "--prefix": prefix != ""}
-    line_options = {
-        "sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False
-    }  # fmt: skip
+    line_options = {"sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False}
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
     if split_sentences and (given := [name for name, is_given in sentence_options.items() if is_given]):
@@ -119,9 +117,7 @@ def translate(
             options.check_plain_text(input_file, refuses=text_format is None)
         if output and is_misnamed(output, form, any_text=text_format == PLAIN_TEXT or as_json):
             what, suffix = FORMATS[form].names[0], FORMATS[form].suffixes[0]
-            raise typer.BadParameter(
-                f"--output {output}: the output will be {what}; give it a name that ends in {suffix}"
-            )
+            raise typer.BadParameter(f"--output {output}: the output will be {what}; give it a name ending in {suffix}")
     is_interactive = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_undecided = split_sentences is None and not any(sentence_options.values())  # no option says how to read lines
     if split_sentences is None:
@@ -150,9 +146,9 @@ def translate(
     )
 
     def render(number: int, translation: "Translation") -> str:
-        return (
-            translation_as_json(translation) if as_json else format_translation(number, translation, n_best is not None)
-        )
+        if as_json:
+            return translation_as_json(translation)
+        return format_translation(number, translation, n_best is not None)
 
     if is_interactive:
         _translate_interactively(translator, render)
@@ -415,9 +411,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
             name, form = path.relative_to(folder), format_by_name(path)
             try:
                 if not os.path.isfile(path):  # also false in a folder without permissions
-                    raise DataError(
-                        f"{path}: a device, a broken link or an unreadable folder, not a file; put a copy there"
-                    )
+                    raise DataError(f"{path}: a device, broken link or unreadable folder, not a file; put a copy there")
                 for place, within in ((path, folder), (output / name, output)):
                     if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(within)):
                         raise DataError(f"{place}: a link to outside of {within}; put a copy there")
