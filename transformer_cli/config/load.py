@@ -175,9 +175,7 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
     lines, root, written = text.split("\n"), compose(text), parse_yaml(text) or {}
     top = header_comment(text).split("\n")
 
-    def of_section(
-        section: type[Section], values: dict[str, Any], defaults: dict[str, Any], *above: str
-    ) -> Iterator[str]:
+    def render(section: type[Section], values: dict[str, Any], defaults: dict[str, Any], *above: str) -> Iterator[str]:
         in_file: Any = reduce(lambda tree, key: tree.get(key) or {}, above, written)
         for name, field in section.model_fields.items():
             value, indent = values[name], "  " * len(above)
@@ -195,7 +193,7 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
             yield from reversed(lines_above)
             if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
                 yield from _with_comment(f"{indent}{name}:", own or comment)
-                yield from of_section(field.annotation, value, defaults[name], *above, name)
+                yield from render(field.annotation, value, defaults[name], *above, name)
                 continue
             if own and in_file.get(name) == value:  # else the comment is about another value
                 comment = own
@@ -210,7 +208,7 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
             else:
                 yield from _with_comment(f"{indent}{name}: {inline_yaml(value)}", comment)
 
-    settings = of_section(Config, config.model_dump(mode="json"), Config().model_dump(mode="json"))
+    settings = render(Config, config.model_dump(mode="json"), Config().model_dump(mode="json"))
     return "\n".join([header_comment(text) or f"# {title}", *settings, ""])
 
 
@@ -304,8 +302,7 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
     if "vectors" in model:
         model["vectors"] = _map_paths(model["vectors"], lambda path: absolute(path) if path else path)
     for key in ("extra_valid", "replay"):
-        if key in training:
-            # with "/" or "." it is a path, else the name of a split
+        if key in training:  # with "/" or "." it is a path, else the name of a split
             training[key] = _map_paths(training[key], lambda where: absolute(where) if {*"/."} & {*where} else where)
 
 

@@ -162,8 +162,7 @@ class DataConfig(Section, affects=Affects.DATASET):
     target: Annotated[Language, Affects.CODEC] = "en"
     """target language, as a spaCy code"""
     to: Language | None = None
-    """for a model with several target languages: the language whose token begins each line that has none (null: no
-    token is added)"""
+    """with several target languages: the language whose token begins each line that has none (null: no token)"""
     tokens: Annotated[Literal["words", "subwords"], Affects.CODEC] = "words"
     """words as spaCy splits them, or subwords as SentencePiece learns them, which can encode any text"""
     subwords: SubwordsConfig = SubwordsConfig()
@@ -188,8 +187,7 @@ class DataConfig(Section, affects=Affects.DATASET):
     """names or numbers of the source and target columns of tables and JSON lines, such as [2, 3] (null: those that a
     heading names, else the first two)"""
     clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
-    """rules by which training pairs are left out: any of empty, copies, markup, length, duplicates, held_out,
-    language"""
+    """rules that leave out training pairs: any of empty, copies, markup, length, duplicates, held_out, language"""
     max_chars: Annotated[int, Field(ge=1, le=4_000)] = 4_000
     """training pairs with a side of more characters than this are left out"""
     held_out: HeldOutConfig = HeldOutConfig()
@@ -407,8 +405,7 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     patience: Annotated[Positive | None, Affects.NOTHING] = None
     """stop after this many validations without a new best (null: never)"""
     average_checkpoints: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """at the end, average the weights of this many last validations, and validate the mean (section 6.1; null: do
-    not)"""
+    """at the end, average the weights of this many last validations and validate the mean (section 6.1; null: no)"""
     initialize_from: Annotated[NameOrPath | None, Affects.LOCATION] = None
     """fine-tuning: start from the best weights of this run (a name under runs/, or a folder) instead of random ones"""
     extra_valid: Annotated[tuple[NameOrPath, ...], Field(strict=False), Affects.LOCATION] = ()
@@ -470,14 +467,11 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
                 f"interpolation: {self.interpolation} needs text that shows its effect; name it with extra_valid"
             )
         unit, number = self.end
-        each = self.validate_every if unit == "steps" else None if self.validate_every else 1
-        if (
-            self.average_checkpoints is not None
-            and each is not None
-            and self.average_checkpoints > (validations := -(-number // each))
-        ):
+        interval = self.validate_every if unit == "steps" else None if self.validate_every else 1
+        n_validations = -(-number // interval) if interval else None  # None: depends on the dataset
+        if self.average_checkpoints and n_validations and self.average_checkpoints > n_validations:
             raise ValueError(
-                f"average_checkpoints: {self.average_checkpoints}, but there are only {validations} validations; "
+                f"average_checkpoints: {self.average_checkpoints}, but there are only {n_validations} validations; "
                 "lower it"
             )
         return self
@@ -497,10 +491,9 @@ class DecodingConfig(Section, affects=Affects.NOTHING):
     temperature: Annotated[float, Field(ge=0.001, le=1000.0)] = 1.0
     """with sample: divide the logits by this; below 1, likely tokens become likelier"""
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """with sample: sample from this many likeliest tokens (0: from all)"""
+    """with sample: choose among this many likeliest tokens (0: all)"""
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """with sample: sample from the likeliest tokens that together have this probability (Holtzman et al. 2020; 1: from
-    all)"""
+    """with sample: choose among the likeliest tokens with this total probability (Holtzman et al. 2020; 1: all)"""
     seed: Seed = 0
     """with sample: random seed"""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
