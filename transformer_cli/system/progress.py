@@ -46,19 +46,13 @@ LOG_OPTIONS: "dict[str, Any]" = {
 
 
 def bar(
-    description: str,
-    total: int | None,
-    unit: str,
-    *,
-    unit_scale: bool = False,
-    initial: int = 0,
-    is_silent: bool = False,
+    desc: str, total: int | None, unit: str, *, unit_scale: bool = False, initial: int = 0, is_silent: bool = False
 ) -> Bar:
     """Returns a bar for a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
-    total: the number of units (None: unknown); with a total of 1, nothing is shown. unit_scale: show 1200 as 1.20k.
-    initial: units done before. is_silent: show nothing. In a notebook, the bar is a widget if ipywidgets is installed,
-    otherwise a line of text that is drawn once a second.
+    desc: the text before it. total: the number of units (None: unknown); with a total of 1, nothing is shown.
+    unit_scale: show 1200 as 1.20k. initial: units done before. is_silent: show nothing. In a notebook, the bar is a
+    widget if ipywidgets is installed, otherwise a line of text that is drawn once a second.
     """
     ipython = sys.modules.get("IPython")
     is_notebook = ipython is not None and hasattr(ipython.get_ipython(), "kernel")
@@ -66,7 +60,7 @@ def bar(
     make = import_module("tqdm.notebook" if is_widget else "tqdm").tqdm
     is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_dumb_terminal())
     return make(
-        desc=description,
+        desc=desc,
         total=total,
         unit=unit,
         unit_scale=unit_scale,

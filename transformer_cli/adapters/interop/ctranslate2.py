@@ -157,7 +157,7 @@ class CTranslate2Engine:
                 texts,
                 [_token_names(self._target, prefix)] * len(rows) if prefix else None,
                 beam_size=settings.beam_size,
-                num_hypotheses=settings.beam_size if is_constrained else settings.n_best,  # their order may change
+                num_hypotheses=settings.beam_size if is_constrained else settings.n_best,  # rescoring reorders them
                 length_penalty=alpha,
                 no_repeat_ngram_size=settings.no_repeat_ngram_size,
                 suppress_sequences=[[self._target[index]] for index in UNWRITABLE],

@@ -15,13 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_cli.adapters.interop import foreign
-from transformer_cli.adapters.interop.foreign import (
-    ForeignModel,
-    ForeignVocabulary,
-    read_json_object,
-    refuse_unsupported,
-    unsupported,
-)
+from transformer_cli.adapters.interop.foreign import ForeignModel, ForeignVocabulary
 from transformer_cli.config.schema import LANGUAGE
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import marian_frequencies
@@ -114,30 +108,30 @@ def search_keys(*, is_sample: bool) -> Mapping[str, tuple[str, Any]]:
 def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel:
     """Read the model in a folder. weights: their file (None: Hugging Face's usual name). Raises DataError."""
     path = folder / "config.json"
-    config = read_json_object(path)
+    config = foreign.read_json_object(path)
     generation_path = folder / "generation_config.json"
-    generation = config | (read_json_object(generation_path) if generation_path.exists() else {})
-    refuse_unsupported(path, config, SUPPORTED)
+    generation = config | (foreign.read_json_object(generation_path) if generation_path.exists() else {})
+    foreign.refuse_unsupported(path, config, SUPPORTED)
     searched_in = generation_path if generation_path.exists() else path
-    refuse_unsupported(searched_in, generation, SUPPORTED_SEARCH)
+    foreign.refuse_unsupported(searched_in, generation, SUPPORTED_SEARCH)
     for key in PER_STACK_KEYS:
         if config.get(f"encoder_{key}") != config.get(f"decoder_{key}"):
-            raise unsupported(path, f"decoder_{key}", config.get(f"decoder_{key}"), "the encoder has another one")
+            raise foreign.unsupported(path, f"decoder_{key}", config.get(f"decoder_{key}"), "the encoder's differs")
     tokenizer_path = folder / "tokenizer_config.json"
-    tokenizer = read_json_object(tokenizer_path) if tokenizer_path.exists() else {}
+    tokenizer = foreign.read_json_object(tokenizer_path) if tokenizer_path.exists() else {}
     added = _read_added_tokens(folder, tokenizer)
     source = _read_vocabulary(folder, "source", "vocab.json", added)
     is_separate = (folder / "target_vocab.json").exists() and not config.get("share_encoder_decoder_embeddings", True)
     target = _read_vocabulary(folder, "target", *(("target_vocab.json", {}) if is_separate else ("vocab.json", added)))
     for key in ("decoder_start_token_id", "pad_token_id"):
         if type(value := config.get(key)) is not int or not 0 <= value < len(target.tokens):
-            raise unsupported(path, key, value, "it is not the id of a token")
+            raise foreign.unsupported(path, key, value, "it is not the id of a token")
     bad_words = generation.get("bad_words_ids") or []
     if bad_words not in ([], [[config["pad_token_id"]]]):
-        raise unsupported(searched_in, "bad_words_ids", bad_words, "tfm can forbid only <pad>")
+        raise foreign.unsupported(searched_in, "bad_words_ids", bad_words, "tfm can forbid only <pad>")
     eos_ids = [row for row, token in enumerate(target.tokens) if token == foreign.EOS]
     if (forced := generation.get("forced_eos_token_id")) not in (None, *eos_ids):
-        raise unsupported(searched_in, "forced_eos_token_id", forced, f"it is not {foreign.EOS}")
+        raise foreign.unsupported(searched_in, "forced_eos_token_id", forced, f"it is not {foreign.EOS}")
     weights_path, tensors = _read_weights(folder, weights)
     for key in ("max_length", "max_new_tokens"):
         longest, most = generation.get(key), config.get("max_position_embeddings")
@@ -180,7 +174,7 @@ def rename_weight(name: str, names: Sequence[tuple[str, str]]) -> str:
 def _read_added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
     """Returns the ids of tokens that were added to the tokenizer; the vocabulary may have them, too."""
     path = folder / "added_tokens.json"
-    added = dict(read_json_object(path)) if path.exists() else {}
+    added = dict(foreign.read_json_object(path)) if path.exists() else {}
     listed = tokenizer.get("added_tokens_decoder")
     for number, about in (listed if isinstance(listed, dict) else {}).items():
         if isinstance(about, dict) and isinstance(about.get("content"), str) and re.fullmatch(r"[0-9]{1,9}", number):
@@ -204,7 +198,7 @@ def _is_tied(tensors: dict[str, Tensor]) -> bool:
 
 
 def _read_vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> ForeignVocabulary:
-    tokens = foreign.tokens_by_id(folder / name, [*(added | read_json_object(folder / name)).items()])
+    tokens = foreign.tokens_by_id(folder / name, [*(added | foreign.read_json_object(folder / name)).items()])
     return foreign.read_vocabulary(folder / f"{side}.spm", tokens)
 
 

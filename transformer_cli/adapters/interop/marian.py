@@ -14,13 +14,7 @@ import numpy as np
 import torch
 
 from transformer_cli.adapters.interop import foreign
-from transformer_cli.adapters.interop.foreign import (
-    ForeignModel,
-    ForeignVocabulary,
-    LanguageCodes,
-    refuse_unsupported,
-    unsupported,
-)
+from transformer_cli.adapters.interop.foreign import ForeignModel, ForeignVocabulary, LanguageCodes
 from transformer_cli.config.load import MAX_CONFIG_BYTES
 from transformer_cli.config.yaml_text import parse_yaml, scalar_pairs
 from transformer_cli.errors import ConfigError, DataError
@@ -94,10 +88,10 @@ def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes 
     if settings.get("transformer-decoder-autoreg", "self-attention") != "self-attention":
         cell = f"{settings['transformer-decoder-autoreg']} (dec-cell: {settings.get('dec-cell')})"
         why = "its decoder has a recurrence in place of self-attention; import the teacher it was distilled from"
-        raise unsupported(path, "transformer-decoder-autoreg", cell, why)
+        raise foreign.unsupported(path, "transformer-decoder-autoreg", cell, why)
     width = settings.get("transformer-dim-ffn")
-    refuse_unsupported(path, settings, {**SUPPORTED, "transformer-decoder-dim-ffn": (0, width)})
-    refuse_unsupported(decoder_path, decoder, {"word-penalty": (0,)})
+    foreign.refuse_unsupported(path, settings, {**SUPPORTED, "transformer-decoder-dim-ffn": (0, width)})
+    foreign.refuse_unsupported(decoder_path, decoder, {"word-penalty": (0,)})
     names, codes = _find_vocabularies(folder, path, decoder, given)
     source, target = (_read_side(folder, number, names, codes) for number in range(2))
     tensors = {}
@@ -235,7 +229,7 @@ def _norm_placement(path: Path, settings: Mapping[str, Any]) -> str:
     if (norm := {("", "an"): "post", ("n", "a"): "pre"}.get((before, after))) is None:
         value = f"{settings.get('transformer-preprocess')} and {settings.get('transformer-postprocess')}"
         keys = "transformer-preprocess, transformer-postprocess"
-        raise unsupported(path, keys, value, 'only "" and dan, or n and da')
+        raise foreign.unsupported(path, keys, value, 'only "" and dan, or n and da')
     return norm
 
 

@@ -57,8 +57,8 @@ def export(
         raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
     source_run = Run.load(run, runs_dir)
     library = import_ctranslate2()
-    kept = "" if quantization == "float32" else f"-{quantization}"
-    destination = Path(output) if output else Path("exports") / f"{source_run.folder.resolve().name}{kept}"
+    suffix = "" if quantization == "float32" else f"-{quantization}"
+    destination = Path(output) if output else Path("exports") / f"{source_run.folder.resolve().name}{suffix}"
     info = ExportInfo(
         run=source_run.folder.resolve().name,
         checkpoint=source_run.checkpoint("best").name,
