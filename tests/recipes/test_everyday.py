@@ -29,7 +29,7 @@ def test_prepare_again_prints_json_and_makes_nothing(tfm: Tfm, corpus: Path, wor
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
     code, out, err = tfm("prepare", "--config", corpus / "tiny.yaml", "--json", cwd=workspace)
     assert (code, json.loads(out)) == (0, json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
-    assert "nothing to do" in err
+    assert "already prepared" in err
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
 
 
