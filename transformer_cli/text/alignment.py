@@ -118,8 +118,8 @@ def insert_placeholders(
         spans += (((one, end), (start + at, start + at + end - one)) for one, end, at in each.spans)
         written += [before, each.text + right]
         is_space = html.unescape(each.text).isspace()  # 10&nbsp;km was normalised to "10 km"
-        is_written = text[place : place + 1] in (" " if is_space else "", final_mark(each.text))
-        length, last = start + len(written[-1]), place + (is_written and place < len(text))
+        repeats_next = text[place : place + 1] in (" " if is_space else "", final_mark(each.text))
+        length, last = start + len(written[-1]), place + (repeats_next and place < len(text))
     return "".join([*written, cased(text[last:])]), spans
 
 

@@ -126,8 +126,8 @@ class WordCodec:
     def decode(self, ids: Sequence[int], unk_replacements: Sequence[str] | None = None) -> str:
         """Returns the text of ids without <sos> and <eos>.
 
-        unk_replacements: one token per id, such as the source word that was attended to, written where the id is UNK
-        (None: `<unk>` stays).
+        unk_replacements: one token per id, written if the id is UNK, for example the attended source word (None: write
+        `<unk>`).
         """
         return self.detokenizer.detokenize(self.vocabulary.to_tokens(ids, unk_replacements))
 

@@ -17,6 +17,7 @@ from transformer_cli.text.lines import MAX_RECORD_BYTES, byte_lines
 BINARY_CHECK_LINES = 100  # in which a zero byte shows that a file is binary
 Vector = NDArray[np.float32]
 Destination = tuple[dict[str, Vector], str]
+"""where to store a vector: a dictionary, and its key there"""
 
 
 @dataclass(frozen=True)
@@ -92,5 +93,6 @@ def _read_into(path: Path, destination: Callable[[str], Destination | None]) -> 
                     "the file again, or delete the line"
                 )
             if place:
-                place[0][place[1]] = vector
+                by_word, key = place
+                by_word[key] = vector
     return dimension

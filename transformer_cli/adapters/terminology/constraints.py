@@ -2,8 +2,8 @@
 
 Constrained decoding with dynamic beam allocation (Post and Vilar 2018; vectorised: Hu et al. 2019). The candidates of a
 step are the likeliest continuations of each hypothesis, and those with the next token of a missing term. Candidates
-that lack the same number of tokens form a bank. The beams of a sentence go in turns to the best candidate of each bank,
-from the fewest missing tokens to the most, then to the second best, and so on. A hypothesis cannot end before it has
+that lack the same number of tokens form a bank. The beams of a sentence go to the best candidate of each bank, from the
+fewest missing tokens to the most, then to the second best of each, and so on. A hypothesis cannot end before it has
 all of its terms, unless it reaches the maximum length. The search itself is that of beam.py. Knows ids, but no words
 and no model.
 """
