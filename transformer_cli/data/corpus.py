@@ -83,8 +83,7 @@ def _check_pair(pair: object, where: str) -> None:
 def read_pairs(folder: Path, split: str) -> PairIterator:
     """Yield the pairs of a split, as `Corpus.write` has written them."""
     with ExitStack() as opened:
-        source, target = (
-            opened.enter_context(open(folder / f"{split}.{side}.txt", encoding="utf-8", newline="\n")) for side in SIDES
-        )
+        paths = [folder / f"{split}.{side}.txt" for side in SIDES]
+        source, target = (opened.enter_context(open(path, encoding="utf-8", newline="\n")) for path in paths)
         for one, other in zip(source, target, strict=True):
             yield one[:-1], other[:-1]

@@ -145,9 +145,8 @@ def _learn_word_codecs(
     if data.joint_vocabulary:
         source = target = _build_vocabulary("joint", data, known[0], paths)
     else:
-        source, target = (
-            _build_vocabulary(side, data, forms, [path]) for side, forms, path in zip(SIDES, known, paths, strict=True)
-        )
+        source = _build_vocabulary("source", data, known[0], paths[:1])
+        target = _build_vocabulary("target", data, known[1], paths[1:])
     return (
         WordCodec(data.source, data.lowercased, source, Detokenizer()),
         WordCodec(data.target, data.lowercased, target, detokenizer),

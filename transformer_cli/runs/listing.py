@@ -176,9 +176,8 @@ def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
         yield {"state": "training"}
         return
     retry_if_moved(folder / "last", lambda: _check_files(run))
-    if state.has_ended(training) and (
-        not (training.average_checkpoints or training.extra_valid) or has_final_weights(run, state)
-    ):
+    needs_final_weights = training.average_checkpoints or training.extra_valid
+    if state.has_ended(training) and (not needs_final_weights or has_final_weights(run, state)):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]

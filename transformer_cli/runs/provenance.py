@@ -53,9 +53,8 @@ def provenance_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> s
 
     Leaves out what is unknown in one of them, and shards, which are a setting.
     """
-    keys = [
-        key for key in before if key not in (*PER_CALL_KEYS, "shards", "sources") and before[key] and after.get(key)
-    ]
+    ignored = (*PER_CALL_KEYS, "shards", "sources")
+    keys = [key for key in before if key not in ignored and before[key] and after.get(key)]
     return ", ".join(f"{key} {before[key]} → {after[key]}" for key in keys if before[key] != after[key])
 
 

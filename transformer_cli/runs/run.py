@@ -508,9 +508,6 @@ def fixed_settings(config: Config) -> dict[str, Any]:
     The end of training is among them if the learning rates depend on it.
     """
     settings, training = settings_by_key(config), config.training
-    end = {
-        "training.epochs": training.epochs if training.max_steps is None else None,
-        "training.max_steps": training.max_steps,
-    }
+    end = {"training.epochs": None, "training.max_steps": None, f"training.{training.end_key}": training.end[1]}
     fixed = {key: value for key, value in settings.items() if key in FIXED_KEYS}
     return fixed | end if training.needs_horizon else fixed

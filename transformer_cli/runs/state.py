@@ -203,10 +203,8 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
     """
     lines = first_history_lines(run, state.n_validations)
     if sha256_of_bytes(lines) != state.history_sha256:
-        path = run.folder / HISTORY
-        raise CheckpointError(
-            f"{path}: damaged: its first {state.n_validations} lines are not those that were saved; {RESTORE_HINT}"
-        )
+        damage = f"damaged: its first {state.n_validations} lines are not those that were saved"
+        raise CheckpointError(f"{run.folder / HISTORY}: {damage}; {RESTORE_HINT}")
     return [Validation(**json.loads(line)) for line in lines.splitlines()]
 
 

@@ -122,9 +122,8 @@ class Trainer:
         self._saved_at = time.monotonic()
         self.stop = StopRequest(saved_step=self.state.step or None, was_fresh=was_fresh)
         with world.fail_together():
-            train, valid = (
-                usable_split(self.dataset.split(name), name, run.config.model.max_length) for name in ("train", "valid")
-            )
+            limit = run.config.model.max_length
+            train, valid = (usable_split(self.dataset.split(name), name, limit) for name in ("train", "valid"))
             self.texts = TrainingTexts(train, valid)
             for callback in self.callbacks:
                 callback.on_begin(self)
