@@ -264,7 +264,6 @@ class Trainer:
             prune_validations(self.run, keep=self._needed_validations())
 
     def _call_on_validation(self) -> None:
-        """Call `on_validation` of all callbacks."""
         for callback in self.callbacks if self.world.is_main else ():
             callback.on_validation(self)
 
