@@ -84,7 +84,7 @@ def test_run_argument_is_name_path_or_opened_run(project: Path, tiny: Run, trans
     as_str = untyped(str(project / "runs"))
     assert [each.folder for each in Translator("tiny", others="tiny", runs_dir=as_str).runs] == [here, here]
     assert Run.open(untyped(str(here))).folder == here
-    with pytest.raises(DataError, match=r"^tiny: one run has no spread; give at least two runs in each"):
+    with pytest.raises(DataError, match=r"^tiny: fewer than two runs have no spread; give at least two runs in each"):
         compare_groups({"a": "tiny"})
     assert CompareOptions(runs_dir=as_str).runs_dir == project / "runs"
     assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
@@ -157,7 +157,7 @@ def test_setting_errors_name_python_arguments(call: Callable[[], object], said: 
         (lambda given: evaluate(given, files=()), "files: empty; name a file of sentences"),
         (lambda given: evaluate(given, lists=[["a"], ["a"]], splits="test"), "files, lists and splits cannot be com"),
         (lambda given: compare([], CompareOptions()), "nothing to compare; name at least two runs or files"),
-        (lambda given: compare_groups({"a": []}), "an empty group: one run has no spread"),
+        (lambda given: compare_groups({"a": []}), "an empty group: fewer than two runs have no spread"),
         (lambda given: Run.open(untyped("nope")), "nope: no run here"),
         (lambda given: evaluate("a" * 300), ": File name too long; runs/ has "),
         (lambda given: inspect_sentence(given, " "), "the sentence has no letter, so there is nothing to inspect"),

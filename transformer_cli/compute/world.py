@@ -98,7 +98,7 @@ class World:
         """Raise in all processes at the end of the block if it raised in one; no collective calls inside.
 
         A process that failed raises its own error. The others raise TfmError with the message of the lowest failed
-        rank, for example `rank 1 has failed: data/: no dataset …`. Work of the main process alone stands in an `if`
+        rank, for example `rank 1 has failed: data/: no dataset …`. Work of the main process alone goes into an `if`
         inside the block; the other processes wait for it at the end.
         """
         failure: Exception | None = None

@@ -1,6 +1,6 @@
 """The interfaces of engines, searches and step decoders.
 
-An `Engine` translates many sentences: decoder.py has tfm's own, adapters/interop/ that of CTranslate2. A search of ours
+An `Engine` translates many sentences: decoder.py has tfm's own, adapters/interop/ that of CTranslate2. tfm's search
 runs a `StepDecoder` under `SearchRules` and returns hypotheses. Knows token ids, but not text, files or the class of a
 model; does not import torch.
 

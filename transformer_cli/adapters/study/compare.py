@@ -161,7 +161,7 @@ def compare_groups(
     of_groups = [_names_of(runs) for runs in (groups.values() if isinstance(groups, Mapping) else groups)]
     joined = [*groups] if isinstance(groups, Mapping) else [",".join(runs) for runs, _ in of_groups]
     if few := [runs for runs, _ in of_groups if len(runs) < 2]:
-        what = "one run has no spread; give at least two runs in each group, or one in each"
+        what = "fewer than two runs have no spread; give at least two runs in each group, or one in each"
         raise DataError(f"{''.join(few[0]) or 'an empty group'}: {what}")
     tests = partial(group_tests, sizes=[len(runs) for runs, _ in of_groups])
     return _comparisons(joined, of_groups, options, open_run, tests)

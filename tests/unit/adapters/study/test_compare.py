@@ -228,8 +228,8 @@ def test_compare_wrong_arguments_raise(
         with pytest.raises((CheckpointError, DataError), match=message):
             compare(names, wrong_terms)
     wrong_groups: list[tuple[list[list[RunLike]], str]] = [
-        ([["a", "b"], ["c"]], "^c: one run has no spread; give at least two runs in each group, or one in"),
-        ([["a", "b"], []], "^an empty group: one run has no spread; give at least two runs in each"),
+        ([["a", "b"], ["c"]], "^c: fewer than two runs have no spread; give at least two runs in each group"),
+        ([["a", "b"], []], "^an empty group: fewer than two runs have no spread; give at least two runs in each"),
         ([[tiny, tiny], ["a", "b"]], "^.*tiny: named twice; name different runs or files"),
         ([["a", "b"], ["c", "a"]], "^a: named twice; name different runs or files"),
         ([["a", "b"], ["c", "./a"]], "^a: named twice; name different runs or files"),
