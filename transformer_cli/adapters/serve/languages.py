@@ -37,7 +37,7 @@ class Directions:
         self.detect("")  # loads py3langid's model, so that no client has to wait for it
 
     def models(self) -> list[dict[str, str]]:
-        """Returns each pair of languages with its run and checkpoint, and the time since which it is loaded."""
+        """Returns each pair of languages with its run and checkpoint, and when these were loaded."""
         return [
             {"source": source, "target": target, "run": each.run.folder.name, "checkpoint": each.checkpoints[0],
              "since": self._since}
@@ -45,7 +45,7 @@ class Directions:
         ]  # fmt: skip
 
     def languages(self) -> list[dict[str, object]]:
-        """Returns each language, its targets, and the inspectable ones of these, whose model is not an exported one."""
+        """Returns each language, its targets, and the targets whose model can be inspected: all but exported ones."""
         codes = dict.fromkeys(code for pair in self._by_pair for code in pair)
         pairs_of = {code: [pair for pair in self._by_pair if pair[0] == code] for code in codes}
         return [

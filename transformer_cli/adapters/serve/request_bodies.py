@@ -261,7 +261,7 @@ def _parse_json(body: bytes, limits: Limits) -> Any:
     r"""Returns the value of JSON. Raises DataError if it is invalid or has too many values, or UnicodeDecodeError.
 
     Counts values by the commas and brackets outside of strings: {"a, \" b": [1, 2]} without its strings is {: [1, 2]},
-    which has three. Strings are counted, too, after the first 4 × `json_values` quotes, more than allowed JSON needs.
+    which has three. Strings after the first 4 × `json_values` quotes are counted, too; no allowed JSON has so many.
     """
     text, strings = body.decode("utf-8-sig"), body.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside = b"".join(strings.split(b'"', 4 * limits.json_values)[::2])
