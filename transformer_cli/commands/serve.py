@@ -49,10 +49,8 @@ def serve(
     from transformer_cli.adapters.serve.middleware import is_local_address
     from transformer_cli.adapters.serve.server import Server, bind, nonblocking_log, notify_systemd, url_of
 
-    with (
-        bind(host, port) as bound,
-        signals.collect_hangups() as reload_requests,
-    ):  # before loading models, which is slow
+    # before models are loaded, which takes long
+    with bind(host, port) as bound, signals.collect_hangups() as reload_requests:
         from transformer_cli.adapters.serve.app import create_app
         from transformer_cli.api import Translator, read_glossary
         from transformer_cli.compute.threads import count_threads

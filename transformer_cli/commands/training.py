@@ -27,9 +27,9 @@ def prepare(
     config: options.ConfigName = None,
     overrides: options.Overrides = None,
     source: Annotated[str | None, options.Input(
-        "--source", metavar="CODE", help="The source language, such as de.")] = None,
+        "--source", metavar="CODE", help="The source language of FILEs, such as de; not needed with --like.")] = None,
     target: Annotated[str | None, options.Input(
-        "--target", metavar="CODE", help="The target language, such as en.")] = None,
+        "--target", metavar="CODE", help="The target language of FILEs, such as en; not needed with --like.")] = None,
     name: Annotated[str | None, typer.Option(
         "--name", metavar="NAME", show_default="FILE's", help="The name of the run, and of its config file "
         "(NAME.yaml).")] = None,
@@ -49,19 +49,20 @@ def prepare(
 ) -> None:  # fmt: skip
     """Tokenise parallel text and write a dataset under data/.
 
-    With FILEs, also clean the text, hold some of it out for validation, and write the config NAME.yaml for `tfm train`.
+    With FILEs, also clean the text, hold some of it out for validation, and write the config NAME.yaml for `tfm train`,
+    with the model of the config `demo` by default. If NAME.yaml exists, only its list of files is replaced.
     """
     for file in files or ():
         if not file.exists() and (meant := suggestions.suggest_option(str(file), ["--config", "--set", "--like"])):
             raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
-    options_of_files: dict[str, tuple[Any, str]] = {
+    file_options: dict[str, tuple[Any, str]] = {
         "data.source": (source, f"--source {source}"),
         "data.target": (target, f"--target {target}"),
         "data.to": (to, f"--to {to}"),
         "name": (name, f"--name {name}"),
         "data.columns": (None if columns is None else [*map(str.strip, columns.split(","))], f"--columns {columns}"),
     }
-    settings_given = {key: each for key, each in options_of_files.items() if each[0] is not None}
+    settings_given = {key: each for key, each in file_options.items() if each[0] is not None}
     if settings_given and not files:
         raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} needs FILEs; name them, or use --set")
     if files and multi30k_dir:
@@ -169,11 +170,12 @@ def train(
     from transformer_cli.config.load import load_config
 
     inherited = None if initial_run is None else finetuning_settings(initial_run)
-    given = {"extra_valid": extra_valid, "replay": replay}
-    settings_given = {
-        f"training.{key}": (names, f"--{key.replace('_', '-')} {names[0]}") for key, names in given.items() if names
-    }
-    settings = load_config(config, overrides or (), options=settings_given, inherited=inherited)
+    given: dict[str, tuple[Any, str]] = {}
+    if extra_valid:
+        given["training.extra_valid"] = (extra_valid, f"--extra-valid {extra_valid[0]}")
+    if replay:
+        given["training.replay"] = (replay, f"--replay {replay[0]}")
+    settings = load_config(config, overrides or (), options=given, inherited=inherited)
     from transformer_cli import api
     from transformer_cli.compute.world import World
 

@@ -350,9 +350,8 @@ def _open_input(sentences: Sequence[str] | None, path: Path | None, *, refuses: 
                 options.warn_if_not_plain(beginning, "standard input", refuses=refuses)
             yield from decoded_lines(pipe.buffered if pipe else stream, "standard input")
         except OSError as error:  # closed by `<&-`, or a folder
-            raise DataError(
-                f"standard input: cannot be read: {error.strerror}; give sentences, --input, or a pipe"
-            ) from None
+            what = f"standard input: cannot be read: {error.strerror}"
+            raise DataError(f"{what}; give sentences, --input, or a pipe") from None
 
     return _InputText("standard input", standard_input(), must_wait=pipe.must_wait if pipe else lambda: False)
 
@@ -434,9 +433,8 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
     there = f", {n_there:,} there already" if n_there else ""
     log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, describe_counts(counts))
     if n_failed:
-        raise DataError(
-            f"{folder}: {pluralize(n_failed, 'file')} of {len(paths):,} not translated; see the errors above"
-        )
+        failed = f"{pluralize(n_failed, 'file')} of {len(paths):,}"
+        raise DataError(f"{folder}: {failed} not translated; see the errors above")
 
 
 def _translate_content(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:
