@@ -116,7 +116,7 @@ class Dataset:
         return [name for name in self.manifest["splits"] if name not in ("train", "valid")]
 
     def split(self, name: str) -> EncodedSplit:
-        """Memory-map a split's arrays. Raises DataError for an unknown split or arrays that differ from the manifest."""
+        """Memory-map a split's arrays. Raises DataError if it is unknown or differs from the manifest."""
         self._count_sentences(name)
         paths = [[self.folder / f"{name}.{side}.{kind}.npy" for kind in ("ids", "offsets")] for side in SIDES]
         load = partial(np.load, mmap_mode="r")
