@@ -66,7 +66,7 @@ class Callback:
     """
 
     implements: ClassVar[str] = ""
-    """the setting that this callback implements, if it is one of those in `refuse_without_callback`"""
+    """the setting that this callback implements, such as training.replay; "" for none"""
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:
         """Read and check what a new run needs. Only the main process calls this.
@@ -81,7 +81,7 @@ class Callback:
         """Add text to `trainer.texts`, whether the run is new or resumed. No collective calls inside."""
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
-        """Returns the rows of `trainer.texts.train` for the epoch in progress: `rows`, with your changes.
+        """Returns the rows of `trainer.texts.train` for the epoch in progress, which may differ from `rows`.
 
         They may depend on the epoch and the seed only, so that a resumed run takes the same batches.
         """
