@@ -31,6 +31,7 @@ from transformer_cli.text.lines import (
     LocatedPair,
     Location,
     Utf8Stream,
+    byte_lines,
     decompressed_name,
     has_letter,
     open_decompressed,
@@ -57,6 +58,7 @@ SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "s
 SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hold text
 CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hold markup, not text
 OTHER_LANGUAGES = "a unit without one of the languages"
+DAMAGED = "a damaged character"  # U+FFFD: what it was is lost
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
 _UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text
@@ -64,9 +66,16 @@ _UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text
 )
 _DECLARED_ENCODING = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
 _UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
+_NOT_XML = re.compile(  # references, and bytes in UTF-8, of characters that XML forbids
+    rb"&#(?:x([0-9A-Fa-f]{1,8})|(\d{1,8}));|[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]"
+)
+_XML_TAIL = re.compile(rb"(?:&[^;&]{0,10}|\xef\xbf?)\Z")  # what may go on as one of these
 _SCRIPT_OR_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
 _COMMENT_LINE = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
 _CELL = re.compile(r'(?:"(?:[^"]|"")*(?:"|\Z)|[^"\t\r\n]*)(?:[\t\r\n]+|\Z)')  # quoted as in CSV, or without a quote
+_DOUBLED_QUOTE = re.compile(rb'[^,;\s\\]""|""[^,;\s]')  # within a cell, as CSV has it
+_ESCAPED_QUOTE = re.compile(rb'\\"(?!\s*(?:[,;]|\Z))')  # "C:\", may be the end of a cell
+_BACKSLASH = re.compile(r'(\\["\\,;\n])|\\')
 _TEXT_SUFFIX = re.compile(r"[ _-]?(?:text|sentence|segment)$")
 _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # with all white space around them
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -198,7 +207,14 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
     lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in record_lines(path))
     if with_comments:
         lines = (_COMMENT_LINE.sub(b"", line.encode()).decode() or "\n" for line in lines)
-    rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote))
+    escape = None
+    with suppress(DataError):  # raised again when reading reaches that row
+        escape = "\\" if quote and _has_escaped_quotes(byte_lines(path, MAX_RECORD_BYTES)) else None
+    if escape:  # of quotation marks, separators, line ends and itself only
+        lines = (_BACKSLASH.sub(lambda found: found[1] or r"\\", line) for line in lines)
+    rows = csv.reader(
+        lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote), escapechar=escape
+    )
     begun = width = 1
     is_first = True
     try:
@@ -268,10 +284,22 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
         return named
     if not data.columns and not decompressed_name(path).lower().endswith(".csv"):
         return None
+    text = text.replace(r"\"", "") if _has_escaped_quotes(beginning.splitlines()) else text
     rows = text.replace("\0", "").splitlines()[:50]
     commas, semicolons = ({len(row) for row in csv.reader(rows, delimiter=each)} - {0} for each in ",;")
     has_semicolons = max(semicolons, default=0) > max(commas, default=0) == 1
     return ";" if len(commas) > 1 == len(semicolons) or has_semicolons else ","
+
+
+def _has_escaped_quotes(lines: Iterable[bytes]) -> bool:
+    r"""Whether quotation marks in a CSV are escaped as \", as MySQL and Spark write them, and none is doubled."""
+    found = False
+    for line in lines:
+        if b'"' in line:
+            if _DOUBLED_QUOTE.search(line):
+                return False
+            found = found or _ESCAPED_QUOTE.search(line) is not None
+    return found
 
 
 def _is_csv_quoted(beginning: bytes) -> bool:
@@ -347,7 +375,10 @@ def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Loc
         codes = [code for code, _ in variants]
         if sides := find_sides(codes, data):
             source, target = (_on_one_line(_element_text(variants[side][1])) for side in sides)
-            yield source, target, location
+            if "\ufffd" in source + target:
+                leave_out(DAMAGED, source, target, location)
+            else:
+                yield source, target, location
         else:
             leave_out(OTHER_LANGUAGES, " ".join(codes[:8]), "", location)
 
@@ -391,6 +422,7 @@ def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
                 sides, attributes = (_element_text(source), _element_text(target)), {**of_unit, **state}
                 is_copy = sides[0] == sides[1] and is_untranslated_copy(attributes)
                 why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(attributes) is False else ""
+                why = why or DAMAGED * ("\ufffd" in "".join(sides))
                 yield *sides, languages, why, location
 
 
@@ -433,7 +465,7 @@ def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]
     """Yield the elements of an XML file with one of these tags, such as the units of a TMX; keeps only one in memory.
 
     Each comes with its ancestors, the outermost first; of these, only the attributes are kept. Raises DataError, also
-    if the document declares an entity other than a short text.
+    if the document declares an entity other than a short text. Characters that XML forbids become U+FFFD.
     """
     if _UNSAFE_ENTITY.search(read_beginning(path).decode(errors="replace")):
         raise DataError(f"{path}: declares an entity other than a short text; delete the declaration")
@@ -441,6 +473,7 @@ def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]
     around: list[Element] = []  # the open elements
     unit: Element | None = None
     size = 0  # bytes of the unit so far, or since the last element outside a unit
+    tail = b""  # of the last content, not yet parsed
     with open_decompressed(path) as file:
         start = file.peek(READ_BYTES)
         is_utf_8 = isinstance(file.raw, Utf8Stream) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
@@ -449,7 +482,11 @@ def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]
             try:
                 if is_utf_8:  # whatever encoding it declares
                     content = _DECLARED_ENCODING.sub(rb"\1", content)
-                parser.feed(content) if content else parser.close()
+                text, is_end = tail + content, not content
+                tail = found[0] if (found := _XML_TAIL.search(text)) and not is_end else b""
+                parser.feed(_NOT_XML.sub(_as_xml, text.removesuffix(tail)))
+                if is_end:
+                    parser.close()
                 for event, element in parser.read_events():
                     if event == "start":
                         around.append(element)
@@ -474,6 +511,12 @@ def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]
             if size > largest or len(around) > MAX_UNIT_DEPTH:
                 what = f"a unit of more than {largest:,} bytes, or more than {MAX_UNIT_DEPTH} nested elements"
                 raise DataError(f"{path}: {what}; correct it")
+
+
+def _as_xml(found: re.Match[bytes]) -> bytes:
+    code = int(found[1], 16) if found[1] else int(found[2] or 0)
+    is_allowed = code in (9, 10, 13) or 32 <= code < 0xD800 or 0xE000 <= code < 0xFFFE or 0x10000 <= code < 0x110000
+    return found[0] if is_allowed else b"&#xFFFD;"
 
 
 def _refuse_one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:

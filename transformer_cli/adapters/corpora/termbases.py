@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transformer_cli.adapters.corpora.formats import (
+    DAMAGED,
     find_sides,
     local_name,
     read_beginning,
@@ -89,6 +90,8 @@ def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[
                 term = next((part.text or "" for part in each if local_name(part) == "term"), "")
                 if any("deprecated" in (note.text or "") for note in each if local_name(note) == "termNote"):
                     left_out["deprecated terms"] += 1
+                elif "\ufffd" in term:
+                    left_out[f"terms with {DAMAGED}"] += 1
                 elif term.strip():
                     texts.setdefault(xml_lang(group), []).append(term.strip())
         if sides := find_sides(list(texts), data):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.adapters.corpora.formats import (
+    DAMAGED,
     OTHER_LANGUAGES,
     PLURAL_FORMS,
     UNCONFIRMED,
@@ -126,6 +127,13 @@ def test_read_texts_utf_16_of_any_format_gives_the_pairs(read: Read, content: st
         ('"a\tb ""c""\n', "a", [('"a', 'b ""c""', "line 1")]),
         ('de\ten\n"Ein ""Hund"""\t"a\nb"\n'.encode("utf-16"), "a", [('Ein "Hund"', "a b", "line 2")]),  # Excel's
         ('"a ""b""\r\n c",d\n\ne,f\n', "x.csv", [('a "b" c', "d", "line 1"), ("", "", "line 3"), ("e", "f", "line 4")]),
+        (
+            'de,en\n"\\"Ja\\", sagte er","C:\\new\\\\"\n',
+            "a",
+            [('"Ja", sagte er', "C:\\new\\", "line 2")],
+        ),  # as in MySQL
+        ('"Ein \\"Hund\\"","a; b"\n"c","d"\n', "x.csv", [('Ein "Hund"', "a; b", "line 1"), ("c", "d", "line 2")]),
+        ('"in C:\\","d"\n', "x.csv", [("in C:\\", "d", "line 1")]),
         ("\tA dog.\nb\tc\n", "a", [("", "A dog.", "line 1"), ("b", "c", "line 2")]),
         ("\n\nid,de,en\n1,b,c\n", "a", [("", "", "line 1"), ("", "", "line 2"), ("b", "c", "line 4")]),
     ],
@@ -193,6 +201,16 @@ def test_read_texts_tmx_any_encoding_reads_pairs_counts_others(tmp_path: Path, d
     found = list(places(path, left_out))
     assert found == [(*PAIRS[0], "unit 1"), (*PAIRS[1], "unit 3")]
     assert left_out == [(OTHER_LANGUAGES, f"{path}: unit 2")]
+
+
+@pytest.mark.parametrize("char", ["&#x1F;", "&#31;", "&#xFFFF;", "&#x0D800;" * 3_000, "\x0b", "\x00", "\uffff" * 9_000])
+def test_read_texts_xml_with_forbidden_character_leaves_out_its_unit(tmp_path: Path, char: str) -> None:
+    path = tmp_path / "a"  # many characters: across the parts of the file that are parsed at a time
+    for content in (TMX.replace("ENC", "UTF-8").replace(">Hund<", f">Hund{char}<"), XLIFF.replace("UNITS", SEGMENTS)):
+        left_out = list[tuple[str, str]]()
+        path.write_text(content.replace("Ein <g", f"Ein{char} <g"), encoding="utf-8")
+        assert [pair for *pair, _ in places(path, left_out)] == [list(PAIRS[1])]
+        assert left_out[0] == (DAMAGED, f"{path}: unit 1")
 
 
 def test_read_texts_tmx_with_style_sheet_and_entities_is_read(read: Read) -> None:
