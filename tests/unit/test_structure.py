@@ -50,6 +50,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
         "adapters.interop.to_ctranslate2",
     ),  # one runs models, one writes them
     "fastapi": "adapters.serve",
+    "ftfy": "adapters.corpora.cleaning",
     "matplotlib": "adapters.study",
     "platformdirs": "adapters.corpora.multi30k",
     "prometheus_client": "adapters.serve.middleware",

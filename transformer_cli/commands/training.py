@@ -115,6 +115,8 @@ def format_cleaning(facts: Mapping[str, Any]) -> str:
         lines.append(f"{-found['pairs']:>11,}  {rule}")
         for where, source, target in found["examples"]:
             lines.append(f"{'':13}{where}: {shorten(source, MAX_SHOWN_CHARS)} | {shorten(target, MAX_SHOWN_CHARS)}")
+    if n_mended := facts.get("encoding_mended"):
+        lines.append(f"{n_mended:>11,}  with a wrong encoding mended, such as Ã¤ for ä")
     if n_decoded := facts.get("entities_decoded"):
         lines.append(f"{n_decoded:>11,}  with entities decoded, such as &amp;")
     return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])

@@ -117,7 +117,7 @@ Texts = Annotated[
     Discriminator(lambda value: "[list]" if isinstance(value, list | tuple) else "[text]"),
 ]
 """The text of a split: two aligned files, one file with both sides, or a list of such"""
-Rule = Literal["empty", "copies", "markup", "length", "duplicates", "held_out", "language"]
+Rule = Literal["empty", "encoding", "copies", "markup", "length", "duplicates", "held_out", "language"]
 Column = Annotated[
     str,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
@@ -187,7 +187,8 @@ class DataConfig(Section, affects=Affects.DATASET):
     """names or numbers of the source and target columns of tables and JSON lines, such as [2, 3] (null: those that a
     heading names, else the first two)"""
     clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
-    """rules that leave out training pairs: any of empty, copies, markup, length, duplicates, held_out, language"""
+    """rules that leave out training pairs: any of empty, encoding, copies, markup, length, duplicates, held_out,
+    language"""
     max_chars: Annotated[int, Field(ge=1, le=4_000)] = 4_000
     """training pairs with a side of more characters than this are left out"""
     held_out: HeldOutConfig = HeldOutConfig()

@@ -1,6 +1,6 @@
 """The cleaning rules of `data.clean`, in the order in which they are applied. Knows no formats and no files.
 
-The only importer of py3langid, besides the server.
+The only importer of ftfy, and of py3langid besides the server.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from ftfy import fix_encoding
 from numpy.typing import NDArray
 
 from transformer_cli.adapters.corpora.formats import LeaveOut
@@ -37,6 +38,7 @@ THRESHOLDS = [RATIO_SAMPLE_PAIRS, MAX_LENGTH_FACTOR, SLACK_CHARS, *OWN_LANGUAGE_
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\\|\{\{|\}\}|\[\[|\]\]|" + _ENTITY.pattern)
 _TAG_OR_PLACEHOLDER = re.compile(r"</?[A-Za-z][^<>]*>|\{\{\s{0,9}[\w.-]+\s{0,9}\}\}")  # <b>, {{name}}
+_MAY_BE_MOJIBAKE = re.compile(r"[\x80-\x9f]|[^\x00-\x7f]{2}|[À-ß]\s")  # hardly any right text in Latin letters has it
 _NON_WORD = re.compile(r"[\W_]+")
 _NUMBER = re.compile(r"\d+")
 
@@ -45,6 +47,7 @@ log = logging.getLogger(__name__)
 
 RULES: dict[str, Callable[[str, str], bool]] = {
     "empty": lambda source, target: not source.strip() or not target.strip(),
+    "encoding": lambda source, target: "\ufffd" in source or "\ufffd" in target,
     "copies": lambda source, target: nfc_stripped(source).casefold() == nfc_stripped(target).casefold() != "",
     "markup": lambda source, target: _has_markup(source, target),
 }
@@ -59,10 +62,13 @@ def clean_pairs(
 ) -> Iterator[LocatedPair]:
     """Yield the pairs that pass the rules of `data.clean` and are not too long; the others go to `leave_out`.
 
-    counts: receives "entities_decoded", the number of pairs in which the rule `markup` decoded entities such as &apos;.
+    counts: receives "encoding_mended", the number of pairs in which the rule `encoding` mended characters such as Ã¤,
+    and "entities_decoded", the number of those in which the rule `markup` decoded entities such as &apos;.
     held_out: the `sentence_hash` of each source sentence in the splits that have their own files.
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
+    if "encoding" in wanted:
+        pairs = _mend_pairs(pairs, counts)
     if "markup" in wanted:
         pairs = _decode_entities(pairs, counts)
     rules = {**RULES, TOO_LONG: lambda source, target: max(len(source), len(target)) > data.max_chars}
@@ -93,6 +99,19 @@ def apply_rule(
             yield source, target, location
 
 
+def mend_encoding(text: str) -> str:
+    """Returns a text whose UTF-8 was read as another encoding as it was meant: "weiÃŸe MÃ¤nner" → "weiße Männer"."""
+    return fix_encoding(text) if _MAY_BE_MOJIBAKE.search(text) else text
+
+
+def _mend_pairs(pairs: Iterator[LocatedPair], counts: Counter[str]) -> Iterator[LocatedPair]:
+    for source, target, location in pairs:
+        mended = mend_encoding(source), mend_encoding(target)
+        if mended != (source, target):
+            counts["encoding_mended"] += 1
+        yield *mended, location
+
+
 def _decode_entities(pairs: Iterator[LocatedPair], counts: Counter[str]) -> Iterator[LocatedPair]:
     for source, target, location in pairs:
         if _ENTITY.search(source) or _ENTITY.search(target):
@@ -111,10 +130,14 @@ def _has_markup(source: str, target: str) -> bool:
 
 
 def rule_parameters(data: DataConfig) -> dict[str, Any]:
-    """Returns the thresholds and the library version on which the rules depend; {} if there are no rules."""
+    """Returns the thresholds and the library versions on which the rules depend; {} if there are no rules."""
     if not data.clean and not data.held_out.valid and not data.held_out.test:
         return {}
-    return {"thresholds": THRESHOLDS, "languages": "language" in data.clean and _py3langid_version()}
+    return {
+        "thresholds": THRESHOLDS,
+        "encoding": "encoding" in data.clean and version("ftfy"),
+        "languages": "language" in data.clean and _py3langid_version(),
+    }
 
 
 def sentence_hash(sentence: str, language: str) -> int:

@@ -121,8 +121,9 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
     """Write {split}.source.txt and {split}.target.txt into a dataset's folder, and the pairs left out to LEFT_OUT_FILE.
 
     folder: None writes nothing. Returns "read" (training pairs), "left_out" (pairs and examples by rule), "splits"
-    (pairs by split) and, if any, "entities_decoded". Raises DataError as `read_texts` does, for a split without pairs,
-    for an empty side that no rule leaves out, and for a side of a held-out pair that is too long.
+    (pairs by split) and, if any, "encoding_mended" and "entities_decoded" (pairs). Raises DataError as `read_texts`
+    does, for a split without pairs, for an empty side that no rule leaves out, and for a side of a held-out pair that
+    is too long.
     """
     data, texts = corpus.data, corpus.splits
     splits = dict.fromkeys(["train", "valid", *texts, *(name for name, share in data.held_out if share)], 0)
@@ -165,10 +166,10 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
                 add(split, source, target, location)
                 if "held_out" in data.clean:
                     held_out.add(sentence_hash(source, data.source))
-        decoded = Counter[str]()
+        changed = Counter[str]()
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
-            for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, decoded):
+            for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, changed):
                 add(assign_split(pair[0], data), *pair)
                 bar.update(1)
                 if data.corpus == "files" and pair[2].source not in shown:  # so that the user can check the sides
@@ -192,7 +193,7 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
         if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # the rules are to blame, not the share
             remedy = "check the sides and the columns (data.columns), or name fewer rules"
         raise DataError(f"{where}: no sentence pairs left{reasons and f' (left out: {reasons})'}; {remedy}")
-    return {"read": n_pairs() - before, "left_out": counts, "splits": splits, **decoded}
+    return {"read": n_pairs() - before, "left_out": counts, "splits": splits, **changed}
 
 
 def assign_split(source: str, data: DataConfig) -> str:

@@ -1,24 +1,53 @@
 """Warnings about text of a new dataset that looks wrong: one for each kind of problem."""
 
 import logging
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from operator import eq
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from transformer_cli.adapters.corpora.cleaning import MARKUP
+from transformer_cli.adapters.corpora.cleaning import MARKUP, mend_encoding
 from transformer_cli.data.corpus import read_pairs
+from transformer_cli.system.terminal import shorten
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
 
 LINES_CHECKED = 1_000  # of each side of each split
 SUSPICIOUS_SHARE = 0.5  # of lines that are in another format, or the same on both sides
-MAX_SUBWORD_SHARE = 0.1  # of lines that look like subwords; other text has hardly any
+MAX_SHOWN_CHARS = 50  # of an example
 MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
 
+_LOST_LETTER = re.compile(r"\ufffd|\?[a-z]|\?{3}")  # of wei?e M�nner
+
 log = logging.getLogger(__name__)
+
+
+class _DamagedText(NamedTuple):
+    name: str
+    is_damaged: Callable[[str], object]
+    """of a line"""
+    max_share: float
+    """of such lines; for more, a warning"""
+    remedy: str
+
+
+DAMAGED_TEXTS = (
+    _DamagedText(
+        SUBWORD_TEXT,
+        lambda line: detect_format(line.encode()) == SUBWORD_TEXT,
+        0.1,
+        "give the original text, since tfm splits it into subwords itself",
+    ),
+    _DamagedText(
+        "text with wrong or lost letters",
+        lambda line: _LOST_LETTER.search(line) or mend_encoding(line) != line,
+        0.1,
+        "go back to the original file, and convert it to UTF-8",
+    ),
+)
 
 
 def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -29,20 +58,21 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         for side, lines in zip(SIDES, zip(*islice(read_pairs(folder, split), LINES_CHECKED), strict=True), strict=True)
     }
     formats: dict[str, list[str]] = {}
-    in_subwords: list[str] = []
+    damaged: dict[_DamagedText, list[str]] = {}
     for (split, side), lines in texts.items():
         found = Counter(detect_format(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
         name, n = found.most_common(1)[0]
-        if found[SUBWORD_TEXT] > MAX_SUBWORD_SHARE * len(lines):
-            in_subwords.append(f"{split}, {side}")
-        elif name and n >= SUSPICIOUS_SHARE * len(lines):
+        for kind in DAMAGED_TEXTS:
+            examples = [*filter(kind.is_damaged, lines)]
+            if len(examples) > kind.max_share * len(lines):
+                damaged.setdefault(kind, []).append(f"{split}, {side}: {shorten(examples[0], MAX_SHOWN_CHARS)!r}")
+        if name not in (None, SUBWORD_TEXT) and n >= SUSPICIOUS_SHARE * len(lines):
             formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
     for name, where in formats.items():
         what = "text that looks like %s (%s); files are read as plain text, one sentence per line"
         log.warning(what, name, "; ".join(where))
-    if in_subwords:
-        what = "%s (%s): give the original text, since tfm splits it into subwords itself"
-        log.warning(what, SUBWORD_TEXT, "; ".join(in_subwords))
+    for kind, where in damaged.items():
+        log.warning("%s (%s): %s", kind.name, "; ".join(where), kind.remedy)
     same = [
         split
         for split in manifest["splits"]

@@ -27,6 +27,7 @@ GOOD = read_captions(3_000)["train"]
 JAPANESE = "雪舟は15世紀後半の室町時代に活躍した水墨画家・禅僧で、画聖とも称えられる。"
 PLANTED = {
     "empty": [("Ein Hund.", " "), ("", "A dog.")],
+    "encoding": [("wei\ufffde Hunde", "white dogs"), ("weiße Hunde", "wh\ufffdte dogs")],
     "copies": [("Ein Hund im Park.", "ein Hund im Park. "), ("Bonn", "Bonn")],
     "markup": [
         *(("<b>Hund</b>", "dog"), ("Hund &foo;", "dog"), ("<b>1</b>", "<b>2</b>")),
@@ -83,7 +84,7 @@ def test_clean_each_rule_leaves_out_exactly_its_planted_pairs(
     assert ["markup", f"{tmp_path}/train.tsv", f"line {place}", "<b>Hund</b>", "dog"] in rows
 
 
-@pytest.mark.parametrize("rule", ["copies", "markup", "length", "duplicates", "held_out", "language"])
+@pytest.mark.parametrize("rule", ["encoding", "copies", "markup", "length", "duplicates", "held_out", "language"])
 def test_clean_rule_that_is_off_leaves_nothing_out(config: Callable[..., DataConfig], rule: str) -> None:
     others = [each for each in get_args(Rule) if each not in (rule, "language")]  # this rule is slow to start
     facts = clean_and_split(config([*GOOD[:100], *PLANTED[rule]], clean=others), None)
@@ -110,6 +111,17 @@ def test_clean_shared_markup_stays_and_entities_are_decoded(config: Callable[...
     assert (facts["left_out"], facts["entities_decoded"]) == ({}, 2)
     decoded = [("Was ist ein's?", "Cats & dogs"), ("<i>Hund</i>", "<i>dog</i>")]
     assert list(read_pairs(tmp_path, "train")) == [*pairs[:2], *decoded, pairs[4]]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "mac_roman"])
+def test_clean_wrong_encodings_are_mended_and_counted(
+    encoding: str, config: Callable[..., DataConfig], tmp_path: Path
+) -> None:
+    good = [("zwölf Männer", "twelve men"), ("“Quoted”, naïve", "à la carte, “ça va”"), ("¿Qué? 5 €", "What? €5")]
+    misread = [(one.encode().decode(encoding), other.encode().decode(encoding)) for one, other in good[::2]]
+    facts = clean_and_split(config([good[1], *misread], clean=["encoding"]), tmp_path)
+    assert (facts["left_out"], facts["encoding_mended"]) == ({}, 2)
+    assert list(read_pairs(tmp_path, "train")) == [good[1], good[0], good[2]]
 
 
 def test_clean_without_py3langid_logs_it_and_skips_the_rule(

@@ -77,7 +77,16 @@ def test_suspicious_text_other_format_warns_once(line: str, name: str, warned: W
 def test_suspicious_text_subwords_warn(cut: str, warned: Warned) -> None:
     lines = [cut.format(line) if number % 5 == 0 else line for number, line in enumerate(TRAIN[1])]
     (message,) = (each for each in warned((TRAIN[0], lines)) if "cut into" in each)
-    assert message.startswith("text that is cut into subwords (train, target): give the original text")
+    assert message.startswith(f"text that is cut into subwords (train, target: '{lines[0][:20]}")
+    assert "): give the original text" in message
+
+
+@pytest.mark.parametrize(("old", "new"), [("ä", "Ã¤"), ("ä", "\ufffd"), ("ä", "?"), ("Ein ", "??? ")])
+def test_suspicious_text_wrong_letters_warn_with_an_example(old: str, new: str, warned: Warned) -> None:
+    lines = [line.replace(old, new) for line in TRAIN[0]]
+    (message,) = (each for each in warned((lines, TRAIN[1])) if "letters" in each)
+    assert message.startswith("text with wrong or lost letters (train, source: ")
+    assert new in message
 
 
 @pytest.mark.parametrize("n_lines", [2, 3_000])
