@@ -247,7 +247,9 @@ def test_translate_folder_follows_no_link_out_of_it(tfm: Tfm, project: Path, tmp
     (out / "sub").symlink_to(other)
     code, _, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
     refused = {folder: (folder / "c.txt", folder / "d.txt"), out: (out / "e.txt", out / "sub/f.css")}
-    said = [f"error: {path}: a link to outside of {of}; put a copy there" for of in refused for path in refused[of]]
+    said = [
+        f"error: {path}: a link that leads out of {of}; replace it by a copy" for of in refused for path in refused[of]
+    ]
     assert (code, err.splitlines()[:4]) == (1, said)
     assert sorted(each.name for each in out.iterdir() if not each.is_symlink()) == ["a.txt", "b.txt"]
     assert [each.name for each in other.iterdir()] == ["a.txt"]

@@ -1,4 +1,4 @@
-"""Renders tables as text, Markdown, LaTeX or CSV. Knows no runs."""
+"""Renders tables as text, Markdown, LaTeX or CSV. Does not know what a run is."""
 
 import csv
 import io

@@ -413,7 +413,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                     raise DataError(f"{path}: a device, broken link or unreadable folder, not a file; put a copy there")
                 for place, within in ((path, folder), (output / name, output)):
                     if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(within)):
-                        raise DataError(f"{place}: a link to outside of {within}; put a copy there")
+                        raise DataError(f"{place}: a link that leads out of {within}; replace it by a copy")
                 if os.path.exists(output / name):
                     n_there += 1
                 elif form:

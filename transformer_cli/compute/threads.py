@@ -26,8 +26,8 @@ class WorkerPool(AbstractContextManager["WorkerPool"]):
     | n > 1     | 1            | n workers, with one thread each         | shards, and groups of a validation |
 
     Workers live until the end of a `with` block, or until garbage collection. Several pools may exist at the same time.
-    torch's number of threads in the process and in all other threads stays as it is, except in a thread that first
-    calls torch in the millisecond in which workers start. If torch is not loaded, workers are ordinary threads.
+    Other threads keep their number of torch threads. Exception: a thread that calls torch for the first time during the
+    millisecond in which workers start. If torch is not loaded, workers are ordinary threads.
     """
 
     def __init__(self, n_workers: int, *, threads_each: int | None = None) -> None:

@@ -18,7 +18,9 @@ ChooseFn = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def greedy_search(decoder: StepDecoder, rules: SearchRules, *, return_scores: bool = True) -> list[Hypothesis]:
-    """Take the most probable token at each step, until <eos> or the sentence's max_tokens. Returns one hypothesis each.
+    """Take the most probable token at each step, until <eos> or the sentence's max_tokens.
+
+    Returns one hypothesis per sentence.
 
     return_scores: compute log-probabilities; if false, they are NaN.
     """

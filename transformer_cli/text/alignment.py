@@ -1,7 +1,7 @@
 """Links the characters of a sentence to those of its translation, and inserts placeholders into translations.
 
-A placeholder, or an element of a document, is inserted once, between words, next to the translation of the words that
-it stood next to. Knows characters and tokens, but no models and no markup.
+A placeholder or an inline element is inserted once, between two words: next to the translation of its neighbours in
+the source. Knows characters and tokens, but no models and no markup.
 """
 
 import html

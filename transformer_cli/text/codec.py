@@ -311,7 +311,7 @@ class ImportedCodec(SubwordCodec):
 
     @cached_property
     def _symbol_pattern(self) -> re.Pattern[str]:
-        """Finds target tokens at the beginning of a line, as in the model's training, and other symbols anywhere."""
+        """Matches a target token such as >>fra<< at the beginning of a line only, and other symbols anywhere."""
         targets = set(self.target_languages.values())
         at_first = [r"^>>[^\s<>]+<<"] if targets else []  # an unknown one becomes <unk>
         at_first += [f"^{re.escape(each)}" for each in targets if not each.startswith(">>")]

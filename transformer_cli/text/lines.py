@@ -112,7 +112,7 @@ class ChunkStream(io.RawIOBase):
 
 
 class Utf8Stream(ChunkStream):
-    """A file in UTF-16, read as UTF-8."""
+    """Converts a UTF-16 file to UTF-8 as it is read."""
 
 
 @contextmanager

@@ -81,9 +81,9 @@ class Callback:
         """Add text to `trainer.texts`, whether the run is new or resumed. No collective calls inside."""
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
-        """Returns the rows of `trainer.texts.train` for the epoch in progress, which may differ from `rows`.
+        """Returns the rows of `trainer.texts.train` to train on in this epoch: `rows`, or others.
 
-        They may depend on the epoch and the seed only, so that a resumed run takes the same batches.
+        The result may depend on the epoch and the seed only, so that a resumed run takes the same batches.
         """
         return rows
 

@@ -13,7 +13,7 @@ class StopRequest:
     """The signal that has arrived, if any, and the last checkpoint."""
 
     def __init__(self, *, saved_step: int | None = None, was_fresh: bool = False) -> None:
-        """saved_step: of the last checkpoint, if there is one. was_fresh: the command had --fresh."""
+        """saved_step: the step of the last checkpoint (None: there is none). was_fresh: the command had --fresh."""
         self.signal_number: int | None = None
         self.saved_step = saved_step
         self.resume_command = f"the same command{' without --fresh' if was_fresh else ''}"

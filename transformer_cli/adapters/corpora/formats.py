@@ -584,8 +584,8 @@ def find_sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None
 def _language_match(code: str, language: str) -> float:
     """Returns how well a code or name matches a language: 2 if equal, 0 if it is another language.
 
-    Another region or script counts as another language: zh-CN and zh-Hans do not match zh-TW. zh matches it with 1,
-    zh-Hant and zh-Hant-TW with 1.5.
+    Another region or script counts as another language: zh-CN and zh-Hans match zh-TW with 0, zh with
+    1, zh-Hant and zh-Hant-TW with 1.5.
     """
     both = code.strip().lower().replace("_", "-"), language.lower().replace("_", "-")
     if both[0] == both[1]:

@@ -98,7 +98,7 @@ def tag_name(tag: str) -> str:
 
 
 def escape_like(source: str) -> Callable[[str], str]:
-    """Returns a function that escapes text as a document does: its line ends, and its entities for quotation marks."""
+    """Returns a function that escapes text with the line ends and quotation-mark entities that `source` uses."""
     entities = {html.unescape(found): found for found in (match[0] for match in _QUOTE_ENTITY.finditer(source))}
     table = {ord(char): entity for char, entity in {"&": "&amp;", "<": "&lt;", ">": "&gt;", **entities}.items()}
     table[10] = "\r\n" if "\r\n" in source else "\n"

@@ -49,7 +49,7 @@ class PretrainedVectors(Callback):
             if not vectors.by_word:
                 raise DataError(
                     f"{where}: no vector for any of the {len(words):,} words of the {side} vocabulary; choose "
-                    "vectors of its language, and of its case (data.lowercase)"
+                    "vectors for that language, lower-cased if data.lowercase is true"
                 )
             log.info("%s vectors: %s", side, _coverage_text(where, words, vectors))
             ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.by_word])

@@ -114,7 +114,7 @@ def width_permutation(config: ModelConfig) -> Tensor:
 
 
 def permute_width(name: str, value: Tensor, width: Tensor) -> Tensor:
-    """Returns a weight, named as in tfm, with its rows or columns of size d_model permuted."""
+    """Returns a weight with its rows or columns of size d_model permuted. name: the weight's name in tfm."""
     if WIDTH_IN_COLUMNS.search(name):
         return value[:, width]
     return value[width] if WIDTH_IN_ROWS.search(name) else value

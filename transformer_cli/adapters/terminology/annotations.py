@@ -13,7 +13,7 @@ NUMBER = re.compile(r"\d+(?:[.,:/'’٫٬-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 
 
 def missing(translation: Translation) -> list[str]:
-    """Returns what the text lacks of the sentence, such as "a number". Placeholders are never missing."""
+    """Returns what the source has and its translation lacks, such as "a number"; never a placeholder."""
     source = translation.source
     found = {
         "a number": missing_numbers(source, translation.text),

@@ -142,7 +142,7 @@ def test_vectors_of_another_width_leave_the_old_run(
     (tmp_path / "foreign.vec").write_text(f"chien {'1 ' * D_MODEL}\n", encoding="utf-8")
     for name, said in (
         ("narrow.vec", r" has 7 numbers per word, but model\.d_model is 32; set model\.d_model: 7, or"),
-        ("foreign.vec", r": no vector for any of the \d+ words of the source vocabulary; choose vectors of its"),
+        ("foreign.vec", r": no vector for any of the \d+ words of the source vocabulary; choose vectors for "),
         ("none.vec", ": cannot be read"),
     ):
         with pytest.raises((ConfigError, DataError), match=f"{tmp_path / name}{said}"):
