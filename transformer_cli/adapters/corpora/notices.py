@@ -20,6 +20,8 @@ SUSPICIOUS_SHARE = 0.5  # of lines that are in another format, or the same on bo
 MAX_SHOWN_CHARS = 50  # of an example
 MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
 
+_MARK = re.compile(r"(?:[.,。、，]|@-@|-LRB-)(?:\s|$)")  # the last two are a hyphen and a bracket of tokenisers
+_SPACED_MARK = re.compile(rf"\s{_MARK.pattern}")
 _LOST_LETTER = re.compile(r"\ufffd|\?[a-z]|\?{3}")  # of wei?e M�nner
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ class _DamagedText(NamedTuple):
     max_share: float
     """of such lines; for more, a warning"""
     remedy: str
+    is_relevant: Callable[[str], object] = bool
+    """of a line; other lines do not count"""
 
 
 DAMAGED_TEXTS = (
@@ -40,6 +44,13 @@ DAMAGED_TEXTS = (
         lambda line: detect_format(line.encode()) == SUBWORD_TEXT,
         0.1,
         "give the original text, since tfm splits it into subwords itself",
+    ),
+    _DamagedText(
+        "text that is cut into words",
+        _SPACED_MARK.search,
+        0.5,
+        "give the original text, since tfm cuts it itself",
+        _MARK.search,
     ),
     _DamagedText(
         "text with wrong or lost letters",
@@ -63,8 +74,9 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         found = Counter(detect_format(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
         name, n = found.most_common(1)[0]
         for kind in DAMAGED_TEXTS:
-            examples = [*filter(kind.is_damaged, lines)]
-            if len(examples) > kind.max_share * len(lines):
+            relevant = [*filter(kind.is_relevant, lines)]
+            examples = [*filter(kind.is_damaged, relevant)]
+            if len(examples) > kind.max_share * len(relevant):
                 damaged.setdefault(kind, []).append(f"{split}, {side}: {shorten(examples[0], MAX_SHOWN_CHARS)!r}")
         if name not in (None, SUBWORD_TEXT) and n >= SUSPICIOUS_SHARE * len(lines):
             formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")

@@ -81,6 +81,18 @@ def test_suspicious_text_subwords_warn(cut: str, warned: Warned) -> None:
     assert "): give the original text" in message
 
 
+@pytest.mark.parametrize("mark", [" .", " , too", " 。", " @-@ x", " -LRB- x -RRB-"])
+def test_suspicious_text_tokenised_warns_with_an_example(mark: str, warned: Warned) -> None:
+    lines = [line.replace(".", mark) if number % 3 else line for number, line in enumerate(TRAIN[1])]
+    (message,) = (each for each in warned((TRAIN[0], lines)) if "cut into" in each)
+    assert message.startswith(f"text that is cut into words (train, target: '{lines[1][:20]}")
+
+
+def test_suspicious_text_french_spaces_give_no_warning(warned: Warned) -> None:
+    lines = [line.replace(".", " ?" if number % 3 else ".") for number, line in enumerate(TRAIN[1])]
+    assert warned((TRAIN[0], lines)) == []
+
+
 @pytest.mark.parametrize(("old", "new"), [("ä", "Ã¤"), ("ä", "\ufffd"), ("ä", "?"), ("Ein ", "??? ")])
 def test_suspicious_text_wrong_letters_warn_with_an_example(old: str, new: str, warned: Warned) -> None:
     lines = [line.replace(old, new) for line in TRAIN[0]]
