@@ -29,8 +29,8 @@ is isl ice Icelandic íslenska; it ita Italian italiano Italienisch italien;
 ja jpn Japanese 日本語 Japanisch japonais japonés; ka kat geo Georgian; kk kaz Kazakh; kn kan Kannada;
 ko kor Korean 한국어 Koreanisch coréen; ky kir Kyrgyz; la lat Latin Latein latin; lb ltz Luxembourgish;
 lt lit Lithuanian lietuvių Litauisch; lv lav Latvian latviešu Lettisch; mk mkd mac Macedonian; ml mal Malayalam;
-mr mar Marathi; ms msa may Malay Melayu; my mya bur Burmese; nb nob Norwegian_Bokmål bokmål; ne nep Nepali;
-nl nld dut Dutch Nederlands Niederländisch néerlandais; nn nno Norwegian_Nynorsk nynorsk;
+mn mon Mongolian; mr mar Marathi; ms msa may Malay Melayu; my mya bur Burmese; nb nob Norwegian_Bokmål bokmål;
+ne nep Nepali; nl nld dut Dutch Nederlands Niederländisch néerlandais; nn nno Norwegian_Nynorsk nynorsk;
 no nor Norwegian norsk Norwegisch; pl pol Polish polski Polnisch polonais; ps pus Pashto;
 pt por Portuguese português Portugiesisch portugais portugués portoghese;
 ro ron rum Romanian română Rumänisch roumain; ru rus Russian русский Russisch russe ruso; si sin Sinhala;
@@ -38,13 +38,19 @@ sk slk slo Slovak slovenčina Slowakisch; sl slv Slovenian slovenščina Sloweni
 sr srp Serbian српски srpski Serbisch; sv swe Swedish svenska Schwedisch; sw swa Swahili; ta tam Tamil; te tel Telugu;
 th tha Thai ไทย Thailändisch; tl tgl Tagalog; tr tur Turkish Türkçe Türkisch turc turco;
 uk ukr Ukrainian українська Ukrainisch ukrainien; ur urd Urdu; uz uzb Uzbek;
-vi vie Vietnamese Vietnamesisch vietnamien; xh xho Xhosa; yo yor Yoruba;
+vi vie Vietnamese Vietnamesisch vietnamien; xh xho Xhosa; yi yid Yiddish; yo yor Yoruba;
 zh zho chi Chinese 中文 汉语 漢語 Mandarin Chinesisch chinois chino cinese; zu zul Zulu
+"""
+# Standard varieties of a macrolanguage, as FLORES, NLLB and NTREX name them, and withdrawn codes.
+_SYNONYMS = """
+als:sq arb:ar ayr:ay azj:az cmn:zh ekk:et fil:tl gaz:om khk:mn kmr:ku lvs:lv npi:ne ory:or pbt:ps pes:fa plt:mg quy:qu
+swh:sw uzn:uz ydd:yi zsm:ms in:id iw:he ji:yi jw:jv mo:ro
 """
 _ROWS = [row.split() for row in _TABLE.split(";")]
 LANGUAGE_NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}
 """code → English name"""
 _CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
+_CODES_AND_SYNONYMS = {**_CODES, **dict(each.split(":") for each in _SYNONYMS.split())}
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
 _REGION_START = re.compile(r"[(\[,–-]")  # German (Germany)
 
@@ -52,12 +58,12 @@ _REGION_START = re.compile(r"[(\[,–-]")  # German (Germany)
 def language_code(text: str) -> str | None:
     """Returns the shortest code of the language that a code or a name stands for; None for an unknown name.
 
-    For example, de for de, deu, de_DE, deu_Latn, German, German (Germany) and Deutsch. A code that is not in the list
-    is returned without script and region: tlh for tlh-Latn.
+    For example, de for de, deu, de_DE, deu_Latn, German, German (Germany) and Deutsch, and ar for arb_Arab. A code that
+    is not in the list is returned without script and region: tlh for tlh-Latn.
     """
     name = text.strip().casefold()
     if tag := _TAG.fullmatch(name):
-        return _CODES.get(tag[1]) or _CODES.get(name, tag[1])
+        return _CODES_AND_SYNONYMS.get(tag[1]) or _CODES.get(name, tag[1])
     return _CODES.get(name) or _CODES.get(_REGION_START.split(name, maxsplit=1)[0].rstrip())
 
 
@@ -83,6 +89,9 @@ def target_token_of(language: str, targets: Mapping[str, str]) -> str:
 
 
 def short_code(code: str) -> str:
-    """Returns a code with a language of two letters, if ISO 639 has it; script and region stay: pt_br for por_br."""
+    """Returns a code with a language of two letters, if ISO 639 has it; script and region stay: pt_br for por_br.
+
+    arb stays arb: a model may have tokens for arb and for ara.
+    """
     main = re.split("[-_]", code, maxsplit=1)[0]
     return _CODES.get(main, main) + code[len(main) :]

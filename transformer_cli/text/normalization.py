@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, filterfalse, groupby
 
-from transformer_cli.text.languages import short_code
+from transformer_cli.text.languages import language_code
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): invisible characters such as
 # soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
@@ -298,5 +298,5 @@ def upper(text: str, language: str) -> str:
 
 @lru_cache  # `lower` calls it for each word
 def primary_subtag(language: str) -> str:
-    """Returns a code without script and region, in two letters if ISO 639 has them: zh for zh-CN, zh_Hant or zho."""
-    return short_code(re.split("[-_]", language.lower())[0])
+    """Returns a code without script and region, in two letters if ISO 639 has them: zh for zh-CN, zho or cmn."""
+    return language_code(language) or language.lower()

@@ -70,6 +70,7 @@ _NOT_XML = re.compile(  # references, and bytes in UTF-8, of characters that XML
     rb"&#(?:x([0-9A-Fa-f]{1,8})|(\d{1,8}));|[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]"
 )
 _XML_TAIL = re.compile(rb"(?:&[^;&]{0,10}|\xef\xbf?)\Z")  # what may go on as one of these
+_CODE_WITH_SCRIPT = re.compile(r"[a-z]{2,3}[-_][A-Z][a-z]{3}")  # eng_Latn
 _SCRIPT_OR_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
 _COMMENT_LINE = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
 _CELL = re.compile(r'(?:"(?:[^"]|"")*(?:"|\Z)|[^"\t\r\n]*)(?:[\t\r\n]+|\Z)')  # quoted as in CSV, or without a quote
@@ -263,9 +264,15 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
 
 
 def refuse_heading(cells: Sequence[str], data: DataConfig, location: Location, remedy: str) -> None:
-    """Raises DataError if the first row of a table names languages, but not both sides."""
-    languages = [cell for cell in cells if language_code(cell) in LANGUAGE_NAMES]
-    if not find_sides(cells, data) and (len(languages) > 1 or {*languages} & {data.source, data.target}):
+    """Raises DataError if the first row of a table names languages, but not both sides.
+
+    One code of two cells may be a word, such as no in a dictionary.
+    """
+    languages = [
+        cell for cell in cells if language_code(cell) in LANGUAGE_NAMES or _CODE_WITH_SCRIPT.fullmatch(cell.strip())
+    ]
+    has_one = len(cells) > 2 and {*languages} & {data.source, data.target}
+    if not find_sides(cells, data) and (len(languages) > 1 or has_one):
         what = f"looks like a heading ({_shorten_names(cells)}), but lacks {data.source} or {data.output_language}"
         raise DataError(f"{location} {what}; {remedy}")
 

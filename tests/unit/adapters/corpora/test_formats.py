@@ -160,7 +160,9 @@ def test_read_texts_columns_without_text_are_refused(read: Read, row: str, colum
         read("".join(f"{row}\n".replace("{n}", str(n)) for n in range(9)))
 
 
-@pytest.mark.parametrize("row", ["Haus\thouse", "Speicherverwaltung\tmemory management", "犬がいます。\tA dog.\t0.5"])
+@pytest.mark.parametrize(
+    "row", ["Haus\thouse", "de\tof", "Speicherverwaltung\tmemory management", "犬がいます。\tA dog.\t0.5"]
+)
 def test_read_texts_columns_of_words_or_spaceless_text_are_read(read: Read, row: str) -> None:
     assert len(read(f"{row}\n" * 9)) == 9
 
@@ -316,6 +318,8 @@ def test_read_texts_xliff_with_internal_file_is_read(read: Read) -> None:
         ("id\tdeu\teng_Latn\n1\tb\tc\n", {}),
         ("ENGLISCH\tdeutsch\nc\tb\n", {}),
         ("Quelle;Ziel\nb;c\n", {}),
+        ("arb_Arab\teng_Latn\nc\tb\n", {"source": "en", "target": "ar"}),
+        ("zsm\tiw\nc\tb\n", {"source": "he", "target": "ms"}),
     ],
 )
 def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
@@ -340,6 +344,7 @@ def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str,
         (b'msgid "a"\nmsgid "b"\nmsgstr ""\n', "a", "line 2: a second msgid in a message (PO); delete one"),
         (b"one column\n", "a", "text of one column"),
         (b"German\tFrench\nb\tc\n", "a", "line 1 looks like a heading (German, French), but lacks de or en; name"),
+        (b"tpi_Latn\tdik_Latn\nb\tc\n", "a", "line 1 looks like a heading (tpi_Latn, dik_Latn), but lacks de or en"),
         (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; correct the line, or name other"),
         (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
         (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
