@@ -119,6 +119,8 @@ def format_cleaning(facts: Mapping[str, Any]) -> str:
         lines.append(f"{n_mended:>11,}  with a wrong encoding mended, such as Ã¤ for ä")
     if n_decoded := facts.get("entities_decoded"):
         lines.append(f"{n_decoded:>11,}  with entities decoded, such as &amp;")
+    if n_moved := facts.get("kept_together"):
+        lines.append(f"{n_moved:>11,}  moved to the split of pairs with the same source or target")
     return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])
 
 

@@ -126,10 +126,11 @@ Column = Annotated[
 
 
 class HeldOutConfig(Section, affects=Affects.DATASET):
-    """Splits held out from the training text. A hash of the source sentence decides which pairs are held out."""
+    """Splits held out from the training text. Pairs with the same source or target are held out together."""
 
     valid: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
-    """share of the training text to hold out as valid; the same sentences stay held out when the text grows"""
+    """share of the training text to hold out as valid; a hash chooses the pairs, so that hardly any changes when the
+    text grows"""
     test: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
     """likewise for test"""
 

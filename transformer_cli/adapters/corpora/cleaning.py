@@ -21,6 +21,7 @@ from ftfy import fix_encoding
 from numpy.typing import NDArray
 
 from transformer_cli.adapters.corpora.formats import LeaveOut
+from transformer_cli.adapters.corpora.held_out import MAX_LINKED_PAIRS
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.text.lines import LocatedPair, has_letter
 from transformer_cli.text.normalization import lower, nfc_stripped, primary_subtag
@@ -33,7 +34,10 @@ OWN_LANGUAGE_PROB = {True: 0.01, False: 1e-5}
 other side's language is detected; False: a third one, as often happens with names and titles"""
 LANGUAGE_SAMPLE_CHARS = 500  # of a side, for language detection
 PAIRS_PER_LOOKUP = 10_000  # searched for duplicates at a time
-THRESHOLDS = [RATIO_SAMPLE_PAIRS, MAX_LENGTH_FACTOR, SLACK_CHARS, *OWN_LANGUAGE_PROB.values(), LANGUAGE_SAMPLE_CHARS]
+THRESHOLDS = [
+    *(RATIO_SAMPLE_PAIRS, MAX_LENGTH_FACTOR, SLACK_CHARS, *OWN_LANGUAGE_PROB.values(), LANGUAGE_SAMPLE_CHARS),
+    MAX_LINKED_PAIRS,
+]
 
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\\|\{\{|\}\}|\[\[|\]\]|" + _ENTITY.pattern)

@@ -31,7 +31,7 @@ def config_for_files(
 ) -> tuple[Config, Path]:
     """Returns the config for training on some files, and its path, NAME.yaml in the current folder.
 
-    If NAME.yaml exists, only its list of files is replaced; so the same sentences stay held out.
+    If NAME.yaml exists, only its list of files is replaced; so the held-out shares stay the same.
 
     options, inherited: see `load_config`; inherited are the settings of a run that is fine-tuned. base: the config that
     provides the other settings. held_out: shares of the run to fine-tune, as lower bounds. Raises ConfigError, and

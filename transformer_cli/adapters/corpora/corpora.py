@@ -10,6 +10,7 @@ import hashlib
 import logging
 import math
 import os
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -18,9 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from transformer_cli.adapters.corpora import multi30k
 from transformer_cli.adapters.corpora.cleaning import RULES, apply_rule, clean_pairs, rule_parameters, sentence_hash
 from transformer_cli.adapters.corpora.formats import TABLE, LeaveOut, pair_format, read_texts, require_files
+from transformer_cli.adapters.corpora.held_out import assign_splits
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
@@ -121,14 +125,16 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
     """Write {split}.source.txt and {split}.target.txt into a dataset's folder, and the pairs left out to LEFT_OUT_FILE.
 
     folder: None writes nothing. Returns "read" (training pairs), "left_out" (pairs and examples by rule), "splits"
-    (pairs by split) and, if any, "encoding_mended" and "entities_decoded" (pairs). Raises DataError as `read_texts`
-    does, for a split without pairs, for an empty side that no rule leaves out, and for a side of a held-out pair that
-    is too long.
+    (pairs by split) and, if any, "encoding_mended", "entities_decoded" and "kept_together" (pairs; the last are those
+    that `assign_splits` has moved). Raises DataError as `read_texts` does, for a split without pairs, for an empty side
+    that no rule leaves out, and for a side of a held-out pair that is too long.
     """
     data, texts = corpus.data, corpus.splits
-    splits = dict.fromkeys(["train", "valid", *texts, *(name for name, share in data.held_out if share)], 0)
+    shares = {name: share for name, share in data.held_out if share}
+    splits = dict.fromkeys(["train", "valid", *texts, *shares], 0)
     counts: dict[str, dict[str, Any]] = {}
     held_out = set[int]()
+    sources, targets = array("Q"), array("Q")  # the hashes of all training pairs, if some will be held out
     with ExitStack() as opened:
 
         def new_file(name: str) -> BinaryIO:
@@ -170,42 +176,57 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
             for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, changed):
-                add(assign_split(pair[0], data), *pair)
+                add("train", *pair)
+                if shares:
+                    sources.append(sentence_hash(pair[0], data.source))
+                    targets.append(sentence_hash(pair[1], data.output_language))
                 bar.update(1)
                 if data.corpus == "files" and pair[2].source not in shown:  # so that the user can check the sides
                     shown.add(pair[2].source)
                     log.info("%s: %s | %s", pair[2], *(shorten(side, MAX_SHOWN_CHARS) for side in pair[:2]))
     if folder and not counts:
         (folder / LEFT_OUT_FILE).unlink()
+    if shares:
+        assigned, n_moved = assign_splits(np.asarray(sources), np.asarray(targets), data)
+        if n_moved:
+            changed["kept_together"] = n_moved
+        names = {code: name for code, name in enumerate(("train", "valid", "test")) if name in ("train", *shares)}
+        splits.update({name: int((assigned == code).sum()) for code, name in names.items()})
+        if folder:
+            _distribute(folder, names, assigned.tobytes())
     reasons = ", ".join(
         f"{rule} {found['pairs']:,}, such as {found['examples'][0][1][:40]!r}" for rule, found in counts.items()
     )
     for split in [split for split, size in splits.items() if not size]:
         where, remedy = f"data.files.{split}", "a split needs at least one"
-        if share := dict(data.held_out).get(split):
+        if share := shares.get(split):
             where = f"data.held_out.{split}: {share:g} of {pluralize(sum(splits.values()), 'pair')}"
             n_needed = math.ceil(MIN_EXPECTED_PAIRS / share)
             remedy = f"give at least {n_needed:,} pairs, a larger share, or files for {split}"
-        elif any(share for _, share in data.held_out):
+            if sum(splits.values()) >= n_needed:
+                linked = "pairs that share a source or a target stay in one split, more than 20 of them in train"
+                remedy = f"{linked}; give more varied text, a larger share, or files for {split}"
+        elif shares:
             remedy = f"all were held out; give at least {MIN_EXPECTED_PAIRS} pairs"
             if sum(splits.values()) >= MIN_EXPECTED_PAIRS:
-                remedy = "all were held out, since they differ only in numbers and punctuation; give others"
+                remedy = "all were held out, since they share sources or targets; give others"
         if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # the rules are to blame, not the share
             remedy = "check the sides and the columns (data.columns), or name fewer rules"
         raise DataError(f"{where}: no sentence pairs left{reasons and f' (left out: {reasons})'}; {remedy}")
     return {"read": n_pairs() - before, "left_out": counts, "splits": splits, **changed}
 
 
-def assign_split(source: str, data: DataConfig) -> str:
-    """Returns the split of a training pair, by a hash of its source between 0 and 1.
-
-    For example, with valid 0.01 and test 0.02, a hash of 0.004 means valid, 0.5 train and 0.985 test. A larger share
-    holds out the same sentences, and more.
-    """
-    if not data.held_out.valid and not data.held_out.test:
-        return "train"
-    position = sentence_hash(source, data.source) / 2**64
-    return "valid" if position < data.held_out.valid else "test" if position >= 1 - data.held_out.test else "train"
+def _distribute(folder: Path, names: Mapping[int, str], assigned: bytes) -> None:
+    """Distribute the lines of the training split. assigned: the code of each pair; names: code → split."""
+    for side in SIDES:
+        whole = (folder / f"train.{side}.txt").rename(folder / f"all.{side}.txt")
+        with ExitStack() as opened:
+            lines = opened.enter_context(open(whole, "rb"))
+            paths = {code: folder / f"{name}.{side}.txt" for code, name in names.items()}
+            files = {code: opened.enter_context(open(path, "wb")) for code, path in paths.items()}
+            for line, code in zip(lines, assigned, strict=True):
+                files[code].write(line)
+        whole.unlink()
 
 
 def held_out_shares(n_pairs: int, data: DataConfig) -> HeldOutConfig:

@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,13 +13,8 @@ import pytest
 from transformer_cli import prepare
 from transformer_cli.adapters.corpora import corpora
 from transformer_cli.adapters.corpora.cleaning import SeenHashes, sentence_hash
-from transformer_cli.adapters.corpora.corpora import (
-    LEFT_OUT_FILE,
-    assign_split,
-    held_out_shares,
-    open_corpus,
-    read_captions,
-)
+from transformer_cli.adapters.corpora.corpora import LEFT_OUT_FILE, held_out_shares, open_corpus, read_captions
+from transformer_cli.adapters.corpora.held_out import assign_splits, first_linked
 from transformer_cli.config.schema import Config, DataConfig, Rule
 from transformer_cli.data.corpus import read_pairs
 from transformer_cli.errors import DataError
@@ -152,11 +148,13 @@ def test_clean_nothing_left_raises_with_the_reasons(config: Callable[..., DataCo
         clean_and_split(config(PLANTED["copies"], clean=["copies"]), None)
     with pytest.raises(DataError, match=r"valid: 1e-06 of 3 pairs: no .*; give at least 5,000,000 pairs, a la"):
         clean_and_split(config(GOOD[:3], valid=None, held_out={"valid": 1e-6}), None)
-    held_out = {"valid": 0.4}
-    one = next(pair for pair in GOOD if assign_split(pair[0], config([], valid=None, held_out=held_out)) == "valid")
-    data = config([one], valid=None, held_out=held_out)
+    one = next(pair for pair in GOOD if sentence_hash(pair[0], "de") < 0.4 * 2**64)
+    data = config([one], valid=None, held_out={"valid": 0.4})
     with pytest.raises(DataError, match=r"^data\.files\.train: no .*; all were held out; give at least 5 pairs$"):
         clean_and_split(data, None)
+    headings = [(f"Kapitel {number}", f"Chapter {number}") for number in range(30)]
+    with pytest.raises(DataError, match=r"of 30 pairs: no .*; pairs that share a source or a target stay in one"):
+        clean_and_split(config(headings, valid=None, held_out={"valid": 0.4}), None)
 
 
 def test_clean_and_split_logs_the_first_pair_of_each_file(
@@ -182,10 +180,42 @@ def test_held_out_sentences_stay_when_text_grows(config: Callable[..., DataConfi
         assert set(splits[1_000][split]) < set(splits[3_000][split])
 
 
-def test_assign_split_larger_share_adds_to_the_smaller_one(config: Callable[..., DataConfig]) -> None:
-    few, many = (config([], held_out={"test": share}) for share in (0.01, 0.05))
-    held_out = [{source for source, _ in GOOD if assign_split(source, data) == "test"} for data in (few, many)]
-    assert held_out[0] < held_out[1]
+def test_held_out_targets_and_sources_are_not_in_train(config: Callable[..., DataConfig], tmp_path: Path) -> None:
+    versions = [(f"{source} {word}", target) for word in ("Eins.", "Oder so.", "Ja!") for source, target in GOOD[:300]]
+    others = [(source, f"{target} Version {word}") for word in "ab" for source, target in GOOD[300:600]]
+    headings = [(f"Thema {word}", "Subject") for word in "ABCDEFGHIJKLMNOPQRSTU"]  # 21 pairs
+    pairs = [*versions, *others, *headings]
+    data = config(pairs, valid=None, held_out={"valid": 0.1, "test": 0.1})
+    facts = clean_and_split(data, tmp_path)
+    assert facts == clean_and_split(data, None)
+    assert 0 < facts["kept_together"] < 400
+    found = {split: list(read_pairs(tmp_path, split)) for split in facts["splits"]}
+    assert {split: len(each) for split, each in found.items()} == facts["splits"]
+    assert sorted(chain(*found.values())) == sorted(pairs)
+    for side in (0, 1):
+        texts = [{pair[side] for pair in each} for each in found.values()]
+        assert sum(map(len, texts)) == len(set.union(*texts))
+        assert all(len(each) > 50 for each in texts)
+    assert set(headings) < set(found["train"])
+
+
+def test_assign_splits_larger_share_adds_to_the_smaller_one(config: Callable[..., DataConfig]) -> None:
+    sources, targets = np.random.default_rng(0).integers(0, 2**64, (2, 3_000), np.uint64)
+    few, many = (assign_splits(sources, targets, config([], held_out={"test": share}))[0] for share in (0.01, 0.05))
+    assert 0 < (few == 2).sum() < (many == 2).sum()
+    assert (many[few == 2] == 2).all()
+
+
+@pytest.mark.parametrize("values", [2, 30, 60, 1_000])
+def test_first_linked_agrees_with_graph_walk(values: int) -> None:
+    sources, targets = np.random.default_rng(0).integers(0, values, (2, 60), np.uint64)
+    for first, found in enumerate(first_linked(sources, targets)):
+        linked, size = {first}, 0
+        while len(linked) > size:
+            size, sides = len(linked), [{side[pair] for pair in linked} for side in (sources, targets)]
+            linked = {pair for pair in range(60) if sources[pair] in sides[0] or targets[pair] in sides[1]}
+        assert found == min(linked)
+    assert first_linked(np.array([1, 2, 3, 3]), np.array([7, 8, 9, 7])).tolist() == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize(
