@@ -332,13 +332,20 @@ def _refuse_columns_without_text(rows: Sequence[Sequence[str]], path: Path) -> N
             return has_letter(cell)
         return len(rows[0]) == 2 and not re.search(r"[\d_/:=]", cell)
 
-    for column in (0, 1):
-        cells = [row[column] for row in rows if row[column].strip()]
-        if 2 * sum(map(is_text, cells)) < len(cells):
-            raise DataError(
-                f"{path}: it has no heading, so columns 1 and 2 are read, but column {column + 1} holds addresses, "
-                "numbers, ids or single words; name the columns of the two sides, as in --columns 3,4 (or data.columns)"
-            )
+    def holds_text(column: int) -> bool:
+        cells = [row[column] for row in rows if row[column : column + 1] and row[column].strip()]
+        return 2 * sum(map(is_text, cells)) >= len(cells)
+
+    if wrong := [column for column in (0, 1) if not holds_text(column)]:
+        columns = [column for column in range(min(map(len, rows))) if any(row[column].strip() for row in rows)]
+        found = [str(column + 1) for column in columns if holds_text(column)]
+        remedy = "name two columns of text, or insist on these with --columns 1,2"
+        if len(found) > 1:
+            remedy = f"name the columns of the two sides, as in --columns {','.join(found[:2])}"
+        raise DataError(
+            f"{path}: it has no heading, so columns 1 and 2 are read, but column {wrong[0] + 1} holds addresses, "
+            f"numbers, ids or single words; {remedy} (or data.columns)"
+        )
 
 
 def _read_json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:

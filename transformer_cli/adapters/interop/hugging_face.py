@@ -198,6 +198,10 @@ def _is_tied(tensors: dict[str, Tensor]) -> bool:
 
 
 def _read_vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> ForeignVocabulary:
+    for path in (folder / name, folder / f"{side}.spm"):
+        if not path.is_file():
+            remedy = "copy the tokenizer's files from the model that it was trained from, or download them"
+            raise DataError(f"{path}: missing; {remedy}")
     tokens = foreign.tokens_by_id(folder / name, [*(added | foreign.read_json_object(folder / name)).items()])
     return foreign.read_vocabulary(folder / f"{side}.spm", tokens)
 

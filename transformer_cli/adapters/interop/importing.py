@@ -34,6 +34,7 @@ from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z")
 WIDTH_IN_COLUMNS = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # d_model columns
 WIDTH_IN_ROWS = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # d_model rows
+PAD_MULTIPLE = 128  # to the next multiple of which trainers pad embeddings, at most
 SIDE_OF_WEIGHT = {
     "source_embedding.tokens.weight": 0,
     "target_embedding.tokens.weight": 1,
@@ -174,15 +175,21 @@ def _build_model(theirs: ForeignModel, config: ModelConfig, rows: Sequence[Seque
         model = Transformer(config, source_vocabulary=len(rows[0]), target_vocabulary=len(rows[1]), pad_id=PAD)
     width = width_permutation(config)
     unused = dict(theirs.tensors)
+    padding = set[int]()  # rows of embeddings
 
     def take(name: str, shape: Sequence[int]) -> Tensor:
         if (value := unused.pop(name, None)) is None:
             raise DataError(f"{theirs.path}: {name}, as tfm calls it, is missing")
-        if value.shape != torch.Size(shape) or not value.is_floating_point() or not value.isfinite().all():
+        if name in SIDE_OF_WEIGHT and value.ndim and shape[0] < len(value) < shape[0] + PAD_MULTIPLE:
+            padding.add(len(value) - shape[0])
+            value = value[: shape[0]]
+        if value.shape != torch.Size(shape) or not value.is_floating_point():
             raise DataError(
-                f"{theirs.path}: {name}, as tfm calls it, is {value.dtype} {[*value.shape]}, or not finite; by the "
-                f"settings and vocabulary, it should be floats {[*shape]}"
+                f"{theirs.path}: {name}, as tfm calls it, is {value.dtype} {[*value.shape]}; by the settings and "
+                f"vocabulary, it should be floats {[*shape]}"
             )
+        if not value.isfinite().all():
+            raise DataError(f"{theirs.path}: {name}, as tfm calls it, has infinite numbers or NaN; give other weights")
         return value.float()
 
     with torch.no_grad():
@@ -197,6 +204,9 @@ def _build_model(theirs: ForeignModel, config: ModelConfig, rows: Sequence[Seque
             else:
                 value = take(name.replace("attention.output.", "attention.o."), shape)
             parameter.copy_(permute_width(name, value, width))
+    if padding:
+        what = "%s: its embeddings have %s more than the vocabulary has tokens; these are left out"
+        log.warning(what, theirs.path, pluralize(max(padding), "row"))
     for name in model.state_dict():  # other names of tied matrices
         unused.pop(name, None)
     if unused:

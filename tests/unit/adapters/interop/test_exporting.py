@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from torch.nn.functional import pad
 
 from kinds import Refused, Tfm
-from small_marian import SETTINGS, TEXT, make_model, weights, write
+from small_marian import SETTINGS, TEXT, VOCABULARY, D, make_model, weights, write
 from transformer_cli import Translator
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 from transformer_cli.config.schema import Config, DecodingConfig
-from transformer_cli.errors import ConfigError
+from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 
 
@@ -47,6 +49,36 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
     assert translators[0].translate_detailed(TEXT) == translators[1].translate_detailed(TEXT)
     ours, theirs = (dict(each.model.named_parameters()) for each in translators)
     assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == {"output.bias"}  # that of <sos>
+
+
+def test_import_of_padded_embeddings_and_missing_tokenizer(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = export_to_hugging_face(run.folder, tmp_path / "out")
+    path, size = place / "model.safetensors", VOCABULARY + 1  # with <pad>
+    whole = load_file(path)
+
+    def padded(value: torch.Tensor, rows: int) -> torch.Tensor:
+        """An embedding (size, D) or a bias (1, size) with more rows; any other weight as it is."""
+        sizes: dict[tuple[int, ...], list[int]] = {(size, D): [0, 0, 0, rows], (1, size): [0, rows]}
+        return pad(value, sizes.get(tuple(value.shape), []), value=9.0)
+
+    save_file({name: padded(value, 127) for name, value in whole.items()}, path)
+    again = import_run(place, name="padded", runs_dir=tmp_path)
+    assert "127 rows more than the vocabulary has tokens" in caplog.text
+    models = [Translator.load(each.folder, device="cpu") for each in (run, again)]
+    assert models[0].translate_detailed(TEXT) == models[1].translate_detailed(TEXT)
+    for change, said in (
+        (lambda value: padded(value, 128), "it should be floats"),
+        (lambda value: value * torch.nan, "has infinite numbers or NaN"),
+    ):
+        save_file({name: change(value) for name, value in whole.items()}, path)
+        with pytest.raises(DataError, match=said):
+            import_run(place, name="refused", runs_dir=tmp_path)
+    for name in ("target.spm", "vocab.json"):
+        (place / name).unlink()
+        with pytest.raises(DataError, match=rf"{name}: missing; copy the tokenizer's files from the model that"):
+            import_run(place, name="refused", runs_dir=tmp_path)
 
 
 def test_exported_config_and_tokens_equal_those_of_transformers(run: Run, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_imported_codec_treats_unknown_characters_like_ours(
         ("postprocess: dan", "postprocess: dhn", "transformer-preprocess, transformer-postprocess"),
         ("enc-depth: 2", "enc-depth: 1", "unknown weight encoder.layers.1"),
         ("dec-depth: 2", "dec-depth: 3", "decoder.layers.2"),
-        ("dim-ffn: 24", "dim-ffn: 23", "or not finite; by the settings and vocabulary, it should be floats"),
+        ("dim-ffn: 24", "dim-ffn: 23", "[24, 16]; by the settings and vocabulary, it should be floats [23"),
         ("type: transformer", "output-omit-bias: true", "output-omit-bias: true cannot be imported"),
         ("type: transformer", "transformer-decoder-dim-ffn: 32", "transformer-decoder-dim-ffn: 32 cannot be"),
         ("type: transformer", "transformer-no-affine: true", "transformer-no-affine: true cannot be imported"),
