@@ -190,6 +190,8 @@ class DataConfig(Section, affects=Affects.DATASET):
     clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
     """rules that leave out training pairs: any of empty, encoding, copies, markup, length, duplicates, held_out,
     language"""
+    allow_keys: Annotated[bool, Affects.NOTHING] = False
+    """accept text of which most are keys, such as edit.save.title, instead of stopping with an error"""
     max_chars: Annotated[int, Field(ge=1, le=4_000)] = 4_000
     """training pairs with a side of more characters than this are left out"""
     held_out: HeldOutConfig = HeldOutConfig()
@@ -253,7 +255,14 @@ class DataConfig(Section, affects=Affects.DATASET):
                     "of train"
                 )
             return self
-        for key in ("columns", "clean", "max_chars", "held_out", *(["skip_empty"] if self.corpus == "pairs" else [])):
+        for key in (
+            "columns",
+            "clean",
+            "allow_keys",
+            "max_chars",
+            "held_out",
+            *(["skip_empty"] if self.corpus == "pairs" else []),
+        ):
             if getattr(self, key) != DataConfig.model_fields[key].default:
                 raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
         if self.files is not None:

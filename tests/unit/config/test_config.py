@@ -233,7 +233,7 @@ def test_every_setting_affects_one_thing() -> None:
         *("device", "num_threads", "precision"),
     }
     free = {key for key in marked[Affects.NOTHING] if not key.startswith("decoding.")}
-    assert free == {"name", *(f"training.{key}" for key in resumed)}
+    assert free == {"name", "data.allow_keys", *(f"training.{key}" for key in resumed)}
     assert not any(key.startswith("decoding.") for kind in Affects if kind != Affects.NOTHING for key in marked[kind])
     assert {key.partition(".")[0] for key in marked[Affects.DATASET] | marked[Affects.CODEC]} == {"data"}
 

@@ -55,6 +55,7 @@ SIDE_NAMES = (  # columns and files may have these names instead of languages; "
     ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
 )
 SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by region
+KEY_SAMPLE_PAIRS, MIN_KEYS = 200, 10  # of a text, to check that neither side holds keys
 SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hold text
 CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hold markup, not text
 OTHER_LANGUAGES = "a unit without one of the languages"
@@ -78,6 +79,12 @@ _DOUBLED_QUOTE = re.compile(rb'[^,;\s\\]""|""[^,;\s]')  # within a cell, as CSV 
 _ESCAPED_QUOTE = re.compile(rb'\\"(?!\s*(?:[,;]|\Z))')  # "C:\", may be the end of a cell
 _BACKSLASH = re.compile(r'(\\["\\,;\n])|\\')
 _TEXT_SUFFIX = re.compile(r"[ _-]?(?:text|sentence|segment)$")
+_KEY = (
+    re.compile(  # of a text in a program, such as edit.save.title, nav/home, EDIT_SAVE, menu-file-open, editSaveTitle
+        r"[A-Za-z][\w-]*(?:[.:/\[\]]+[\w-]+)+\]?|[^\W_]*_\w+|\w+(?:-\w+){2,}|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+",
+        re.ASCII,
+    )
+)
 _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # with all white space around them
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -88,7 +95,7 @@ def read_texts(
     """Yield the pairs of several texts; a text is two aligned files, or one file with both sides.
 
     leave_out: called for units that are no pairs, such as those in other languages. Raises DataError, which names the
-    file, the line or unit, and the number of pairs before it.
+    file, the line or unit, and the number of pairs before it; also if one side of a text are keys.
     """
     for text in texts:
         if isinstance(text, FilePair):
@@ -99,13 +106,31 @@ def read_texts(
             pairs = zip_lines(text.source, text.target, truncated_lines)
         else:
             pairs = FORMATS[pair_format(text, data)](text, data, leave_out)
-        n_pairs = 0
-        try:
-            for pair in pairs:
-                n_pairs += 1
-                yield pair
-        except DataError as error:
-            raise DataError(f"{error} ({pluralize(n_pairs, 'pair')} before that)") from None
+        pairs = _count_before_errors(pairs)
+        yield from pairs if data.allow_keys else _refuse_keys(pairs)
+
+
+def _count_before_errors(pairs: Iterator[LocatedPair]) -> Iterator[LocatedPair]:
+    n_pairs = 0
+    try:
+        for pair in pairs:
+            n_pairs += 1
+            yield pair
+    except DataError as error:
+        raise DataError(f"{error} ({pluralize(n_pairs, 'pair')} before that)") from None
+
+
+def _refuse_keys(pairs: Iterator[LocatedPair]) -> Iterator[LocatedPair]:
+    """Yield the pairs of a text. Raises DataError if most of its beginning, on one side, are keys of a program."""
+    sample = list(islice(pairs, KEY_SAMPLE_PAIRS))
+    for index, side in enumerate(("source", "target")):
+        lines = [line for pair in sample if (line := str(pair[index]).strip())]
+        keys = [*filter(_KEY.fullmatch, lines)]
+        if 2 * len(keys) > len(lines) and len(keys) >= MIN_KEYS:
+            what = f"most of the {side} side are keys (such as {keys[0][:40]}), not text"
+            remedy = "name files that have the text instead, or insist with data.allow_keys: true"
+            raise DataError(f"{sample[0][2][index]}: {what}; {remedy}")
+    yield from chain(sample, pairs)
 
 
 def pair_format(path: Path, data: DataConfig) -> str:

@@ -466,3 +466,31 @@ def test_pair_files_missing_side_or_repeated_file_is_refused(names: str, said: s
         path.write_text("a\n", encoding="utf-8")
     with pytest.raises(DataError, match=said):
         pair_files(paths, settings())
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["edit.save.title{}", "EDIT_SAVE_{}", "editSaveTitle{}", "page.section{}.m_0", "a-b/c[{}]", "menu-file-open{}"],
+)
+def test_read_texts_keys_in_place_of_text_are_refused_unless_allowed(read: Read, key: str, tmp_path: Path) -> None:
+    keys = [key.format(number) for number in range(20)]
+    units = "".join(f"<trans-unit id='1'><source>{each}</source><target>A dog.</target></trans-unit>" for each in keys)
+    for content, name in (
+        (HEADER.replace("LANG", "en") + "".join(f'msgid "{each}"\nmsgstr "A dog."\n\n' for each in keys), "a.po"),
+        (XLIFF.replace("UNITS", units), "a.xlf"),
+        ("".join(json.dumps({"source": each, "target": "A dog."}) + "\n" for each in keys), "a.jsonl"),
+        ("de\ten\n" + "".join(f"{each}\tA dog.\n" for each in keys), "a.tsv"),
+    ):
+        with pytest.raises(DataError, match=rf"{name}: most of the source side are keys \(such as .*\), not text; "):
+            read(content, name)
+        assert len(read(content, name, allow_keys=True)) == 20
+    texts = (tmp_path / "a.de", tmp_path / "a.en")
+    texts[0].write_text("A dog.\n" * 20, encoding="utf-8")
+    texts[1].write_text("".join(f"{each}\n" for each in keys), encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.en: most of the target side are keys"):
+        list(read_texts([FilePair(source=texts[0], target=texts[1])], settings()))
+
+
+@pytest.mark.parametrize("word", ["Hund", "OK", "E-Mail", "z.B.", "12:30", "Größen-Wahn", "U.S.", "3.5"])
+def test_read_texts_words_are_no_keys(read: Read, word: str) -> None:
+    assert len(read("de\ten\n" + f"{word}\tdog\n" * 20)) == 20
