@@ -179,7 +179,7 @@ def split(text: str) -> object:
 def clean(text: str) -> object:
     data = DataConfig().model_copy(update={"clean": names("empty copies markup length duplicates held_out")})
     pairs = ((line, line[::-1], lines.Location(Path("a"), Path("b"), 1)) for line in lines_of(text))
-    return list(cleaning.clean_pairs(pairs, data, lambda *_: None, {1}, Counter()))
+    return list(cleaning.clean_pairs(pairs, data, lambda *_: None, ({1}, {1}), Counter()))
 
 
 def of_file(write: Callable[[str], str]) -> Reader:

@@ -32,6 +32,7 @@ from transformer_cli.text.codec import SIDES, Codecs, codec_checksums, codec_fil
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 
 FORMAT_VERSION = 3
+MIN_WARNED_OVERLAP = 0.01  # share of a text's sources or references in the training text; less may be by chance
 IDS_PER_BLOCK = 1 << 20  # ids that are in memory at once while all are counted or renumbered
 
 Pair = tuple[str, str]

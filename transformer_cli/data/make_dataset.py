@@ -15,6 +15,7 @@ from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.corpus import Corpus, read_pairs
 from transformer_cli.data.dataset import (
     FORMAT_VERSION,
+    MIN_WARNED_OVERLAP,
     Dataset,
     count_split,
     dataset_settings,
@@ -24,12 +25,12 @@ from transformer_cli.data.dataset import (
 from transformer_cli.data.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import atomic_folder, sha256_of_bytes, write_checksums, write_json
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, codec_checksums
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import SPACY_VERSION
 
-MAX_CHANCE_OVERLAP = 0.01  # share of a split's sources that may be in the training text by chance; for more, a warning
 SAMPLE_LINES = 1_000  # lines of each side in which unknown tokens are counted
 MAX_UNKNOWN_RATE = 0.1  # share of unknown tokens; for more, a warning
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")  # stands for a byte of a character that has no subword
@@ -121,10 +122,11 @@ def _write_dataset(
 
 
 def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[str, dict[str, int]]:
-    """Count how many pairs and source sentences of each other split are in the training split, too.
+    """Count how many pairs, sources and targets of each other split are in the training split, too.
 
     folder: has the raw text of `splits`. Lines are compared as normalised lines, whatever their case or spacing.
-    Returns split → {"pairs": …, "sources": …}; "sources" also counts sources with another translation.
+    Returns split → {"pairs": …, "sources": …, "references": …}; "sources" also counts sources with another translation,
+    and "references" targets of another source.
     """
 
     def hashes(split: str) -> Iterator[tuple[int, int]]:
@@ -132,25 +134,35 @@ def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[s
             yield hash(codecs.source.dedup_key(source)), hash(codecs.target.dedup_key(target))
 
     held_out = {split: [*hashes(split)] for split in splits if split != "train"}
-    held_out_sources = {source for pairs in held_out.values() for source, _ in pairs}
-    in_training = {pair for pair in hashes("train") if pair[0] in held_out_sources}
+    held_out_sources, held_out_targets = (
+        {pair[side] for pairs in held_out.values() for pair in pairs} for side in (0, 1)
+    )
+    in_training, targets = set[tuple[int, int]](), set[int]()
+    for source, target in hashes("train"):
+        if source in held_out_sources:
+            in_training.add((source, target))
+        if target in held_out_targets:
+            targets.add(target)
     sources = {source for source, _ in in_training}
     return {
         split: {
             "pairs": sum(pair in in_training for pair in pairs),
             "sources": sum(source in sources for source, _ in pairs),
+            "references": sum(target in targets for _, target in pairs),
         }
         for split, pairs in held_out.items()
     }
 
 
 def warn_of_overlap(manifest: dict[str, Any]) -> None:
-    """Warn, in one line, of splits some of whose pairs, or many of whose sources, are in the training text, too."""
+    """Warn, in one line, of splits that have pairs, or many sources or references, of the training text."""
     overlapping = []
     for split, overlap in manifest["overlap"].items():
         sentences = manifest["splits"][split]["sentences"]
-        if overlap["pairs"] or overlap["sources"] > MAX_CHANCE_OVERLAP * sentences:
-            overlapping.append(f"{split} {overlap['pairs']:,} of {sentences:,} pairs ({overlap['sources']:,} sources)")
+        n_references = overlap.get("references", 0)  # older datasets did not count them
+        if overlap["pairs"] or max(overlap["sources"], n_references) >= MIN_WARNED_OVERLAP * sentences:
+            sides = f"{pluralize(overlap['sources'], 'source')}, {pluralize(n_references, 'reference')}"
+            overlapping.append(f"{split} {overlap['pairs']:,} of {sentences:,} pairs ({sides})")
     if overlapping:
         log.warning(
             "also in the training text: %s; a model may know them by heart, so their scores say little about new text; "

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig, DecodingConfig
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows, Side, find_dataset
+from transformer_cli.data.dataset import MIN_WARNED_OVERLAP, Dataset, EncodedSplit, Rows, Side, find_dataset
 from transformer_cli.errors import ArgumentError, ConfigError, DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.runs.provenance import append_result, sha256_of_lines
@@ -225,16 +225,30 @@ def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> Res
 
 
 def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
-    """Warn of lines that are in the run's training text, ignoring case and spaces, if its dataset can be read."""
+    """Warn of lines, and of references from 1 % on, that are in the run's training text, if its dataset can be read."""
     try:
-        trained = Dataset.open(find_dataset(data, data_dir)).text("train", "source")
-    except DataError:
+        folder = find_dataset(data, data_dir)
+        found = {
+            "line": _count_seen(text.sources, folder / "train.source.txt"),
+            "reference": _count_seen(chain(*text.references), folder / "train.target.txt"),
+        }
+    except (DataError, OSError, UnicodeDecodeError):
         return
-    lines = ["".join(line.split()).casefold() for line in text.sources if line.strip()]
-    seen = {*lines} & {"".join(line.split()).casefold() for line in trained}
-    if n_seen := sum(line in seen for line in lines):
+    n_seen, n_references = found["reference"]
+    if n_seen < MIN_WARNED_OVERLAP * n_references:
+        del found["reference"]
+    if seen := [f"{n_seen:,} of {pluralize(n_lines, what)}" for what, (n_seen, n_lines) in found.items() if n_seen]:
         what = "are in the training text; a model can memorise them, so these scores say less about new text"
-        log.warning("%s: %s of %s %s", text.name, f"{n_seen:,}", pluralize(len(lines), "line"), what)
+        log.warning("%s: %s %s", text.name, " and ".join(seen), what)
+
+
+def _count_seen(lines: Iterable[str], trained: Path) -> tuple[int, int]:
+    """Returns how many lines are in a file, ignoring case and spaces, and how many are not blank."""
+    keys = ["".join(line.split()).casefold() for line in lines if line.strip()]
+    wanted = {*keys}
+    with open(trained, encoding="utf-8", newline="\n") as file:
+        seen = {key for line in file if (key := "".join(line.split()).casefold()) in wanted}
+    return sum(key in seen for key in keys), len(keys)
 
 
 def evaluate_text(
@@ -320,8 +334,8 @@ def select_texts(
 ) -> list[ParallelText]:
     """Returns the texts to evaluate a run on: splits of its dataset, or the text of files or lists.
 
-    With none of these, every test set. Warns of lines of files and lists that are in the run's training text. Raises
-    ConfigError, DataError.
+    With none of these, every test set. Warns of lines and references of files and lists that are in the run's training
+    text. Raises ConfigError, DataError.
     """
     if [files is None, lists is None, not splits].count(False) > 1:
         raise ConfigError("files, lists and splits cannot be combined; give one of them")

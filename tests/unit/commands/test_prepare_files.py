@@ -127,7 +127,7 @@ def test_prepare_config_with_file_lists_cleans_only_on_request(tfm: Tfm, files: 
     assert (cleaned.folder / "left-out.tsv.gz").is_file()
     left_out = {rule: found["pairs"] for rule, found in cleaned.manifest["cleaning"]["left_out"].items()}
     assert left_out == {"copies": 1, "held_out": 200}  # the third split is in the training text
-    assert cleaned.manifest["overlap"] == {split: {"pairs": 0, "sources": 0} for split in ("valid", "third")}
+    assert all(not any(found.values()) for found in cleaned.manifest["overlap"].values())
 
 
 @pytest.mark.parametrize(

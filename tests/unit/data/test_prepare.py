@@ -107,7 +107,8 @@ def test_prepare_manifest_counts_sentences_tokens_unknown_words(workshop: Worksh
         "target": {"tokens": 11, "unknown_rate": 4 / 11, "longest": 5},
     }
     assert manifest["splits"]["test"]["source"] == {"tokens": 1, "unknown_rate": 1.0, "longest": 1}
-    assert manifest["overlap"] == {"valid": {"pairs": 0, "sources": 0}, "test": {"pairs": 0, "sources": 0}}
+    none = {"pairs": 0, "sources": 0, "references": 0}
+    assert manifest["overlap"] == {"valid": none, "test": none}
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
 
 
@@ -193,8 +194,8 @@ def test_prepare_huge_vocabulary_warns(
 def test_prepare_warns_of_overlap_at_every_call(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
     workshop.write("test", ["Mann", "Ein Hund."], ["man", "A dog."])
     message = (
-        "also in the training text: test 1 of 2 pairs (1 sources); a model may know them by heart, so their scores say "
-        "little about new text; take them out of the training text, and prepare again"
+        "also in the training text: test 1 of 2 pairs (1 source, 1 reference); a model may know them by heart, so "
+        "their scores say little about new text; take them out of the training text, and prepare again"
     )
     for created in (True, False):
         assert workshop.prepare().created is created

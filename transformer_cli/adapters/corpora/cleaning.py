@@ -61,14 +61,14 @@ def clean_pairs(
     pairs: Iterator[LocatedPair],
     data: DataConfig,
     leave_out: LeaveOut,
-    held_out: Collection[int],
+    held_out: tuple[Collection[int], Collection[int]],
     counts: Counter[str],
 ) -> Iterator[LocatedPair]:
     """Yield the pairs that pass the rules of `data.clean` and are not too long; the others go to `leave_out`.
 
     counts: receives "encoding_mended", the number of pairs in which the rule `encoding` mended characters such as Ã¤,
     and "entities_decoded", the number of those in which the rule `markup` decoded entities such as &apos;.
-    held_out: the `sentence_hash` of each source sentence in the splits that have their own files.
+    held_out: the `sentence_hash` of each source and of each target in the splits that have their own files.
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
     if "encoding" in wanted:
@@ -85,8 +85,8 @@ def clean_pairs(
         pairs = apply_rule("length", partial(_has_unlikely_length, ratio), chain(first, pairs), leave_out)
     if "duplicates" in wanted:
         pairs = _drop_duplicates(pairs, leave_out)
-    if "held_out" in wanted and held_out:
-        pairs = apply_rule("held_out", lambda one, _: sentence_hash(one, data.source) in held_out, pairs, leave_out)
+    if "held_out" in wanted and any(held_out):
+        pairs = apply_rule("held_out", partial(_is_held_out, held_out, data), pairs, leave_out)
     if "language" in wanted and (is_wrong := _language_rule(data)):
         pairs = apply_rule("language", is_wrong, pairs, leave_out)
     return pairs
@@ -148,6 +148,11 @@ def sentence_hash(sentence: str, language: str) -> int:
     """Returns a 64-bit hash, equal for sentences that differ only in case, digits, punctuation and spaces."""
     text = _NON_WORD.sub("", lower(nfc_stripped(sentence), language).casefold())
     return _hash(_NUMBER.sub("0", text) or sentence)
+
+
+def _is_held_out(held_out: tuple[Collection[int], Collection[int]], data: DataConfig, source: str, target: str) -> bool:
+    sources, targets = held_out
+    return sentence_hash(source, data.source) in sources or sentence_hash(target, data.output_language) in targets
 
 
 def _hash(text: str) -> int:

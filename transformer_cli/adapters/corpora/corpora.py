@@ -133,7 +133,7 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
     shares = {name: share for name, share in data.held_out if share}
     splits = dict.fromkeys(["train", "valid", *texts, *shares], 0)
     counts: dict[str, dict[str, Any]] = {}
-    held_out = set[int]()
+    held_out = set[int](), set[int]()  # the hashes of the sources and of the targets
     sources, targets = array("Q"), array("Q")  # the hashes of all training pairs, if some will be held out
     with ExitStack() as opened:
 
@@ -171,7 +171,8 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
             for source, target, location in pairs:
                 add(split, source, target, location)
                 if "held_out" in data.clean:
-                    held_out.add(sentence_hash(source, data.source))
+                    held_out[0].add(sentence_hash(source, data.source))
+                    held_out[1].add(sentence_hash(target, data.output_language))
         changed = Counter[str]()
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:

@@ -31,7 +31,11 @@ PLANTED = {
     ],
     "length": [("Ein Hund.", "A dog runs over the meadow. " * 4), (f"Ein Hund {'und noch einer ' * 9}", "dogs")],
     "duplicates": [(f" {source}", target.replace(" ", "  ")) for source, target in GOOD[:5]],
-    "held_out": [("EIN MANN WARTET 1 STUNDE", "A man has been waiting."), ("Ein Mann wartet, 7 Stunde!", "He waits.")],
+    "held_out": [
+        ("EIN MANN WARTET 1 STUNDE", "A man has been waiting."),
+        ("Ein Mann wartet, 7 Stunde!", "He waits."),
+        ("Er wartet.", "a man  WAITS"),
+    ],
     "language": [(target, target + " Again.") for _, target in GOOD[5:25]]
     + [(source, JAPANESE) for source, _ in GOOD[30:40]],
 }
