@@ -74,6 +74,9 @@ def translate(
     keep_unk: Annotated[bool, options.Output(
         "--keep-unk", help="Keep <unk> in the translation instead of copying the source word with the most "
         "attention.")] = False,
+    fuzzy: Annotated[bool, options.Output(
+        "--fuzzy", help="In a catalogue (.po), flag translated messages as fuzzy, so that msgfmt leaves them out until "
+        "someone has checked them. Otherwise a comment marks them as machine translation.")] = False,
     as_json: options.AsJsonLines = False,
 ) -> None:  # fmt: skip
     """Translate sentences, files and documents.
@@ -99,6 +102,8 @@ def translate(
         if given := [name for name, is_given in {**line_options, **sentence_options}.items() if is_given]:
             why = "" if text_format or folder else " (by the file's name)"
             raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
+    if fuzzy and not folder and form != "po":
+        raise typer.BadParameter("--fuzzy marks messages of a catalogue; leave it out, or name a .po file with --input")
     if folder and text_format:
         raise typer.BadParameter(f"{what}, each in the format of its name; leave out --format")
     if folder and output in (None, STDIO):
@@ -141,6 +146,7 @@ def translate(
         prefix=options.require_utf8(prefix, "--prefix"),
         split_sentences=split_sentences,
         protect=protect,
+        fuzzy=fuzzy,
         glossary=read_glossary(glossary, translator.run.config.data),
         protect_pattern=options.require_utf8(protect_pattern, "--protect-pattern"),
     )

@@ -557,6 +557,8 @@ class TranslationSettings(DecodingConfig, affects=Affects.NOTHING):
     """also copy unchanged each match of this regular expression"""
     glossary: dict[str, str] = Field(default_factory=dict)
     """word or phrase → its fixed translation, as from `api.read_glossary`"""
+    fuzzy: bool = False
+    """flag translated messages of a catalogue as fuzzy, instead of a comment that names machine translation"""
 
     @property
     def rows_per_sentence(self) -> int:

@@ -495,7 +495,8 @@ def _read_po(path: Path) -> Iterator[_TranslatedText]:
             header = dict(line.partition(":")[::2] for line in targets[0].split("\n"))
             languages = header.get("X-Source-Language", "").strip(), header.get("Language", "").strip()
             continue
-        why = "fuzzy" if each.is_fuzzy else PLURAL_FORMS if len(sources) != len(targets) else ""
+        why = UNCONFIRMED if each.is_by_machine else PLURAL_FORMS if len(sources) != len(targets) else ""
+        why = "fuzzy" if each.is_fuzzy else why
         for source, target in list(zip(sources, targets, strict=False))[: 1 if why else 2]:
             yield source, target, languages, why, Location(path, path, each.number)
 

@@ -9,6 +9,7 @@ from transformer_cli.errors import DataError
 
 HEADER_BYTES = 1 << 14  # of a catalogue, searched for its encoding
 MAX_MESSAGE_CHARS = 1 << 24  # including the lines before a message
+MACHINE_COMMENT, FUZZY_FLAG = "# machine translation", "#, fuzzy"  # lines that mark a message
 
 _STRING = re.compile(r'\s*(?:(msgctxt|msgid|msgid_plural|msgstr)(\[\d{1,2}\])?\s*)?"((?:[^"\\]|\\.)*)"\s*')
 _OTHER_LINE = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domain\s|\Z)")
@@ -31,6 +32,8 @@ class Message:
     strings: dict[str, list[str]] = field(default_factory=dict)
     """msgctxt, msgid, msgid_plural, msgstr or msgstr[0] → the text inside the quotation marks, line by line"""
     is_fuzzy: bool = False
+    is_by_machine: bool = False
+    """whether it has MACHINE_COMMENT"""
 
     @property
     def is_translated(self) -> bool:
@@ -66,6 +69,8 @@ def parse_messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
             message.strings.setdefault(key, []).append(found[3])
         elif comment:
             message.is_fuzzy = bool(comment["flags"]) or (message.is_fuzzy and not comment["obsolete"])
+            is_marked = line.startswith(MACHINE_COMMENT)
+            message.is_by_machine = is_marked or (message.is_by_machine and not comment["obsolete"])
         (message.msgstr_lines if found and key.startswith("msgstr") else message.lines_before).append(line)
     if message.strings and not message.msgstr_lines:
         raise DataError(f"{where}line {number}: ends in a message without a msgstr (PO); copy the file again")

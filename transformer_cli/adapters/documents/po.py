@@ -1,13 +1,14 @@
 """Parses gettext catalogues (.po, .pot): messages without a translation are blocks, which become their `msgstr`.
 
-Tags such as <b> go with their words. Existing translations stay, including fuzzy ones. Plural forms stay empty, since
-their number and meaning differ between languages.
+A line before each of these messages marks it as a machine translation. Tags such as <b> go with their words. Existing
+translations stay, including fuzzy ones. Plural forms stay empty, since their number and meaning differ between
+languages.
 """
 
 import re
 from collections import Counter
 
-from transformer_cli.adapters.corpora.po import Message, parse_messages, po_encoding, unescape
+from transformer_cli.adapters.corpora.po import MACHINE_COMMENT, Message, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
@@ -22,22 +23,27 @@ _MESSAGE_PART = re.compile(
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
-def parse_po(content: bytes, languages: LanguagePair) -> ParsedFile:
-    """Parse the messages of a catalogue. Raises DataError for other files."""
+def parse_po(content: bytes, languages: LanguagePair, mark: str = MACHINE_COMMENT) -> ParsedFile:
+    """Parse the messages of a catalogue. mark: the line for a translated message. Raises DataError for other files."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
     for message in parse_messages(LINE.findall(text)):
-        build.end_block(*message.lines_before)
         if message.msgstr_lines:
-            _add_message(build, message, kept, encoding)
+            _add_message(build, message, kept, encoding, mark)
+        else:
+            build.end_block(*message.lines_before)
     build.end_block()
     return ParsedFile([build.document], encode, kept)
 
 
-def _add_message(build: Builder, message: Message, kept: Counter[str], encoding: str) -> None:
-    """Add the `msgstr` of a message: the existing one, or else the text to translate."""
-    source, lines = "".join(message.strings.get("msgid", ())), message.msgstr_lines
+def _add_message(build: Builder, message: Message, kept: Counter[str], encoding: str, mark: str) -> None:
+    """Add a message, with the existing `msgstr`, or else with `mark` and the text to translate."""
+    source, before, lines = "".join(message.strings.get("msgid", ())), message.lines_before, message.msgstr_lines
+    start = next((n for n, line in enumerate(before) if line.lstrip().startswith("msg")), 0)  # msgctxt or msgid
+    is_new = bool(source) and not message.is_translated and "msgid_plural" not in message.strings
+    marks = [mark + ("\r\n" if before[start].endswith("\r\n") else "\n")] if is_new else []
+    build.end_block(*before[:start], *marks, *before[start:])
     if message.is_translated:
         kept["fuzzy" if message.is_fuzzy else "already translated"] += bool(source)  # not the header
     elif "msgid_plural" in message.strings:

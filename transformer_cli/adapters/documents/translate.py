@@ -4,10 +4,13 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
+from transformer_cli.adapters.corpora.po import FUZZY_FLAG
 from transformer_cli.adapters.documents.blocks import Block
 from transformer_cli.adapters.documents.files import FORMATS, MISSING_NUMBER, MISSING_TAG, MISSING_TERM, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, part_starts
@@ -33,7 +36,10 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
     if file_format not in FORMATS:
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
-    parsed = FORMATS[file_format].parse(content, (data.source, data.output_language))
+    parse = FORMATS[file_format].parse
+    if file_format == "po" and translator.settings.fuzzy:
+        parse = partial(parse_po, mark=FUZZY_FLAG)
+    parsed = parse(content, (data.source, data.output_language))
     found, counts = _translate_blocks(translator, parsed.blocks)
     translated = zip(parsed.blocks, found, strict=True)
     counts[MISSING_TAG] = sum(block.has_unplaced_element(*each) for block, each in translated)

@@ -1,19 +1,27 @@
 """Messages of a catalogue without a translation get one; everything else stays byte for byte."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
+from transformer_cli.adapters.corpora.formats import UNCONFIRMED, read_texts
+from transformer_cli.adapters.corpora.po import FUZZY_FLAG, MACHINE_COMMENT
 from transformer_cli.adapters.documents.po import parse_po
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 
 
+MARK = f"{MACHINE_COMMENT}\n"
+
+
 def translated(text: str, encoding: str = "utf-8") -> str:
     opened = parse_po(text.encode(encoding), ("de", "en"))
-    return opened.render([turned(block) for block in opened.blocks]).decode(encoding)
+    return opened.render([turned(block) for block in opened.blocks]).decode(encoding).replace(MARK, "")
 
 
 @pytest.mark.parametrize(
@@ -54,8 +62,21 @@ def test_po_untranslated_messages_get_a_translation(message: str, expected: str)
 )
 def test_po_tags_stay_with_their_words(source: str, expected: str) -> None:
     opened = parse_po(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
-    found = opened.render([backwards(block) for block in opened.blocks]).decode()
+    found = opened.render([backwards(block) for block in opened.blocks]).decode().replace(MARK, "")
     assert found == f'{HEADER}msgid "{source}"\nmsgstr "{expected}"\n'
+
+
+@pytest.mark.parametrize("mark", [MACHINE_COMMENT, FUZZY_FLAG])
+def test_po_translated_message_is_marked_and_not_training_text(mark: str, tmp_path: Path) -> None:
+    data = DataConfig.model_validate(
+        {"corpus": "files", "source": "en", "target": "de", "files": {"train": "x", "valid": "y"}}
+    )
+    old, path, left_out = f'{HEADER.replace("en", "de", 1)}msgid "b"\nmsgstr "B"\n\n', tmp_path / "a.po", list[str]()
+    opened = parse_po(f'{old}#: a.c\nmsgctxt "x"\nmsgid "a"\nmsgstr ""\n'.encode(), ("en", "de"), mark)
+    path.write_bytes(opened.render([("A", [])]))
+    assert path.read_text(encoding="utf-8") == f'{old}#: a.c\n{mark}\nmsgctxt "x"\nmsgid "a"\nmsgstr "A"\n'
+    assert [pair[:2] for pair in read_texts([path], data, lambda why, *_: left_out.append(why))] == [("b", "B")]
+    assert left_out == ["fuzzy" if mark == FUZZY_FLAG else UNCONFIRMED]
 
 
 def test_po_line_end_in_a_sentence_stays_in_proportion() -> None:
@@ -81,7 +102,7 @@ def test_po_existing_translations_are_kept_and_counted(message: str, reason: str
 def test_po_messages_without_a_letter_are_copied_and_counted() -> None:
     opened = parse_po(f'{HEADER}msgid "12"\nmsgstr ""\n'.encode(), ("de", "en"))
     assert (opened.render([]).decode(), +opened.kept) == (
-        f'{HEADER}msgid "12"\nmsgstr "12"\n', {"without a letter": 1}
+        f'{HEADER}{MARK}msgid "12"\nmsgstr "12"\n', {"without a letter": 1}
     )  # fmt: skip
 
 
