@@ -4,7 +4,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import groupby, islice
 from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,14 +14,22 @@ from transformer_cli.data.corpus import read_pairs
 from transformer_cli.system.terminal import shorten
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
+from transformer_cli.text.lines import PairIterator
 
 LINES_CHECKED = 1_000  # of each side of each split
 SUSPICIOUS_SHARE = 0.5  # of lines that are in another format, or the same on both sides
-MAX_SHOWN_CHARS = 50  # of an example
+PAIRS_CHECKED = 100_000  # of train
+MAX_ODD_SHARE = 0.05  # of these pairs, for each oddity; for more, a warning
+MAX_REPETITIONS = 4  # of a word
+MIN_TEXT_WITHOUT_SPACES = 20  # characters; a shorter text is not searched for repeated characters
+MAX_SHOWN_CHARS = 80  # of a side of an example
 MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
 
 _MARK = re.compile(r"(?:[.,。、，]|@-@|-LRB-)(?:\s|$)")  # the last two are a hyphen and a bracket of tokenisers
 _SPACED_MARK = re.compile(rf"\s{_MARK.pattern}")
+_REPEATED_CHARACTERS = re.compile(r"(\w{1,4}?)\1{9}")  # in a text without spaces
+_SYMBOL = re.compile("[\u2020-\u2023\u2190-\u2bff\U0001f000-\U0001faff]")  # † • → ■ ♪ and emoji
+_NUMBER = re.compile(r"\d+(?:[.,\s'’]\d{3}(?!\d))*")  # 1200 and 1,200
 _LOST_LETTER = re.compile(r"\ufffd|\?[a-z]|\?{3}")  # of wei?e M�nner
 
 log = logging.getLogger(__name__)
@@ -77,7 +85,9 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
             relevant = [*filter(kind.is_relevant, lines)]
             examples = [*filter(kind.is_damaged, relevant)]
             if len(examples) > kind.max_share * len(relevant):
-                damaged.setdefault(kind, []).append(f"{split}, {side}: {shorten(examples[0], MAX_SHOWN_CHARS)!r}")
+                damaged.setdefault(kind, []).append(
+                    f"{split}, {side}: {shorten(min(examples, key=len), MAX_SHOWN_CHARS)!r}"
+                )
         if name not in (None, SUBWORD_TEXT) and n >= SUSPICIOUS_SHARE * len(lines):
             formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
     for name, where in formats.items():
@@ -113,6 +123,40 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
             if rates[split] > max(0.05, MAX_UNKNOWN_RATIO * rates["train"]):
                 what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%; is this the same kind of text?"
                 log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
+    _warn_of_odd_pairs(islice(read_pairs(folder, "train"), PAIRS_CHECKED))
+
+
+def _warn_of_odd_pairs(pairs: PairIterator) -> None:
+    """Warn of each oddity that many training pairs have, with an example."""
+    first_targets = dict[int, int]()  # by source, as hashes
+    counts, examples, n_pairs = Counter[str](), dict[str, str](), 0  # the shortest example
+    for source, target in pairs:
+        n_pairs += 1
+        first_target = first_targets.setdefault(hash(source), hash(target))
+        numbers = [
+            {int("".join(filter(str.isdecimal, each))) for each in _NUMBER.findall(side)} for side in (source, target)
+        ]
+        for oddity, is_found in (
+            ("a source that occurs before with another target", first_target != hash(target)),
+            ("a word many times in a row", _has_repetition(source) or _has_repetition(target)),
+            ("a symbol such as ♪ on one side only", bool(_SYMBOL.search(source)) != bool(_SYMBOL.search(target))),
+            ("different numbers on both sides", all(map(set.difference, numbers, numbers[::-1]))),
+        ):
+            if is_found:
+                counts[oddity] += 1
+                pair = f"{source} | {target}"
+                examples[oddity] = min(pair, examples.get(oddity, pair), key=len)
+    for oddity, n in counts.items():
+        if n > MAX_ODD_SHARE * n_pairs:
+            what = "%.0f %% of the training pairs have %s (such as %s); leave them out, unless they are meant"
+            log.warning(what, 100 * n / n_pairs, oddity, shorten(examples[oddity], 2 * MAX_SHOWN_CHARS))
+
+
+def _has_repetition(line: str) -> bool:
+    words = line.split()
+    if len(words) - len({*words}) >= MAX_REPETITIONS:  # saves time: few lines pass
+        return any(sum(1 for _ in same) > MAX_REPETITIONS for _, same in groupby(words))
+    return any(_REPEATED_CHARACTERS.search(word) for word in words if len(word) >= MIN_TEXT_WITHOUT_SPACES)
 
 
 def _overlap(trigrams: set[str], others: set[str]) -> float:

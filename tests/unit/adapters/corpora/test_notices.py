@@ -77,20 +77,50 @@ def test_suspicious_text_other_format_warns_once(line: str, name: str, warned: W
 def test_suspicious_text_subwords_warn(cut: str, warned: Warned) -> None:
     lines = [cut.format(line) if number % 5 == 0 else line for number, line in enumerate(TRAIN[1])]
     (message,) = (each for each in warned((TRAIN[0], lines)) if "cut into" in each)
-    assert message.startswith(f"text that is cut into subwords (train, target: '{lines[0][:20]}")
+    assert message.startswith(f"text that is cut into subwords (train, target: '{min(lines[::5], key=len)[:20]}")
     assert "): give the original text" in message
 
 
 @pytest.mark.parametrize("mark", [" .", " , too", " 。", " @-@ x", " -LRB- x -RRB-"])
 def test_suspicious_text_tokenised_warns_with_an_example(mark: str, warned: Warned) -> None:
     lines = [line.replace(".", mark) if number % 3 else line for number, line in enumerate(TRAIN[1])]
+    odd = [line for number, line in enumerate(lines) if number % 3]
     (message,) = (each for each in warned((TRAIN[0], lines)) if "cut into" in each)
-    assert message.startswith(f"text that is cut into words (train, target: '{lines[1][:20]}")
+    assert message.startswith(f"text that is cut into words (train, target: '{min(odd, key=len)[:20]}")
 
 
 def test_suspicious_text_french_spaces_give_no_warning(warned: Warned) -> None:
     lines = [line.replace(".", " ?" if number % 3 else ".") for number, line in enumerate(TRAIN[1])]
     assert warned((TRAIN[0], lines)) == []
+
+
+ODDITIES: list[tuple[str, Callable[[str, str], tuple[str, str]]]] = [
+    ("a source that occurs before with another target", lambda source, target: ("Ein Hund.", target)),
+    ("a word many times in a row", lambda source, target: (source, "dog " * 25)),
+    ("a word many times in a row", lambda source, target: (source + "雪舟" * 10, target)),
+    ("a symbol such as ♪ on one side only", lambda source, target: (source, f"♪ {target}")),
+    ("a symbol such as ♪ on one side only", lambda source, target: (f"{source} 😀", target)),
+    ("different numbers on both sides", lambda source, target: (f"{source} 5 von 1.200", f"{target} 5 of 1,300")),
+]
+
+
+@pytest.mark.parametrize(("oddity", "make"), ODDITIES)
+@pytest.mark.parametrize("n_odd", [60, 20])
+def test_suspicious_text_many_odd_pairs_warn_with_an_example(
+    oddity: str, make: Callable[[str, str], tuple[str, str]], n_odd: int, warned: Warned
+) -> None:
+    odd = [make(*pair) if number < n_odd else pair for number, pair in enumerate(zip(*TRAIN, strict=True))]
+    messages = warned(([source for source, _ in odd], [target for _, target in odd]))
+    if n_odd == 20:  # of 600, which is less than a twentieth
+        assert messages == []
+    else:
+        (message,) = messages
+        assert message.startswith(f"10 % of the training pairs have {oddity} (such as ")
+
+
+def test_suspicious_text_good_numbers_and_repetitions_give_no_warning(warned: Warned) -> None:
+    more = (" 1.200 Hunde, hopp hopp hopp ♪", " 1,200 dogs, hop hop hop, 3 ♪")
+    assert warned(([line + more[0] for line in TRAIN[0]], [line + more[1] for line in TRAIN[1]])) == []
 
 
 @pytest.mark.parametrize(("old", "new"), [("ä", "Ã¤"), ("ä", "\ufffd"), ("ä", "?"), ("Ein ", "??? ")])
