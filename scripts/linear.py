@@ -56,12 +56,12 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.documents.blocks "
-    "adapters.documents.po adapters.documents.markup adapters.documents.parsed_file adapters.documents.subtitles "
-    "adapters.documents.word adapters.documents.xliff adapters.documents.xmltext adapters.interop.foreign "
-    "adapters.serve.request_bodies adapters.terminology.annotations adapters.terminology.glossary "
-    "adapters.terminology.placeholders system.terminal text.alignment text.codec text.file_formats text.languages "
-    "text.lines text.normalization text.sentences"
+    "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.corpora.notices "
+    "adapters.documents.blocks adapters.documents.po adapters.documents.markup adapters.documents.parsed_file "
+    "adapters.documents.subtitles adapters.documents.word adapters.documents.xliff adapters.documents.xmltext "
+    "adapters.interop.foreign adapters.serve.request_bodies adapters.terminology.annotations "
+    "adapters.terminology.glossary adapters.terminology.placeholders system.terminal text.alignment text.codec "
+    "text.file_formats text.languages text.lines text.normalization text.sentences"
 )
 
 Reader = Callable[[str], object]
@@ -275,6 +275,7 @@ CODES = ("de", "tr", "lt")  # whose capitals differ
 
 READERS: dict[str, tuple[Reader, str]] = {
     "cleaning.clean_pairs": (clean, "<a|&a|[[|1|_|a b "),
+    "cleaning.mend_encoding": (cleaning.mend_encoding, "Ã¤|Ã |â€™|â€|ä|ää|\x93"),
     "cleaning.sentence_hash": (lambda text: cleaning.sentence_hash(text, "de"), "1|_| |a1|ΑΣ"),
     "formats.read_texts": (of_file(lambda text: f"{text}\tb\n"), 'a b|""|" |a;'),
     "formats.read_texts (CSV)": (of_file(lambda text: f"de,en\n{text},b\n"), 'a b|""|" |a;'),
@@ -361,6 +362,7 @@ READERS: dict[str, tuple[Reader, str]] = {
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "adapters.corpora.po._OTHER_LINE adapters.corpora.po._STRING adapters.corpora.formats._CELL "
+    "adapters.corpora.formats._KEY "
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
     "adapters.documents.subtitles._SPEAKER_DASH adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "
