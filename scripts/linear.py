@@ -361,6 +361,7 @@ READERS: dict[str, tuple[Reader, str]] = {
 }
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
+    "adapters.interop.foreign._BY_NAME "
     "adapters.corpora.po._OTHER_LINE adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._KEY "
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "

@@ -19,10 +19,8 @@ UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
 LanguageCodes = tuple[str | None, str | None]
 """codes of the source and target languages; None if unknown"""
 _CODE = "([a-z]{2,3}(?:[-_][A-Z][A-Za-z]{1,7})?)"
-_BY_NAME = (
-    re.compile(f"(?:.*[-_./])?opus-mt-(?:.*-)?{_CODE}-{_CODE}"),  # opus-mt-de-en, opus-mt-tc-big-de-en
-    re.compile(f"{_CODE}-{_CODE}"),
-)
+_BY_NAME = re.compile(f"(?:.*-)?{_CODE}-{_CODE}")  # de-en, opus-mt-de-en, opus-mt-tc-big-de-en
+_OPUS_MT = re.compile("(?:^|[-_./])opus-mt-")
 _BY_README = tuple(
     re.compile(rf"(?m)^[^\w\n]*{side} languages?(?:\(s\))?:\W*([a-z]{{2,3}})\W*$") for side in ("source", "target")
 )
@@ -125,9 +123,9 @@ def find_languages(folder: Path, *names: object) -> LanguageCodes:
     names: further names of the model, which come before the folder's.
     """
     for name in (*names, folder_name(folder), folder.resolve().name):
-        for pattern in _BY_NAME:
-            if isinstance(name, str) and (found := pattern.fullmatch(name)):
-                return found[1], found[2]
+        found = _BY_NAME.fullmatch(name) if isinstance(name, str) else None
+        if found and (found.start(1) == 0 or _OPUS_MT.search(found.string, 0, found.start(1))):
+            return found[1], found[2]
     readme = folder / "README.md"
     text = read_bytes(readme).decode(errors="replace") if readme.is_file() else ""
     if found := re.search(rf"opus-mt-{_CODE}-{_CODE}\b", text):
