@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from oracles.small import make_model
 from sealed import set_config
 from transformer_cli import Translation, Translator, inspect_sentence
 from transformer_cli import translate as module
@@ -19,7 +20,7 @@ from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.search import decoder
-from transformer_cli.search.decoder import decode
+from transformer_cli.search.decoder import TransformerEngine, decode
 from transformer_cli.search.interface import Hypothesis
 from transformer_cli.text.line_encoder import LineEncoder
 from transformer_cli.text.vocabulary import EOS
@@ -309,3 +310,11 @@ def test_precision_auto_is_bfloat16_only_where_it_is_fast(
     monkeypatch.setattr(devices, "bfloat16_unit", lambda device: "AMX")  # there, it does not pay in a search
     assert auto.translate_detailed(sentences) == exact
     assert translator.translate_detailed(sentences) == exact
+
+
+def test_engine_bfloat16_rounds_the_output_but_not_the_tied_embedding() -> None:
+    model = make_model(tie_embeddings="all")
+    (rounded,) = TransformerEngine([model])._bfloat16_models
+    assert torch.equal(rounded.target_embedding.tokens.weight, model.target_embedding.tokens.weight)
+    assert rounded.source_embedding.tokens.weight is rounded.target_embedding.tokens.weight
+    assert torch.equal(rounded.output.weight, model.output.weight.bfloat16())

@@ -57,10 +57,11 @@ class TransformerEngine:
 
     @cached_property
     def _bfloat16_models(self) -> list[Transformer]:
-        """Copies of the models with bfloat16 matrices, so that no step has to round them."""
+        """Copies of the models with bfloat16 matrices, so that no step has to round them. Embeddings stay float32."""
         copies = deepcopy(self.models)
         for module in (each for model in copies for each in model.modules() if isinstance(each, nn.Linear)):
-            module.bfloat16()
+            for name, weight in list(module.named_parameters()):  # a new one: the output's may be the embedding's
+                setattr(module, name, nn.Parameter(weight.bfloat16(), requires_grad=False))
         return copies
 
     def precision(self, settings: DecodingConfig) -> Precision:
