@@ -24,7 +24,7 @@ import numpy as np
 from transformer_cli.adapters.corpora import multi30k
 from transformer_cli.adapters.corpora.cleaning import RULES, apply_rule, clean_pairs, rule_parameters, sentence_hash
 from transformer_cli.adapters.corpora.formats import TABLE, LeaveOut, pair_format, read_texts, require_files
-from transformer_cli.adapters.corpora.held_out import assign_splits
+from transformer_cli.adapters.corpora.held_out import MAX_LINKED_PAIRS, assign_splits
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
@@ -205,7 +205,10 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
             n_needed = math.ceil(MIN_EXPECTED_PAIRS / share)
             remedy = f"give at least {n_needed:,} pairs, a larger share, or files for {split}"
             if sum(splits.values()) >= n_needed:
-                linked = "pairs that share a source or a target stay in one split, more than 20 of them in train"
+                linked = (
+                    "pairs that share a source or a target stay in one split, more than "
+                    f"{MAX_LINKED_PAIRS} of them in train"
+                )
                 remedy = f"{linked}; give more varied text, a larger share, or files for {split}"
         elif shares:
             remedy = f"all were held out; give at least {MIN_EXPECTED_PAIRS} pairs"

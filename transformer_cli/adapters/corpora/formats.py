@@ -79,11 +79,9 @@ _DOUBLED_QUOTE = re.compile(rb'[^,;\s\\]""|""[^,;\s]')  # within a cell, as CSV 
 _ESCAPED_QUOTE = re.compile(rb'\\"(?!\s*(?:[,;]|\Z))')  # "C:\", may be the end of a cell
 _BACKSLASH = re.compile(r'(\\["\\,;\n])|\\')
 _TEXT_SUFFIX = re.compile(r"[ _-]?(?:text|sentence|segment)$")
-_KEY = (
-    re.compile(  # of a text in a program, such as edit.save.title, nav/home, EDIT_SAVE, menu-file-open, editSaveTitle
-        r"[A-Za-z][\w-]*(?:[.:/\[\]]+[\w-]+)+\]?|[^\W_]*_\w+|\w+(?:-\w+){2,}|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+",
-        re.ASCII,
-    )
+_KEY = re.compile(  # as in programs: edit.save.title, nav/home, EDIT_SAVE, menu-file-open, editSaveTitle
+    r"[A-Za-z][\w-]*(?:[.:/\[\]]+[\w-]+)+\]?|[^\W_]*_\w+|\w+(?:-\w+){2,}|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+",
+    re.ASCII,
 )
 _LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # with all white space around them
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -624,8 +622,8 @@ def find_sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None
 def _language_match(code: str, language: str) -> float:
     """Returns how well a code or name matches a language: 2 if equal, 0 if it is another language.
 
-    Another region or script counts as another language: zh-CN and zh-Hans match zh-TW with 0, zh with
-    1, zh-Hant and zh-Hant-TW with 1.5.
+    Another region or script counts as another language: zh-CN and zh-Hans match zh-TW with 0,
+    zh with 1, zh-Hant and zh-Hant-TW with 1.5.
     """
     both = code.strip().lower().replace("_", "-"), language.lower().replace("_", "-")
     if both[0] == both[1]:
