@@ -238,8 +238,8 @@ def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path)
     if n_seen < MIN_WARNED_OVERLAP * n_references:
         del found["reference"]
     if seen := [f"{n_seen:,} of {pluralize(n_lines, what)}" for what, (n_seen, n_lines) in found.items() if n_seen]:
-        what = "are in the training text; a model can memorise them, so these scores say less about new text"
-        log.warning("%s: %s %s", text.name, " and ".join(seen), what)
+        what = "a model can memorise them, so these scores say less about new text"
+        log.warning("%s: also in the training text: %s; %s", text.name, ", ".join(seen), what)
 
 
 def _count_seen(lines: Iterable[str], trained: Path) -> tuple[int, int]:

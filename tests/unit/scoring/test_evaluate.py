@@ -132,14 +132,14 @@ def test_select_texts_warns_of_lines_from_training_text(
         lines = [*trained.read_text(encoding="utf-8").splitlines()[:2], new.read_text(encoding="utf-8").splitlines()[0]]
         (tmp_path / f"own.{side}").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
     select_texts(tiny.config.data, files=(tmp_path / "own.de", tmp_path / "own.en"), data_dir=project / "data")
-    assert "own.de: 2 of 3 lines and 2 of 3 references are in the training text" in caplog.text
+    assert "own.de: also in the training text: 2 of 3 lines, 2 of 3 references; " in caplog.text
     caplog.clear()
     reference = (corpus / "train.en").read_text(encoding="utf-8").splitlines()[0]
     for n_lines in (100, 101):  # 1 % of the references is worth a warning; fewer may be short ones that recur
         sources, references = ([f"{word} {n}" for n in range(n_lines)] for word in ("neu", "new"))
         select_texts(tiny.config.data, lists=(sources, [reference, *references[1:]]), data_dir=project / "data")
     (message,) = caplog.messages
-    assert message.startswith("lists: 1 of 100 references are in the training text; ")
+    assert message.startswith("lists: also in the training text: 1 of 100 references; ")
 
 
 def test_score_files_sum_equals_loss_of_split(
