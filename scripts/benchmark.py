@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from measure.commands import prepare_speed, start_up, training_memory
+from measure.commands import large_text, prepare_speed, start_up, training_memory
 from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable
 from measure.serving import serving_speed
@@ -32,7 +32,7 @@ from transformer_cli.runs.run import find_run
 from transformer_cli.system.terminal import format_table
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "memory", "start")
+SECTIONS = ("train", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "large", "memory", "start")
 DECODING = {
     "greedy": greedy_speed,
     "beam": beam_speed,
@@ -90,7 +90,9 @@ def measured(section: str, run: str | None) -> list[Figure]:
     if section in DECODING:
         return DECODING[section](*open_run(run, DATA))
     config = load_config()
-    prepare(config, data_dir=DATA)
+    dataset = prepare(config, data_dir=DATA)
+    if section == "large":
+        return large_text(dataset.folder)
     if section == "train":
         return training_speed(config, DATA)
     return prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)

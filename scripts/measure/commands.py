@@ -1,9 +1,12 @@
 """Seconds and memory (from /proc, Linux) of commands, each in a process of its own."""
 
 import os
+import random
+import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +18,8 @@ from transformer_cli.data.dataset import find_dataset
 PYTHON = (sys.executable, "-c")
 TFM = (sys.executable, "-m", "transformer_cli")
 STEPS = 30  # training steps, after which memory no longer grows
+LARGE = 1_000_000  # pairs of a large text
+LARGE_SETTINGS = {"subwords": ("demo", "--set", "data.subwords.vocab_size=32000"), "words": ("multi30k",)}
 MB = 1e6
 
 BARE_SPACY = """\
@@ -40,7 +45,7 @@ def counted_step(self, rows):
         print(ends[0], peak(), imported, flush=True)
         os._exit(0)
 Trainer.step = counted_step
-main(["train"])
+main(["train", *(f"--config={name}" for name in sys.argv[2:])])
 """
 
 
@@ -76,6 +81,56 @@ def training_memory(name: str, data: Path) -> list[Figure]:
         Figure("memory", f"{name}: peak, imports as reference", "MB", *(int(peak) * 1024 / MB for peak in peaks)),
         Figure("memory", f"{name}: start to first step", "s", float(first_step) - started),
     ]
+
+
+def large_text(data: Path) -> list[Figure]:
+    """Measures the seconds and peak memory of preparing a large text, and the seconds from there to the first step.
+
+    data: a dataset of Multi30k. The text is its training pairs, drawn again and again, two words of each side changed.
+    """
+    figures, draw = list[Figure](), random.Random(1)
+    with TemporaryDirectory() as folder:
+        for side in ("source", "target"):
+            lines = [line.split() for line in (data / f"train.{side}.txt").read_text(encoding="utf-8").splitlines()]
+            words = sorted({word for line in lines for word in line})
+            with open(Path(folder, f"large.{side}"), "w", encoding="utf-8") as file:
+                for number in range(LARGE):
+                    changed = [*lines[number * 7919 % len(lines)], str(number)]
+                    for _ in range(2):
+                        changed[draw.randrange(len(changed))] = draw.choice(words)
+                    print(*changed, file=file)
+        for kind, (config, *settings) in LARGE_SETTINGS.items():
+            say(f"large: {LARGE:,} pairs, {kind}")
+            options = ("--config", config, "--source", "de", "--target", "en", *settings)
+            started = time.time()
+            peak = _peak_memory(*TFM, "prepare", "large.source", "large.target", *options, folder=Path(folder))
+            figures.append(Figure("large", f"prepare {LARGE:,} pairs, {kind}", "s", time.time() - started))
+            figures.append(Figure("large", f"its peak memory, {kind}", "MB", peak / MB))
+            started = time.time()
+            first_step, *_ = _run(*PYTHON, SOME_STEPS, "1", "large.yaml", folder=Path(folder)).split()
+            figures.append(
+                Figure("large", f"start of training to first step, {kind}", "s", float(first_step) - started)
+            )
+            Path(folder, "large.yaml").unlink()
+    return figures
+
+
+def _peak_memory(*command: str, folder: Path) -> int:
+    """Runs a command. Returns the peak of the proportional set sizes of all its processes, in bytes."""
+    peak, process = 0, subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        total, numbers = 0, [process.pid]
+        with suppress(OSError):  # a process that has just ended
+            for number in numbers:
+                found = re.search(r"^Pss: +(\d+)", Path(f"/proc/{number}/smaps_rollup").read_text(), re.MULTILINE)
+                total += int(found[1]) * 1024 if found else 0
+                for children in Path(f"/proc/{number}/task").glob("*/children"):
+                    numbers += map(int, children.read_text().split())
+        peak = max(peak, total)
+        time.sleep(0.2)
+    if process.returncode:
+        raise Unavailable(f"{' '.join(command[-2:])}: exit code {process.returncode}")
+    return peak
 
 
 def start_up(run: Path, *, rounds: int = 7) -> list[Figure]:
