@@ -450,7 +450,7 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     @property
     def needs_horizon(self) -> bool:
         """Whether learning rates depend on the length of training, so that `end` is fixed."""
-        return self.schedule == "cosine"
+        return self.schedule not in ("constant", "inverse_sqrt")
 
     @property
     def end(self) -> tuple[Literal["steps", "epochs"], int]:

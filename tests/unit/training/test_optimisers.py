@@ -115,6 +115,12 @@ COSINE = TrainingConfig(learning_rate=1e-3, schedule="cosine")
 WARM_COSINE = TrainingConfig(learning_rate=1e-3, schedule="cosine", warmup_steps=4)
 
 
+def test_needs_horizon_unless_known_to_ignore_progress() -> None:
+    own = COSINE.model_copy(update={"schedule": "linear"})  # as a reader may add it
+    kinds = [COSINE.model_copy(update={"schedule": name}) for name in ("constant", "inverse_sqrt")]
+    assert [each.needs_horizon for each in (own, COSINE, *kinds)] == [True, True, False, False]
+
+
 @pytest.mark.parametrize("progress", [0.0, 0.7])
 @pytest.mark.parametrize(
     ("training", "step", "expected"),
