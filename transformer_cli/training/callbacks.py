@@ -104,6 +104,9 @@ class Callback:
         """
         return weights
 
+    def on_end(self, trainer: TrainerView) -> None:
+        """Finish: training has ended, was stopped or has failed. Only the main process calls this."""
+
 
 def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> None:
     """Raises ConfigError for a setting that training would ignore, since no callback implements it."""

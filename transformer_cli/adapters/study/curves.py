@@ -1,10 +1,12 @@
-"""Learning curves of a run, updated after each validation: curves.png, and TensorBoard's event file.
+"""Learning curves of a run, updated after validations: curves.png, and TensorBoard's event file.
 
 Only this module uses tensorboard, which is optional and imported only if it is enabled.
 """
 
 import io
 import logging
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -15,14 +17,27 @@ from transformer_cli.runs.state import Validation
 from transformer_cli.system.terminal import show_status
 from transformer_cli.training.callbacks import Callback, TrainerView
 
+MIN_SECONDS = 30  # between two drawings, each of which takes most of a second
+
 log = logging.getLogger(__name__)
 
 
 class DrawCurves(Callback):
-    """Draws curves.png. A failure is only a warning, so that training goes on."""
+    """Draws curves.png, at most every MIN_SECONDS, and at the end. A failure is only a warning."""
+
+    def __init__(self) -> None:
+        self._n_drawn, self._drawn_at = 0, -math.inf
 
     def on_validation(self, trainer: TrainerView) -> None:
-        """Draw all validations so far."""
+        """Draw all validations so far, if the last drawing is old enough."""
+        if time.monotonic() - self._drawn_at >= MIN_SECONDS:
+            self.on_end(trainer)
+
+    def on_end(self, trainer: TrainerView) -> None:
+        """Draw all validations, unless that has been done."""
+        if len(trainer.validations) == self._n_drawn:
+            return
+        self._n_drawn, self._drawn_at = len(trainer.validations), time.monotonic()
         from transformer_cli.adapters.study import plots  # imported late: it takes half a second
 
         show_status("drawing curves.png")

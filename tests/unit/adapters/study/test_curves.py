@@ -10,6 +10,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from kinds import TrainTiny
+from transformer_cli.adapters.study import curves as curves_module
+from transformer_cli.adapters.study import plots
 from transformer_cli.adapters.study.curves import write_events
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
@@ -100,3 +102,16 @@ def test_curves_of_killed_run_are_drawn_on_resume(train_tiny: TrainTiny, tmp_pat
     picture.unlink()
     train_tiny(tmp_path, *ON, "training.epochs=1")
     assert picture.exists()
+
+
+def test_curves_are_drawn_at_first_and_at_the_end(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = list[int]()
+    history = tmp_path / "tiny/history.jsonl"
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(history.read_text().count("\n")))
+    train_tiny(tmp_path, "training.epochs=4")
+    assert drawn == [1, 4]
+    monkeypatch.setattr(curves_module, "MIN_SECONDS", 0)
+    train_tiny(tmp_path, "training.epochs=6")
+    assert drawn == [1, 4, 4, 5, 6]
