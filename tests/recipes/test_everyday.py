@@ -155,10 +155,10 @@ def test_edited_config_is_used_where_it_may_change(tfm: Tfm, refused: Refused, w
 def test_latest_names_a_run_with_a_checkpoint(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     train = ("train", "--config", corpus / "tiny.yaml", "--set")
     (workspace / "runs/tiny.old-1").mkdir()  # this name is taken
-    with power_cut(workspace, "step-0000013"):  # before the first save
+    with power_cut(workspace, "step-0000013-unvalidated"):  # before the first save
         tfm(*train, "name=begun", cwd=workspace)
     assert find_run(None, workspace / "runs").name == "tiny"
-    with power_cut(workspace, "step-0000013"):
+    with power_cut(workspace, "step-0000013-unvalidated"):
         tfm(*train, "training.seed=1", "--fresh", cwd=workspace)
     assert find_run(None, workspace / "runs").name == "tiny.old-2"  # it was moved, and is still what there is to use
     assert tfm(*train, "training.epochs=1", "--set", "name=begun", cwd=workspace)[0] == 0

@@ -233,7 +233,8 @@ class Trainer:
         self.state.epoch, self.state.batch = self.state.epoch + 1, 0
 
     def _validate_and_save(self) -> None:
-        """Validate, write the history, end the epoch if all its batches are done, save, and log the result."""
+        """Save, validate, write the history, end the epoch if all its batches are done, save, and log the result."""
+        self._save(with_loss_check=False)  # an error in a validation then costs no step
         if self.state.step:  # the history records the last step's rate; a run that was just resumed has not set it
             n_steps = self.training.num_steps(self.state.batch)
             first_batch = (n_steps - 1) * self.training.gradient_accumulation_steps  # of the last step

@@ -17,7 +17,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import score_pairs
 from transformer_cli.search import decoder
-from transformer_cli.training import learner, optimisers
+from transformer_cli.training import learner, optimisers, trainer
 from transformer_cli.translate import Translator
 
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
@@ -122,6 +122,20 @@ def test_train_out_of_memory_saves_without_forward_pass(
         with pytest.raises(MemoryShortage, match=FROM_STEP.format(3)):
             train_tiny(tmp_path, *SHORT)
     assert (tmp_path / "tiny/last").read_text() == "step-0000003-unvalidated\n"
+    assert outcome(train_tiny(tmp_path, *SHORT)) == uncut(*SHORT)
+
+
+def test_train_error_in_validation_costs_no_step(
+    train_tiny: TrainTiny, uncut: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*arguments: Any) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "corpus_losses", failing)
+        with pytest.raises(RuntimeError, match="illegal memory access"):
+            train_tiny(tmp_path, *SHORT)
+    assert (tmp_path / "tiny/last").read_text() == "step-0000004-unvalidated\n"
     assert outcome(train_tiny(tmp_path, *SHORT)) == uncut(*SHORT)
 
 

@@ -102,7 +102,7 @@ def test_open_run_fresh_keeps_the_old_run_if_no_pair_fits(train_tiny: TrainTiny,
 
 
 def test_open_run_without_checkpoint_takes_new_settings(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    with power_cut(tmp_path, "step-0000002"):
+    with power_cut(tmp_path, "step-0000002-unvalidated"):
         train_tiny(tmp_path, *STUCK, "training.seed=7")
     assert ((tmp_path / "tiny/run.json").is_file(), is_new(tmp_path / "tiny")) == (True, True)
     again = train_tiny(tmp_path, *STUCK, "training.epochs=1")

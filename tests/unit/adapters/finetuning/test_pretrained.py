@@ -88,7 +88,7 @@ def test_frozen_vectors_stay_and_the_rest_is_trained(
     train_tiny: TrainTiny, tmp_path: Path, tiny: Run, source_vectors: dict[str, NDArray[np.float32]], freeze: str
 ) -> None:
     settings = (*SHORT, f"model.vectors.source={tmp_path / 'de.vec'}", f"model.vectors.freeze={freeze}")
-    with power_cut(tmp_path, "step-0000002"):  # a run that was never saved begins again: with the vectors
+    with power_cut(tmp_path, "step-0000002-unvalidated"):  # a run that was never saved begins again: with the vectors
         train_tiny(tmp_path / "runs", *settings)
     run = train_tiny(tmp_path / "runs", *settings)
     assert load_weights(run, run.checkpoint("last")).state_dict().keys() == tiny.new_model().state_dict().keys()
