@@ -77,10 +77,9 @@ class _Command(typer.core.TyperCommand):
             is_lost = order.count(param) > 1 and not param.multiple
             if is_lost and not (param.is_flag and not param.secondary_opts):
                 ctx.fail(f"{' / '.join(_option_names(param))} is given {order.count(param)} times; give it once")
-        typed = [each.partition("=")[0].strip() for key in ("overrides", "search") for each in values.get(key) or ()]
-        typed += ["decoding.beam_size"] * (values.get("beam_size") is not None)
-        if twice := next((key for key in typed if typed.count(key) > 1), None):
-            ctx.fail(f"{twice} is given {typed.count(twice)} times; give it once")
+        typed = {each.partition("=")[0].strip() for key in ("overrides", "search") for each in values.get(key) or ()}
+        if "decoding.beam_size" in typed and values.get("beam_size") is not None:
+            ctx.fail("--beam-size and --set decoding.beam_size are given; give one of them")
         if extra:
             taken = [values[param.name] or () for param in params if not _is_option(param)]
             words = [word for each in taken for word in ([each] if isinstance(each, str) else each)]

@@ -54,6 +54,8 @@ def suggest_options(command: str, taken: Sequence[str], extra: Sequence[str], kn
     """Returns a hint about unexpected arguments, or "". taken: the accepted arguments before them."""
     if command == "inspect":
         return f'; did you mean tfm inspect "{" ".join([*taken, *extra])}", in quotes?'
+    if command == "export" and taken and len(extra) == 1:
+        return f"; did you mean --output {extra[0]}?"
     found = [option for option in (suggest_option(word, known) for word in extra) if option]
     return f"; did you mean {' or '.join(found)}?" if found else ""
 

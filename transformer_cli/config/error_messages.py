@@ -38,6 +38,17 @@ REQUIREMENTS = {
     "tuple_type": "be a list in brackets",
 }
 
+OTHER_NAMES = {  # keys that other tools have → what tfm has
+    **dict.fromkeys(("early_stopping", "early_stopping_patience"), "training.patience"),
+    **dict.fromkeys(("wandb", "mlflow", "report_to"), "training.tensorboard, or a callback (docs/train.md)"),
+    **dict.fromkeys(("num_gpus", "n_gpu", "gpus", "devices", "world_size"), "torchrun (docs/clusters.md)"),
+    **dict.fromkeys(("fp16", "bf16", "amp", "mixed_precision"), "training.precision"),
+    **dict.fromkeys(("num_layers", "n_layers"), "model.num_encoder_layers and model.num_decoder_layers"),
+    **dict.fromkeys(("hidden_size", "embed_dim", "emb_dim", "hid_dim"), "model.d_model"),
+    **dict.fromkeys(("ffn_dim", "pf_dim"), "model.d_ff"),
+    "lr": "training.learning_rate",
+}
+
 Location = tuple[int | str, ...]
 OptionKey = tuple[tuple[str, ...], str]  # the key that an option sets; the option for messages
 
@@ -111,6 +122,8 @@ def _dotted(location: Location) -> str:
 def _suggestion(location: Location, keys: Mapping[str, Any]) -> str:
     """Returns a hint at the key that was probably meant: one of this name elsewhere, or a similar one."""
     name, known = str(location[-1]), _keys_below(location[:-1], keys)
+    if name.lower() in OTHER_NAMES:
+        return f"; did you mean {OTHER_NAMES[name.lower()]}?"
     everywhere = (key for key in _all_keys(keys) if not key.startswith("data.held_out."))  # names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)

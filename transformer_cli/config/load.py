@@ -6,6 +6,7 @@ A config that comes with tfm is named without its suffix, such as demo; a file o
 precedence. An unknown key is an error, which suggests the most similar key. Imports no torch.
 """
 
+import logging
 import os
 import stat
 import textwrap
@@ -33,6 +34,8 @@ from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.files import decode_utf8, is_stream, open_input
 from transformer_cli.system.terminal import shorten
+
+log = logging.getLogger(__name__)
 
 Record = TypeVar("Record")
 
@@ -78,7 +81,7 @@ def load_config(
     if isinstance(overrides, Mapping):
         given += [_set_key(tree, key, value, f"{key}={value!r}") for key, value in flatten(dict(overrides))]
     else:
-        given += [_apply_override(tree, override) for override in as_list(overrides)]
+        given += _apply_overrides(tree, as_list(overrides))
     tree = _merge(inherited or {}, tree)
     _make_paths_absolute(tree, Path())  # the paths from --set
     return validated(tree, origin, text=text, given=given)
@@ -134,7 +137,7 @@ def translation_settings(
     unknown name, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {"decoding": {name: getattr(base, name) for name in DecodingConfig.model_fields}}
-    given = [_apply_override(tree, override) for override in overrides]
+    given = _apply_overrides(tree, overrides)
     for key, flag in given:
         if key[0] in DecodingConfig.model_fields:
             raise ConfigError(f"{flag}: unknown key; did you mean decoding.{key[0]}?")
@@ -313,6 +316,16 @@ def _map_paths(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {side: change(path) if isinstance(path, str) else path for side, path in value.items()}
     return change(value) if isinstance(value, str) else value
+
+
+def _apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> list[OptionKey]:
+    """Applies all overrides. Returns their keys and options. Warns of a key that is set twice."""
+    given = [_apply_override(tree, override) for override in overrides]
+    last = dict(given)
+    for key, option in given:
+        if option is not last[key]:
+            log.warning("%s: ignored, since %s follows", option, last[key])
+    return given
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> OptionKey:

@@ -216,9 +216,10 @@ def test_set_changes_one_key(override: str, key: str, value: Any) -> None:
     assert settings_by_key(load_config(None, [override])) == {**settings_by_key(Config()), key: value}
 
 
-def test_set_overrides_the_file_and_earlier_sets(path: Path) -> None:
+def test_set_overrides_the_file_and_earlier_sets(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = load(path, "name: a\ntraining: {seed: 1, epochs: 4}", "training.seed=2", "training.seed=3", "name=b")
     assert (config.name, config.training.seed, config.training.epochs) == ("b", 3, 4)
+    assert caplog.messages == ["training.seed=2: ignored, since training.seed=3 follows"]
 
 
 def test_every_setting_affects_one_thing() -> None:
