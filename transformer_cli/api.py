@@ -14,7 +14,6 @@
 Modules that take long to import are imported inside functions.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +37,7 @@ from transformer_cli.system.arguments import as_list, refuse_str
 from transformer_cli.translate import RunLike, open_models, refuse_not_finite
 
 if TYPE_CHECKING:  # they import torch
+    from transformer_cli.adapters.documents.translate import TranslatedFile
     from transformer_cli.adapters.study.inspection import Inspection
     from transformer_cli.training.callbacks import Callback
 
@@ -187,8 +187,8 @@ class Translator(translate.Translator):
 
         return translate_html(self, html)
 
-    def translate_file(self, content: bytes, file_format: str) -> tuple[bytes, Counter[str]]:
-        """Returns a document with its text translated, and counts of texts: translated, kept, with something missing.
+    def translate_file(self, content: bytes, file_format: str) -> "TranslatedFile":
+        """Returns a document with its text translated, counts of texts, and each text with what to check in it.
 
         file_format: a key of FORMATS. Raises DataError if the file is not in this format, and as `translate_html` does.
         """

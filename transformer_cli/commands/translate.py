@@ -21,6 +21,7 @@ from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, 
 from transformer_cli.system.terminal import first_few, pluralize
 
 if TYPE_CHECKING:
+    from transformer_cli.adapters.documents.translate import TranslatedFile
     from transformer_cli.api import Translator
     from transformer_cli.pipeline import Translation
 
@@ -195,10 +196,10 @@ def _translate(
     render: (line number, translation) → text. first_line: number of the first line. warns: warn, before the first
     translation, if many lines have several sentences.
     """
-    from transformer_cli.adapters.terminology.annotations import missing
+    from transformer_cli.adapters.terminology.annotations import to_check
 
     too_long: list[int] = []
-    incomplete: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}  # what to check → lines
     first: list[str] = []
     where = f"{text.name}: " if text.name else ""
 
@@ -226,17 +227,16 @@ def _translate(
                     _warn_if_paragraphs(first, where, translator.run.config.data.source)
                 if translation.was_too_long:
                     too_long.append(number)
-                for what in () if translation.was_too_long else missing(translation):
-                    incomplete.setdefault(what, []).append(number)
+                for what in () if translation.was_too_long else to_check(translation):
+                    found.setdefault(what, []).append(number)
                 print(render(number, translation), file=out)
     finally:
         if too_long:
             became = TOO_LONG_RESULTS[translator.settings.on_too_long]
             log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _line_numbers(too_long))
-        if incomplete:
+        if found:
             notes = [
-                f"{what} is missing in {pluralize(len(of), 'translation')}: {_line_numbers(of)}"
-                for what, of in incomplete.items()
+                f"{what} in {pluralize(len(of), 'translation')}: {_line_numbers(of)}" for what, of in found.items()
             ]
             log.warning("%s%s", where, "; ".join(notes))
 
@@ -391,13 +391,14 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
     """Translates a document, and logs counts of its texts. Raises DataError for a file in another format."""
     from transformer_cli.adapters.documents.files import describe_counts
 
-    content, counts = _translate_content(translator, path, form)
+    translated = _translate_content(translator, path, form)
     if output is None or output == STDIO:
-        sys.stdout.write(content.decode(errors="surrogateescape"))
+        sys.stdout.write(translated.content.decode(errors="surrogateescape"))
     else:
         with options.name_in_errors(output):
-            write_bytes(output, content)
-    log.info("%s: %s", "standard input" if path == STDIO else path, describe_counts(counts))
+            write_bytes(output, translated.content)
+    described = describe_counts(translated.counts, translated.checks)
+    log.info("%s: %s", "standard input" if path == STDIO else path, described)
 
 
 def _translate_folder(translator: "Translator", folder: Path, output: Path) -> None:
@@ -408,7 +409,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
     from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files
 
     paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
-    counts = Counter[str]()
+    counts, checks = Counter[str](), Counter[str]()
     for each in {(output / path.relative_to(folder)).parent for path in paths}:
         delete_unfinished(each)  # once, not for each file
     with progress.bar("translate", len(paths), " files") as bar:
@@ -423,10 +424,11 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                 if os.path.exists(output / name):
                     n_there += 1
                 elif form:
-                    content, of_file = _translate_content(translator, path, form)
+                    translated = _translate_content(translator, path, form)
                     with options.name_in_errors(output / name):
-                        write_bytes(output / name, content, clean_up=False)
-                    counts += of_file
+                        write_bytes(output / name, translated.content, clean_up=False)
+                    counts += translated.counts
+                    checks += translated.checks
                     n_done += 1
                 else:
                     _copy_file(path, output / name)
@@ -437,14 +439,15 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
             bar.update()
     copied = f", {len(others):,} copied unchanged ({first_few(others, MAX_LISTED_LINES)})" if others else ""
     there = f", {n_there:,} there already" if n_there else ""
-    log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, describe_counts(counts))
+    described = describe_counts(counts, checks)
+    log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, described)
     if n_failed:
         failed = f"{pluralize(n_failed, 'file')} of {len(paths):,}"
         raise DataError(f"{folder}: {failed} not translated; see the errors above")
 
 
-def _translate_content(translator: "Translator", path: Path, form: str) -> tuple[bytes, "Counter[str]"]:
-    """Returns a translated document and counts of its texts. Raises DataError or MemoryShortage, which name it."""
+def _translate_content(translator: "Translator", path: Path, form: str) -> "TranslatedFile":
+    """Returns a translated document. Raises DataError or MemoryShortage, which name it."""
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, read_content
 
     content, name = read_content(path, FORMATS[form]), "standard input" if path == STDIO else path

@@ -60,6 +60,20 @@ class InlineElement:
         return Placeholder(self.start, "", self.before, self.after)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a text is in its file, for people who check its translation."""
+
+    unit: str = ""
+    """such as "line 12" or "unit 7" """
+    part: str = ""
+    """of the unit, such as ", segment 2" """
+    max_chars: int | None = None
+    """how long the translation of the unit may be"""
+    replaced: str = ""
+    """the translation that the file has"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
     """Text that is translated on its own: a paragraph, a table cell, an attribute."""
@@ -69,6 +83,7 @@ class Block:
     elements: list[InlineElement]
     """in the order of their starts; the first one is the whole block"""
     write: "Writer"
+    place: Place = Place()
 
     @property
     def text(self) -> str:
@@ -141,6 +156,9 @@ class Builder:
 
     def __init__(self, write: Writer) -> None:
         self.document = Document([], [])
+        self.place = Place()
+        """of the text that comes next; a parser sets it, unless the line is enough"""
+        self._line = 1  # after the parts that are counted
         self._write = write
         self._start_block([])
 
@@ -148,11 +166,20 @@ class Builder:
         """Start a block inside elements that are still open."""
         self._texts: list[str] = []
         self._length = 0
+        self._place = Place()  # of its first text
         self._raw: list[str | Block] = []
+        self._n_counted = 0  # parts of `_raw` whose lines are counted
         self._raw_end_of_text = 0  # the length of `_raw` after the last text
         self._elements = [InlineElement(0, -1, -1, 0), *inherited]
         self._n_inherited = len(inherited)
         self._open = [(index, 0, 0) for index in range(len(self._elements))]  # index, lengths of `_texts` and `_raw`
+
+    def here(self, raw: str = "") -> Place:
+        """Returns the place that the parser has set, or the line in which the next text begins, written as `raw`."""
+        self._line += _count_lines(self._raw[self._n_counted :])
+        self._n_counted = len(self._raw)
+        leading = raw[: len(raw) - len(raw.lstrip())]
+        return self.place if self.place.unit else Place(f"line {self._line + _count_lines([leading])}")
 
     def add_text(self, raw: str, text: str | None = None) -> None:
         """Add text, written as `raw` in the file.
@@ -169,6 +196,8 @@ class Builder:
             last.opening.insert(0, Unescaped(self._texts[-1][len(words) :]))
             self._length -= len(self._texts[-1]) - len(words)
             self._texts[-1], last.start, last.end = words, self._length, self._length
+        if not self._place.unit and text.strip():
+            self._place = self.here(raw)
         self._raw.append(raw)
         self._texts.append(text)
         self._length += len(text)
@@ -240,6 +269,8 @@ class Builder:
     def end_block(self, *markup: str | Block) -> None:
         """End the block. markup: what follows it."""
         is_empty = len(self._elements) == len(self._open) == self._n_inherited + 1 and not self._texts
+        self.here()
+        self._line += _count_lines(markup)
         if is_empty:
             self.document.parts += markup
             return
@@ -257,7 +288,7 @@ class Builder:
                 start, end = _space_at(spaces, each.start)
                 each.before = text[max(start, each.start - MAX_SPACE_CHARS) : each.start]
                 each.after = text[each.start : min(end, each.start + MAX_SPACE_CHARS)]
-            self.document.blocks.append(Block(text, self._elements, self._write))
+            self.document.blocks.append(Block(text, self._elements, self._write, self._place))
             self._raw = [self.document.blocks[-1]]
         self.document.parts += [*self._raw, *markup]
         self._start_block(inherited)
@@ -307,6 +338,10 @@ def nested_pairs(inlines: Sequence[tuple[str, str]], fixed: Collection[str]) -> 
             else:
                 alive.discard(last_of.pop(closes, -1))
     return found
+
+
+def _count_lines(parts: Sequence[str | Block]) -> int:
+    return sum(part.count("\n") for part in parts if isinstance(part, str))
 
 
 def _space_at(spaces: Sequence[Span], offset: int) -> Span:

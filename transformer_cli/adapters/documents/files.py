@@ -23,7 +23,6 @@ from transformer_cli.text.file_formats import BINARY_NAMES, HTML, MAY_BE_PLAIN, 
 from transformer_cli.text.lines import decompressed_name, open_decompressed
 
 TRANSLATED = "translated"
-MISSING_NUMBER, MISSING_TERM, MISSING_TAG = MISSING = ("a number", "a term", "the place of a tag")
 MAX_FILE_BYTES = 1 << 28  # of a file, decompressed
 PLAIN_TEXT = "text"
 
@@ -67,13 +66,16 @@ def list_files(folder: Path) -> list[Path]:
     return sorted(filter(is_listed, folder.rglob("*")))
 
 
-def describe_counts(counts: Counter[str]) -> str:
-    """Returns one line such as "12 texts translated, 2 kept (fuzzy 2), a number is missing in 1"."""
-    kept = {what: n for what, n in counts.items() if what not in (TRANSLATED, *MISSING)}
+def describe_counts(counts: Counter[str], to_check: Counter[str]) -> str:
+    """Returns one line such as "12 texts translated, 2 kept (fuzzy 2), a number is missing in 1".
+
+    counts: TRANSLATED, and texts that are kept, by reason. to_check: texts by what a person ought to check.
+    """
+    kept = {what: n for what, n in counts.items() if what != TRANSLATED}
     reasons = ", ".join(f"{what} {n:,}" for what, n in kept.items())
     with_reasons = f", {sum(kept.values()):,} kept ({reasons})" if kept else ""
-    missing = "".join(f", {what} is missing in {counts[what]:,}" for what in MISSING if counts[what])
-    return f"{pluralize(counts[TRANSLATED], 'text')} translated{with_reasons}{missing}"
+    checks = "".join(f", {what} in {n:,}" for what, n in sorted(to_check.items()))
+    return f"{pluralize(counts[TRANSLATED], 'text')} translated{with_reasons}{checks}"
 
 
 def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:

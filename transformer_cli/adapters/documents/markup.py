@@ -213,7 +213,9 @@ class _Parser:
                     last = end
             elif has_letter(text) and not _TEMPLATE_CODE.search(tag, start, end):
                 is_quoted = tag[start - 1] in "\"'"
-                block = Block(text, [InlineElement(0, len(text), -1, 0, ['"'], '"')], _ATTRIBUTE_WRITER)
+                block = Block(
+                    text, [InlineElement(0, len(text), -1, 0, ['"'], '"')], _ATTRIBUTE_WRITER, self.build.here()
+                )
                 self.build.document.blocks.append(block)
                 parts += [tag[last : start - is_quoted], block]
                 last = end + is_quoted

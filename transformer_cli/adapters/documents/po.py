@@ -9,7 +9,7 @@ import re
 from collections import Counter
 
 from transformer_cli.adapters.corpora.po import MACHINE_COMMENT, Message, parse_messages, po_encoding, unescape
-from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer
+from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
@@ -44,6 +44,7 @@ def _add_message(build: Builder, message: Message, kept: Counter[str], encoding:
     is_new = bool(source) and not message.is_translated and "msgid_plural" not in message.strings
     marks = [mark + ("\r\n" if before[start].endswith("\r\n") else "\n")] if is_new else []
     build.end_block(*before[:start], *marks, *before[start:])
+    build.place = Place(f"line {message.number}")
     if message.is_translated:
         kept["fuzzy" if message.is_fuzzy else "already translated"] += bool(source)  # not the header
     elif "msgid_plural" in message.strings:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
-from transformer_cli.adapters.documents.blocks import Builder, escaping_writer
+from transformer_cli.adapters.documents.blocks import Builder, Place, escaping_writer
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
@@ -22,6 +22,7 @@ MAX_CUES_PER_SENTENCE = 5  # in text without punctuation, more cues are translat
 
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
+_START = re.compile(r"([\d:.,]{5,16})[ \t]*-->")
 _INLINE_PART = re.compile(
     r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
     re.DOTALL,
@@ -54,6 +55,7 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
         if part.kind == "block_end":
             _add_sentences(build, pending, languages[0])
             build.end_block(part.raw)
+            build.place = _place_after(part.raw, build.place)
             pending.clear()
         else:
             pending.append(part)
@@ -114,6 +116,12 @@ def _seconds(hours: str | None, minutes: str, seconds: str, thousandths: str) ->
     return 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + int(thousandths) / 1000
 
 
+def _place_after(raw: str, place: Place) -> Place:
+    """Returns the cue that begins in a break; without one, the last place."""
+    starts = _START.findall(raw)
+    return Place(f"cue {starts[-1]}") if starts else place
+
+
 def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
     """Returns parts; joins adjacent breaks, and elements that are closed before a break and reopened after it."""
     found: list[_Part] = []
@@ -156,6 +164,7 @@ def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
                 else:
                     build.end_block(raw)
         elif each.kind in _BREAKS:
+            build.place = _place_after(each.raw, build.place)
             n_cues = bisect_left(cues, ends[number]) - bisect_left(cues, starts[number]) if is_inside else 0
             if is_inside and (each.kind == "line" or n_cues < MAX_CUES_PER_SENTENCE):
                 build.add_proportional(each.raw, space=" ")

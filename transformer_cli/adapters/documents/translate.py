@@ -2,16 +2,17 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from transformer_cli.adapters.corpora.po import FUZZY_FLAG
-from transformer_cli.adapters.documents.blocks import Block
-from transformer_cli.adapters.documents.files import FORMATS, MISSING_NUMBER, MISSING_TAG, MISSING_TERM, TRANSLATED
+from transformer_cli.adapters.documents.blocks import Block, Place
+from transformer_cli.adapters.documents.files import FORMATS, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.po import parse_po
-from transformer_cli.adapters.terminology.annotations import missing_numbers
+from transformer_cli.adapters.terminology import annotations
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, part_starts
 from transformer_cli.text.alignment import Link, Span, shift_span, word_links
@@ -23,6 +24,30 @@ from transformer_cli.translate import Translator
 log = logging.getLogger(__name__)
 
 
+class TranslatedText(NamedTuple):
+    """A text of a document and its translation: a row of a report."""
+
+    place: Place
+    source: str
+    target: str
+    to_check: list[str]
+    """such as "a number is missing" """
+
+
+class TranslatedFile(NamedTuple):
+    """A translated document."""
+
+    content: bytes
+    counts: Counter[str]
+    """of texts: TRANSLATED, and those that are kept, by reason"""
+    texts: list[TranslatedText]
+
+    @property
+    def checks(self) -> Counter[str]:
+        """How many texts have something to check, by what it is."""
+        return Counter(what for text in self.texts for what in text.to_check)
+
+
 def translate_html(translator: Translator, html: str) -> str:
     """Returns a page, or a fragment of one, with its text translated; see `api.Translator.translate_html`."""
     data = translator.run.config.data
@@ -31,8 +56,8 @@ def translate_html(translator: Translator, html: str) -> str:
     return document.render(found)
 
 
-def translate_file(translator: Translator, content: bytes, file_format: str) -> tuple[bytes, Counter[str]]:
-    """Returns a file with its text translated, and counts; see `api.Translator.translate_file`."""
+def translate_file(translator: Translator, content: bytes, file_format: str) -> TranslatedFile:
+    """Returns a file with its text translated; see `api.Translator.translate_file`."""
     if file_format not in FORMATS:
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
@@ -40,16 +65,36 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
     if file_format == "po" and translator.settings.fuzzy:
         parse = partial(parse_po, mark=FUZZY_FLAG)
     parsed = parse(content, (data.source, data.output_language))
-    found, counts = _translate_blocks(translator, parsed.blocks)
-    translated = zip(parsed.blocks, found, strict=True)
-    counts[MISSING_TAG] = sum(block.has_unplaced_element(*each) for block, each in translated)
-    return parsed.render(found), counts + parsed.kept
+    found, parts = _translate_blocks(translator, parsed.blocks)
+    lengths = Counter[str]()  # of units, in characters
+    for block, (text, _) in zip(parsed.blocks, found, strict=True):
+        lengths[block.place.unit] += len(text)
+    texts = [
+        TranslatedText(block.place, block.text, text, to_check(block, text, links, of_block, lengths))
+        for block, (text, links), of_block in zip(parsed.blocks, found, parts, strict=True)
+    ]
+    return TranslatedFile(parsed.render(found), Counter({TRANSLATED: len(texts)}) + parsed.kept, texts)
+
+
+def to_check(
+    block: Block, text: str, links: Sequence[Link], parts: Sequence[Translation], lengths: Mapping[str, int]
+) -> list[str]:
+    """Returns what a person ought to check in the translation of a block, in order; see `annotations.to_check`.
+
+    parts: the translations of its parts. lengths: of each unit's translation, in characters.
+    """
+    found = {
+        **dict.fromkeys((what for part in parts for what in annotations.to_check(part)), True),
+        "the place of a tag is missing": block.has_unplaced_element(text, links),
+        "more characters than maxwidth": 0 < (block.place.max_chars or 0) < lengths[block.place.unit],
+    }
+    return [what for what, is_found in found.items() if is_found]
 
 
 def _translate_blocks(
     translator: Translator, blocks: Sequence[Block]
-) -> tuple[list[tuple[str, Sequence[Link]]], Counter[str]]:
-    """Returns the translation of each block for `Document.render`, and the counts of `translate_file`."""
+) -> tuple[list[tuple[str, Sequence[Link]]], list[list[Translation]]]:
+    """Returns the translation of each block for `Document.render`, and the translations of its parts."""
     texts, language = [block.text for block in blocks], translator.run.config.data.source
     protected = translator.pipeline.protected_spans
     spans = [
@@ -65,10 +110,7 @@ def _translate_blocks(
     parts = [[next(remaining) for _ in cuts] for cuts in spans]
     if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
         log.warning("%d of %d blocks of text were too long", n_too_long, len(texts))
-    counts = Counter({TRANSLATED: len(texts)})
-    counts[MISSING_NUMBER] = sum(bool(missing_numbers(each.source, each.text)) for each in found)
-    counts[MISSING_TERM] = sum(not span for each in found for _, span in each.terms)
-    return list(map(join_with_links, texts, spans, parts)), counts
+    return list(map(join_with_links, texts, spans, parts)), parts
 
 
 def join_with_links(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:

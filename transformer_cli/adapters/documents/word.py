@@ -15,7 +15,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
-from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Unescaped, nested_pairs
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Place, Unescaped, nested_pairs
 from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
@@ -237,6 +237,7 @@ def _block_ends(paragraph: "_Paragraph") -> list[int]:
 def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Document) -> _Parts:
     """Returns the items between two others, as a block if they have letters."""
     build = Builder(partial(_write_runs, paragraph))
+    build.place = Place(f"text {len(document.blocks) + 1}")
     inside: str | None = None  # the formatting of the open element
     outside, now, last = paragraph.run, paragraph.run, ""  # last: the last character so far
     for index, each in enumerate(paragraph.items[first + 1 : end], start=first + 1):

@@ -9,9 +9,10 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from transformer_cli.adapters.corpora.xliff_state import is_untranslated_copy
-from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer, nested_pairs
+from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer, nested_pairs
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
@@ -118,6 +119,8 @@ def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, i
     if not to_translate:
         build.end_block(*(each.raw for each in original))
         return
+    limit = attributes.get("maxwidth", "") if attributes.get("size-unit") == "char" else ""
+    place = Place(f"unit {attributes.get('id', '')}", max_chars=int(limit[:9]) if limit.isdecimal() else None)
     raws, is_whole = [each.raw for each in unit], to_translate.keys() | locked == targets.keys()
     for start, end in (*to_translate.values(), *[target] * is_whole):
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
@@ -130,6 +133,7 @@ def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, i
     last = 0
     for name, (start, end) in to_translate.items():
         build.end_block(*raws[last : start + 1])
+        build.place = replace(place, part=f", segment {name}" if name else "")
         kept[NO_LETTER] += not _add_segment(build, unit, sources[name])
         last = end
     build.end_block(*raws[last:])

@@ -1,4 +1,4 @@
-"""Finds what a translation lacks, such as numbers of its source, and lists placeholders and terms as JSON."""
+"""Finds what a person ought to check in a translation, and lists placeholders and terms as JSON."""
 
 import re
 import unicodedata
@@ -12,15 +12,19 @@ from transformer_cli.text.alignment import Span
 NUMBER = re.compile(r"\d+(?:[.,:/'’٫٬-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 
 
-def missing(translation: Translation) -> list[str]:
-    """Returns what the source has and its translation lacks, such as "a number"; never a placeholder."""
+def to_check(translation: Translation) -> list[str]:
+    """Returns what a person ought to check in a translation, such as "a number is missing".
+
+    A new kind is another line here, or in `to_check` of documents/translate.py if only documents have it. Warnings
+    (which add "in 3") and reports show it without further changes.
+    """
     source = translation.source
     found = {
-        "a number": missing_numbers(source, translation.text),
-        "a term": any(place is None for _, place in translation.terms),
-        "the alternatives of a message": any(has_branches(source[slice(*one)]) for one, _ in translation.placeholders),
+        "a number is missing": missing_numbers(source, translation.text),
+        "a term is missing": any(place is None for _, place in translation.terms),
+        "alternatives are untranslated": any(has_branches(source[slice(*one)]) for one, _ in translation.placeholders),
     }
-    return [what for what, is_missing in found.items() if is_missing]
+    return [what for what, is_found in found.items() if is_found]
 
 
 def annotations(translation: Translation) -> dict[str, list[Any]]:

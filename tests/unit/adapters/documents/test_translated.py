@@ -42,3 +42,33 @@ def test_translate_html_styled_letters_keep_their_elements(translator: Translato
     plain = "<p>Der <b>alte</b> Hund <i>singt</i> im Park."
     styled = plain.replace("alte", "𝐚𝐥𝐭𝐞").replace("singt", "ｓｉｎｇｔ")
     assert translator.translate_html(styled) == translator.translate_html(plain)
+
+
+XLIFF = (
+    '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><file source-language="de" '
+    'target-language="en"><body>{}</body></file></xliff>'
+)
+UNIT = '<trans-unit id="7" maxwidth="12" size-unit="{}"><source>Hund.&lt;br>Katze.</source></trans-unit>'
+SEGMENTED = '<trans-unit id="8"><source/><seg-source><mrk mtype="seg" mid="2">Hund</mrk></seg-source></trans-unit>'
+SRT = "1\n00:00:01,000 --> 00:00:02,000\nHund.\n\n2\n00:00:03,000 --> 00:00:04,000\nKatze\n"
+
+
+@pytest.mark.parametrize(
+    ("file_format", "content", "places", "checks"),
+    [
+        ("text", "Hund 7\n\n Katze", ["line 1", "line 3"], [["a number is missing"], []]),
+        ("html", "<p\n>\n Hund</p>\n<p title=Katze>\n<b>Hund", ["line 3", "line 4", "line 5"], [[], [], []]),
+        ("po", 'msgid "Hund"\nmsgstr ""\n\n# x\nmsgid "Hund"\nmsgstr ""\n', ["line 1", "line 5"], [[], []]),
+        ("srt", SRT, ["cue 00:00:01,000", "cue 00:00:03,000"], [[], []]),
+        ("xliff", XLIFF.format(UNIT.format("char")), ["unit 7"] * 2, [["more characters than maxwidth"]] * 2),
+        ("xliff", XLIFF.format(UNIT.format("pixel") + SEGMENTED), ["unit 7"] * 2 + ["unit 8, segment 2"], [[], [], []]),
+    ],
+)
+def test_translate_file_names_places_and_what_to_check(
+    translator: Translator, file_format: str, content: str, places: list[str], checks: list[list[str]]
+) -> None:
+    texts = translator.translate_file(content.encode(), file_format).texts
+    assert [each.place.unit + each.place.part for each in texts] == places
+    assert [each.to_check for each in texts] == checks
+    one_word = [each.text for each in translator.translate_detailed([each.source for each in texts])]
+    assert [each.target for each in texts] == one_word

@@ -5,15 +5,16 @@ from dataclasses import replace
 import pytest
 
 from transformer_cli import Translator
-from transformer_cli.adapters.terminology.annotations import missing, missing_numbers
+from transformer_cli.adapters.terminology.annotations import missing_numbers, to_check
 
 
-def test_missing_names_numbers_and_terms(translator: Translator) -> None:
+def test_to_check_names_numbers_and_terms(translator: Translator) -> None:
     (found,) = translator.translate_detailed(["Der Hund {name} singt."])
-    assert missing(found) == []
-    assert missing(replace(found, source="3 Hunde", terms=[((2, 7), None)])) == ["a number", "a term"]
+    assert to_check(found) == []
+    incomplete = replace(found, source="3 Hunde", terms=[((2, 7), None)])
+    assert to_check(incomplete) == ["a number is missing", "a term is missing"]
     (found,) = translator.translate_detailed(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
-    assert missing(found) == ["the alternatives of a message"]
+    assert to_check(found) == ["alternatives are untranslated"]
 
 
 @pytest.mark.parametrize(
