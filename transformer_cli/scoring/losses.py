@@ -126,19 +126,26 @@ def warn_if_losses_changed(model: "Transformer", checkpoint: Path) -> None:
     Then the model's code has changed, but not the shapes of its weights. Raises CheckpointError if the stored losses
     are damaged.
     """
-    if not (checkpoint / LOSS_CHECK).exists():  # an imported model
+    if not (stored := read_loss_check(checkpoint)):
         return
-    with as_checkpoint_error():
-        stored = read_verified_json(checkpoint / LOSS_CHECK)
-    split = EncodedSplit(Side.of(stored["source"]), Side.of(stored["target"]))
+    split, nll_before = stored
     found = sentence_losses(model, split, np.arange(len(split)))
-    if not np.allclose(found.nll, stored["nll"], rtol=LOSS_RTOL):
-        now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, stored["nll"]))
+    if not np.allclose(found.nll, nll_before, rtol=LOSS_RTOL):
+        now, before = (float(np.sum(nll) / found.tokens.sum()) for nll in (found.nll, nll_before))
         what = (
             "%s: the model's code has changed since it was saved: the loss of %s was %.3f and is now %.3f; "
             "use the code that it was trained with"
         )
         log.warning(what, checkpoint, pluralize(len(split), "pair"), before, now)
+
+
+def read_loss_check(checkpoint: Path) -> tuple[EncodedSplit, Sequence[float]] | None:
+    """Returns the pairs of `make_loss_check` and their nll; None for an imported model. Raises CheckpointError."""
+    if not (checkpoint / LOSS_CHECK).exists():
+        return None
+    with as_checkpoint_error():
+        stored = read_verified_json(checkpoint / LOSS_CHECK)
+    return EncodedSplit(Side.of(stored["source"]), Side.of(stored["target"])), stored["nll"]
 
 
 def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = SINGLE_PROCESS) -> Losses:

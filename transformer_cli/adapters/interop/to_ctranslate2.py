@@ -5,6 +5,7 @@ readme_subwords.md.
 """
 
 import logging
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,16 +13,20 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
 import torch
 
-from transformer_cli.adapters.interop.ctranslate2 import import_ctranslate2
+from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from transformer_cli.compute.devices import format_bytes
 from transformer_cli.config.schema import Config, ModelConfig
+from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.run import EDITABLE_FILES, ExportInfo, Run, is_exported, write_config, write_metadata
+from transformer_cli.scoring.losses import LOSS_RTOL, read_loss_check, sentence_losses
 from transformer_cli.system.files import atomic_folder, write_checksums, write_text
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.lines import MAX_LINE_CHARS
 from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, SOS, SPECIALS, UNK
@@ -37,6 +42,8 @@ EXPORTABLE = {
 }
 """keys under `model` with the values that the format supports"""
 FORBIDDEN_LOGIT = -1e4  # of tokens that are never written; float16 can represent it
+MADE_UP_ID = 14  # where a made-up sentence ends
+MAX_ROUNDING = 0.05  # of the losses of weights in less than float32
 LAYER_NORM_EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
@@ -84,8 +91,7 @@ def export(
     codecs = source_run.codecs
     with atomic_folder(destination) as folder:
         codecs.save(folder)
-        source, target = codecs.source.all_tokens(), codecs.target.all_tokens()
-        write_model(model, folder, source=source, target=target, quantization=quantization)
+        write_checked_model(model, folder, codecs, source_run.folder / "checkpoints" / checkpoint, quantization)
         write_config(folder, source_run.config)
         write_text(folder / "README.md", readme(source_run.config, codecs, info))
         write_metadata(folder, replace(source_run.metadata, exported=info))
@@ -93,6 +99,31 @@ def export(
     size = format_bytes((destination / "model.bin").stat().st_size)
     log.info("%s: %s of %s in %s, %s", destination, checkpoint, source_run.folder, quantization, size)
     return Run.open(destination)
+
+
+def write_checked_model(
+    model: Transformer, folder: Path, codecs: Codecs, checkpoint: Path, quantization: str = "float32"
+) -> None:
+    """Write a model as `write_model` does, which may change it, and compare losses of the two.
+
+    checkpoint: has the pairs to compare. For an imported model, which has none, a made-up pair is compared. Raises
+    ConfigError if the losses differ, because the code under model/ was changed; else as `write_model` does.
+    """
+    source, target = codecs.source.all_tokens(), codecs.target.all_tokens()
+    ids = [[*range(len(SPECIALS), min(len(tokens), MADE_UP_ID))] for tokens in (source, target)]
+    split, _ = read_loss_check(checkpoint) or (EncodedSplit(*(Side.of([each]) for each in ids)), None)
+    rows = range(len(split))
+    found = sentence_losses(model, split, np.arange(len(split)))
+    write_model(model, folder, source=source, target=target, quantization=quantization)
+    exported = CTranslate2Engine(folder, "cpu", positions=count_positions(model.config), source=source, target=target)
+    pairs = [[side[row].tolist() for row in rows] for side in (split.source, split.target)]
+    theirs = -sum(sum(each) for each in exported.log_probs(*pairs))
+    ours, n_tokens = float(found.nll.sum()), int(found.tokens.sum())
+    if not math.isclose(ours, theirs, rel_tol=LOSS_RTOL if quantization == "float32" else MAX_ROUNDING):
+        raise ConfigError(
+            f"the model's code computes something else than the format: the loss of {pluralize(len(split), 'pair')} "
+            f"is {ours / n_tokens:.3f}, and exported {theirs / n_tokens:.3f}; use the run itself"
+        )
 
 
 def readme(config: Config, codecs: Codecs, info: ExportInfo) -> str:
@@ -154,6 +185,10 @@ def write_model(
     unused = {name for name in parameters if "_embedding.positions." not in name}  # `stack` exports these as tables
 
     def weight(name: str) -> Any:
+        if name not in parameters:
+            raise ConfigError(
+                f"{name}: the model's code has no such weight, but the format needs it; use the run itself"
+            )
         unused.discard(name)
         return parameters[name].detach().cpu().numpy()
 

@@ -7,6 +7,7 @@ the same model.
 import logging
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from transformer_cli.adapters.interop import foreign, hugging_face
+from transformer_cli.adapters.interop.ctranslate2 import import_ctranslate2
 from transformer_cli.adapters.interop.hugging_face import (
     MODEL_KEYS,
     PER_STACK_KEYS,
@@ -24,6 +26,7 @@ from transformer_cli.adapters.interop.hugging_face import (
     rename_weight,
 )
 from transformer_cli.adapters.interop.importing import SIDE_OF_WEIGHT, permute_width, width_permutation
+from transformer_cli.adapters.interop.to_ctranslate2 import write_checked_model
 from transformer_cli.compute.devices import format_bytes
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config
@@ -111,9 +114,21 @@ def export_to_hugging_face(
             write_bytes(folder / f"{side}.spm", codec.proto)
             if side == "source" or not is_shared:
                 write_json(folder / name, {token: row for row, token in enumerate(vocabularies[SIDES.index(side)])})
+        _check_formula(source_run, model, checkpoint)
     size = format_bytes((destination / "model.safetensors").stat().st_size)
     log.info("%s: %s of %s, for transformers, %s", destination, checkpoint, source_run.folder, size)
     return destination
+
+
+def _check_formula(run: Run, model: Transformer, checkpoint: str) -> None:
+    """Raises ConfigError if the model's code was changed; CTranslate2 computes what transformers does."""
+    try:
+        import_ctranslate2()
+    except ConfigError as missing:
+        log.warning("the losses of this export have not been compared with the run's: %s", missing)
+        return
+    with TemporaryDirectory() as scratch:
+        write_checked_model(model, Path(scratch), run.codecs, run.folder / "checkpoints" / checkpoint)
 
 
 def _refuse_unsupported(config: Config) -> None:

@@ -16,6 +16,7 @@ from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.model.layers import Residual
 from transformer_cli.runs.run import Run
 
 
@@ -49,6 +50,13 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
     assert translators[0].translate_detailed(TEXT) == translators[1].translate_detailed(TEXT)
     ours, theirs = (dict(each.model.named_parameters()) for each in translators)
     assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == {"output.bias"}  # that of <sos>
+
+
+def test_export_of_changed_formula_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Residual, "forward", lambda self, x, output: x + self.norm(output))
+    with pytest.raises(ConfigError, match=r"^the model's code computes something else .*: the loss of 1 pair is "):
+        export_to_hugging_face(run.folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_import_of_padded_embeddings_and_missing_tokenizer(

@@ -5,15 +5,17 @@ import re
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
 from kinds import Refused, Tfm
 from transformer_cli import Translator, evaluate
-from transformer_cli.adapters.interop.to_ctranslate2 import export, readme
+from transformer_cli.adapters.interop.to_ctranslate2 import export, readme, write_model
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.model.layers import Residual
 from transformer_cli.runs.run import ExportInfo, Run, is_new
 from transformer_cli.system.files import write_text
 
@@ -200,3 +202,22 @@ def test_evaluate_exported_int8_has_its_own_loss(translator: Translator, project
     small = export(translator.run.folder, tmp_path / "x", quantization="int8").folder
     (ours,), (found,) = (list(evaluate(each, data_dir=project / "data")) for each in (translator.run.folder, small))
     assert 0 < abs(found.result.loss - ours.result.loss) < 0.05
+
+
+@pytest.mark.parametrize("quantization", ["float32", "int8"])
+def test_export_of_changed_formula_is_refused(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantization: str
+) -> None:
+    monkeypatch.setattr(Residual, "forward", lambda self, x, output: x + self.norm(output))
+    said = r"^the model's code computes something else than the format: the loss of 3 pairs is .*; use the run itself$"
+    with pytest.raises(ConfigError, match=said):
+        export(translator.run.folder, tmp_path / "x", quantization=quantization)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_export_without_a_weight_of_the_format_is_refused(translator: Translator, tmp_path: Path) -> None:
+    (model,) = deepcopy([*translator.engine.models])
+    model.encoder.layers[0].self_attention.one = model.encoder.layers[0].self_attention.qkv
+    del model.encoder.layers[0].self_attention.qkv
+    with pytest.raises(ConfigError, match=r"^encoder\.layers\.0\.self_attention\.qkv\.weight: .* no such weight, but"):
+        write_model(model, tmp_path, source=["a"], target=["a"])
