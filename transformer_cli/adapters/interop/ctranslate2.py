@@ -52,6 +52,10 @@ FORBIDDEN_SCORE = -1e9  # a hypothesis with a lower log-probability has a forbid
 OTHER_VOCABULARY_FILES = ("vmap.txt", *(f"{side}_vocabulary.txt" for side in ("shared", "source", "target")))
 BFLOAT16 = 5  # CTranslate2's number for this type, which NumPy lacks; it is the upper half of a float32
 FLOAT_TYPES = {0: np.float32, 4: np.float16, BFLOAT16: np.uint16}
+SEARCH_SETTINGS = {  # the keys of `decoding` that this engine obeys or, in `check_supported`, refuses
+    *("beam_size", "length_penalty", "no_repeat_ngram_size", "precision"),
+    *("sample", "temperature", "top_k", "top_p", "seed"),
+}
 FULL_BATCH_BEAM = 4  # with a larger beam, a batch has fewer sentences, so that it does not take more time
 
 log = logging.getLogger(__name__)
@@ -128,6 +132,12 @@ class CTranslate2Engine:
 
     def check_supported(self, settings: TranslationSettings) -> None:
         """See `Engine`. Refuses settings with which CTranslate2 would do something else than tfm."""
+        for name in DecodingConfig.model_fields.keys() - SEARCH_SETTINGS:  # added by a reader of the code
+            if getattr(settings, name) != DecodingConfig.model_fields[name].default:
+                raise ConfigError(
+                    f"{self._folder}: an exported model does not know decoding.{name}; leave it out, or name the run "
+                    "that it was made from"
+                )
         if settings.sample:
             raise ConfigError(
                 f"{self._folder}: an exported model cannot sample: CTranslate2's random numbers would depend on the "

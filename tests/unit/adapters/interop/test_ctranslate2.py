@@ -14,6 +14,7 @@ import torch
 from oracles.small import VOCABULARY
 from oracles.small import make_model as make_untrained
 from oracles.variants import VARIANTS
+from transformer_cli.adapters.interop import ctranslate2
 from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine
 from transformer_cli.adapters.interop.to_ctranslate2 import EXPORTABLE, count_positions, write_model
 from transformer_cli.compute import devices
@@ -266,6 +267,16 @@ def test_exported_int8_computes_in_float32_where_sums_overflow(
     compute_type = opened(make_model(), "int8").compute_type
     assert (compute_type == "float32") == is_exact
     assert ("int8" in compute_type) != is_exact
+
+
+def test_exported_refuses_search_settings_that_it_does_not_know(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = opened(make_model())
+    engine.check_supported(search(beam_size=3, length_penalty=0.5))
+    known = ctranslate2.SEARCH_SETTINGS - {"length_penalty"}  # as if that had just been added
+    monkeypatch.setattr(ctranslate2, "SEARCH_SETTINGS", known)
+    engine.check_supported(search(beam_size=3))
+    with pytest.raises(ConfigError, match=r"does not know decoding\.length_penalty; leave it out, or name the run "):
+        engine.check_supported(search(beam_size=3, length_penalty=0.5))
 
 
 def test_exported_unsupported_settings_are_refused(opened: Open, tmp_path: Path) -> None:
