@@ -232,6 +232,32 @@ def test_translate_folder_writes_the_same_files(tfm: Tfm, project: Path, tmp_pat
     assert (out / "a/b.html").read_text(encoding="utf-8") == "mine"
 
 
+def test_translate_report_has_each_text_and_is_never_replaced(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    folder, report = tmp_path / "de", tmp_path / "report.tsv"
+    folder.mkdir()
+    heading = "file\tplace\tsource\ttarget\tcheck\treplaced\tconfirmed"
+    (folder / "a.txt").write_text(f"{SENTENCES[0]}\n\n{SENTENCES[2]}", encoding="utf-8")
+    (folder / "b.po").write_text("msgid", encoding="utf-8")  # an error does not lose the rows of other files
+    expected = [f"{SENTENCES[0]}\t{DOG}\t\t\t", f"{SENTENCES[2]}\t{CAT}\t\t\t"]
+    assert tfm("translate", "-i", folder, "-o", tmp_path / "en", "--report", report, cwd=project)[0] == 1
+    rows = [f"{folder}/a.txt\tline {number}\t{row}" for number, row in zip((1, 3), expected, strict=True)]
+    assert report.read_text(encoding="utf-8").split("\n") == [heading, *rows, ""]
+    code, _, err = tfm("translate", "Hund", "--report", report, cwd=project)
+    assert (code, err.endswith(f"--report {report} exists, perhaps with somebody's work; name another file\n")) == (
+        2,
+        True,
+    )
+    lines = [f"{SENTENCES[0]} 7", "", LONG, SENTENCES[2]]
+    options = ("--on-too-long", "blank", "--report", tmp_path / "lines.tsv")
+    assert tfm("translate", *options, stdin="\n".join(lines).encode(), cwd=project)[0] == 0
+    found = [row.split("\t") for row in (tmp_path / "lines.tsv").read_text(encoding="utf-8").split("\n")[1:-1]]
+    assert [(row[0], row[1], row[4]) for row in found] == [
+        ("standard input", "line 1", "a number is missing"),
+        ("standard input", "line 3", "too long"),
+        ("standard input", "line 4", ""),
+    ]
+
+
 def test_translate_folder_follows_no_link_out_of_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     folder, out, other = tmp_path / "de", tmp_path / "en", tmp_path / "other"
     for each in (folder / "sub", out, other):

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
@@ -33,6 +34,13 @@ MAX_LISTED_LINES = 10  # line numbers in a warning
 MAX_SAMPLED_LINES = 100  # lines in which several sentences are counted
 SNIFFED_BYTES = 1 << 13  # of a file, to detect its format
 PARAGRAPH_SHARE = 0.2  # share of lines with several sentences above which a warning is printed
+
+REPORT_COLUMNS = ("file", "place", "source", "target", "check", "replaced", "confirmed")
+EMPTY_CELLS = [""] * len(REPORT_COLUMNS)
+CELL_BREAKS = {ord(char): " " for char in "\t\r\n"}
+
+AddRow = Callable[..., None]
+"""adds a row of cells to the report, in the order of REPORT_COLUMNS; the last ones may be left out"""
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +73,9 @@ def translate(
     output: Annotated[Path | None, options.Output(
         "--output", "-o", metavar="FILE", help="The file to write, which appears once it is complete; for a folder of "
         "input, the folder to write.")] = None,
+    report: Annotated[Path | None, options.Output(
+        "--report", metavar="FILE.tsv", help="Also write a table of all texts: file, place, source, target and what to "
+        "check. `tfm prepare` reads the rows that somebody has confirmed.")] = None,
     glossary: options.Glossary = None,
     protect: Annotated[bool, options.Input(
         "--protect/--no-protect", help="Copy placeholders ({name}, %s), URLs and e-mail addresses unchanged.")] = True,
@@ -115,10 +126,13 @@ def translate(
         input_file = input_file or STDIO
         if not FORMATS[form].is_text and output in (None, STDIO):
             raise typer.BadParameter(f"--format {form} is a binary format; name a file with --output")
+    if report and report != STDIO and os.path.exists(report) and not is_stream(report):
+        raise typer.BadParameter(f"--report {report} exists, perhaps with somebody's work; name another file")
     if folder and output:
         options.check_output_folder(output, folder)
+        options.check_writable(report)
     else:
-        options.check_writable(output, read=[input_file, glossary])
+        options.check_writable(output, report, read=[input_file, glossary])
         if form == PLAIN_TEXT:
             options.check_plain_text(input_file, refuses=text_format is None)
         if output and is_misnamed(output, form, any_text=text_format == PLAIN_TEXT or as_json):
@@ -157,17 +171,46 @@ def translate(
             return translation_as_json(translation)
         return format_translation(number, translation, n_best is not None)
 
-    if is_interactive:
-        _translate_interactively(translator, render)
-    elif folder and output:
-        _translate_folder(translator, folder, output)
-    elif form != PLAIN_TEXT and input_file:
-        _translate_file(translator, input_file, form, output)
-    else:
-        _warn_if_misread(sentences or (), translator.run.config.data.source)
-        text = _open_input(sentences, input_file, refuses=text_format is None)
-        with options.open_output(output) as out:
-            _translate(translator, text, render, out, warns=is_undecided)
+    with _open_report(report) as add_row:
+        if is_interactive:
+            _translate_interactively(translator, render, add_row)
+        elif folder and output:
+            _translate_folder(translator, folder, output, add_row)
+        elif form != PLAIN_TEXT and input_file:
+            _translate_file(translator, input_file, form, output, add_row)
+        else:
+            _warn_if_misread(sentences or (), translator.run.config.data.source)
+            text = _open_input(sentences, input_file, refuses=text_format is None)
+            with options.open_output(output) as out:
+                _translate(translator, text, render, out, add_row, warns=is_undecided)
+
+
+@contextmanager
+def _open_report(path: Path | None) -> Iterator[AddRow]:
+    """Yields a function that adds a row to the report. After an error, the report has the rows before it."""
+    failure: BaseException | None = None
+    with options.open_output(path) if path else nullcontext() as out:
+
+        def add_row(*cells: str) -> None:
+            if out:
+                row = "\t".join(cell.translate(CELL_BREAKS) for cell in (*cells, *EMPTY_CELLS[len(cells) :]))
+                print(
+                    row.encode(errors="replace").decode(), file=out
+                )  # a name of a file may have bytes that are no text
+
+        add_row(*REPORT_COLUMNS)
+        try:
+            yield add_row
+        except BaseException as error:
+            failure = error
+    if failure:
+        raise failure
+
+
+def _add_texts(add_row: AddRow, name: str, translated: "TranslatedFile") -> None:
+    """Adds the texts of a document to the report."""
+    for place, source, target, to_check in translated.texts:
+        add_row(name, place.unit + place.part, source, target, "; ".join(to_check), place.replaced)
 
 
 class _InputText(NamedTuple):
@@ -187,6 +230,7 @@ def _translate(
     text: _InputText,
     render: Callable[[int, "Translation"], str],
     out: TextIO,
+    add_row: AddRow,
     *,
     first_line: int = 1,
     warns: bool = False,
@@ -227,8 +271,11 @@ def _translate(
                     _warn_if_paragraphs(first, where, translator.run.config.data.source)
                 if translation.was_too_long:
                     too_long.append(number)
-                for what in () if translation.was_too_long else to_check(translation):
+                checks = ["too long"] if translation.was_too_long else to_check(translation)
+                for what in () if translation.was_too_long else checks:
                     found.setdefault(what, []).append(number)
+                if translation.source.strip():
+                    add_row(text.name, f"line {number}", translation.source, translation.text, "; ".join(checks))
                 print(render(number, translation), file=out)
     finally:
         if too_long:
@@ -258,7 +305,9 @@ def _warn_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None
         )
 
 
-def _translate_interactively(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
+def _translate_interactively(
+    translator: "Translator", render: Callable[[int, "Translation"], str], add_row: AddRow
+) -> None:
     """Translates each line when it is typed, until Ctrl-D."""
     data = translator.run.config.data
     log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.output_language)
@@ -268,7 +317,7 @@ def _translate_interactively(translator: "Translator", render: Callable[[int, "T
     def answer(number: int, line: str) -> None:
         try:
             text = _InputText("", [options.require_utf8(line, f"line {number}")], n_lines=1)
-            _translate(translator, text, render, sys.stdout, first_line=number)
+            _translate(translator, text, render, sys.stdout, add_row, first_line=number)
         except (DataError, MemoryShortage) as error:  # the next line may be fine
             print(terminal.escape_controls(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
@@ -387,7 +436,7 @@ class _StandardInput(io.RawIOBase):
         return bool(select.select([self.raw], [], [], IDLE_S)[0])
 
 
-def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None) -> None:
+def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None, add_row: AddRow) -> None:
     """Translates a document, and logs counts of its texts. Raises DataError for a file in another format."""
     from transformer_cli.adapters.documents.files import describe_counts
 
@@ -397,11 +446,12 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
     else:
         with options.name_in_errors(output):
             write_bytes(output, translated.content)
-    described = describe_counts(translated.counts, translated.checks)
-    log.info("%s: %s", "standard input" if path == STDIO else path, described)
+    name = "standard input" if path == STDIO else str(path)
+    _add_texts(add_row, name, translated)
+    log.info("%s: %s", name, describe_counts(translated.counts, translated.checks))
 
 
-def _translate_folder(translator: "Translator", folder: Path, output: Path) -> None:
+def _translate_folder(translator: "Translator", folder: Path, output: Path, add_row: AddRow) -> None:
     """Translates the documents of a folder into another one, copies all other files, and logs counts.
 
     Keeps existing files. Raises DataError at the end if a file could not be translated; each has an error in the log.
@@ -429,6 +479,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path) -> N
                         write_bytes(output / name, translated.content, clean_up=False)
                     counts += translated.counts
                     checks += translated.checks
+                    _add_texts(add_row, str(path), translated)
                     n_done += 1
                 else:
                     _copy_file(path, output / name)

@@ -60,6 +60,8 @@ SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hol
 CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hold markup, not text
 OTHER_LANGUAGES = "a unit without one of the languages"
 DAMAGED = "a damaged character"  # U+FFFD: what it was is lost
+CONFIRMED = "confirmed"  # a column, such as that of the report of `tfm translate`
+NOT_CONFIRMED = ("", "0", "no", "false")  # cells of a row that is left out
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
 _UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text
@@ -260,6 +262,7 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
 def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield two columns of a TSV or CSV: those of data.columns, those that its heading names, or the first two."""
     columns: tuple[int, int] | None = None
+    confirmed = -1  # the index of the column CONFIRMED
     for cells, location in read_rows(path, data):
         if not cells:
             yield "", "", location
@@ -279,11 +282,17 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
                         sample.extend(row for row, _ in islice(read_rows(path, data), SAMPLE_ROWS) if len(row) > 1)
                     _refuse_columns_without_text(sample, path)
             if named:
+                headings = [cell.strip().lower() for cell in cells]
+                confirmed = headings.index(CONFIRMED) if CONFIRMED in headings else -1
                 continue
         if len(cells) <= max(columns):
             found = f"{pluralize(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
             raise DataError(f"{location} has {found}; correct the line, or name other columns")
-        yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), location
+        source, target = (_on_one_line(cells[column]) for column in columns)
+        if confirmed >= 0 and "".join(cells[confirmed : confirmed + 1]).strip().lower() in NOT_CONFIRMED:
+            leave_out(UNCONFIRMED, source, target, location)
+        else:
+            yield source, target, location
 
 
 def refuse_heading(cells: Sequence[str], data: DataConfig, location: Location, remedy: str) -> None:
