@@ -32,6 +32,7 @@ from transformer_cli.adapters.serve.languages import MAX_DETECT_CHARS, _probabil
 from transformer_cli.adapters.terminology import glossary
 from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
+from transformer_cli.adapters.terminology.template_code import code_ends
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
@@ -60,8 +61,9 @@ READ_IN = names(
     "adapters.documents.blocks adapters.documents.po adapters.documents.markup adapters.documents.parsed_file "
     "adapters.documents.subtitles adapters.documents.word adapters.documents.xliff adapters.documents.xmltext "
     "adapters.interop.foreign adapters.serve.request_bodies adapters.terminology.annotations "
-    "adapters.terminology.glossary adapters.terminology.placeholders system.terminal text.alignment text.codec "
-    "text.file_formats text.languages text.lines text.normalization text.sentences"
+    "adapters.terminology.glossary adapters.terminology.placeholders adapters.terminology.template_code "
+    "system.terminal text.alignment text.codec text.file_formats text.languages text.lines text.normalization "
+    "text.sentences"
 )
 
 Reader = Callable[[str], object]
@@ -247,6 +249,7 @@ PLACEHOLDERS = (
     "Hallo %⟨0⟩|%0|%-5.|%(a|{a|{{a}|$⟨{⟩|www.⟨!⟩|www.(a|ab://|a@b.|⟨a.⟩@|a@|({a})|%s |{a} |\ufdd0|"
     r"\033[|\x1b]a"
 )
+CODE = "{{ \"|{{ '|{{ }} |{{'{'}}|{{\\\"|${|${}|{% %}|{%'%}|{# {|<% <p>|<%\"%>'|{{ '}} \"|{{⟨}⟩|⟨{{⟩}}|⟨{{⟩\"}}"
 SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
@@ -289,7 +292,8 @@ READERS: dict[str, tuple[Reader, str]] = {
         "a |a b |Hund |a",
     ),
     "glossary.term_spans": (lambda text: glossary.term_spans(TERMS.find(text), text), "a |a b |a a |w1 w2 w3 |c"),
-    "placeholders.PlaceholderFinder.spans": (FINDER.spans, PLACEHOLDERS),
+    "placeholders.PlaceholderFinder.spans": (FINDER.spans, f"{PLACEHOLDERS}|{CODE}"),
+    "template_code.code_ends": (lambda text: code_ends(text, "<p>"), CODE),
     "alignment.original_spans": (
         lambda text: alignment.original_spans(text, text, spots(text), []),
         "a |e\u0301|\xad|ß|ﬂ|…",

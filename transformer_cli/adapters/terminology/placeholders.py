@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from transformer_cli.adapters.terminology.template_code import code_ends
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.alignment import Span, TakenSpans
 from transformer_cli.text.normalization import SENTINEL, is_word
@@ -13,6 +14,7 @@ from transformer_cli.text.normalization import SENTINEL, is_word
 BRANCH_NAME_WINDOW = 40  # characters before a {…} in which the name of its branch is looked for
 BRACKET_PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
 
+_MASK = "\ufdd1"  # a noncharacter, which stands for each character of code and messages while placeholders are found
 # For linear time, no two neighbouring parts repeat the same character: the digits after flags do not begin with 0.
 _FLAGS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
 _BULLET = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # of a list, a heading or a quote
@@ -23,8 +25,8 @@ TERMINAL_CODE = (  # colours and titles: \033[1;31m, \033]0;title\a
 )
 PLACEHOLDERS = re.compile(
     rf"{TERMINAL_CODE}|"
-    r"\{\{\{[^{}]{0,100}\}\}\}|\{\{[^{}]{0,100}\}\}|\{%[^{}]{0,100}%\}|<%[^<>]{0,100}%>"  # {{ x }}, {% x %}, <%= x %>
-    r"|[$%#]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # ${x}, %{x}, {name}, { $n }, {0:.2f}, $t(key)
+    rf"{_MASK}+|"
+    r"[$%#]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # ${x}, %{x}, {name}, { $n }, {0:.2f}, $t(key)
     rf"|%\(\w+\){_FLAGS}[a-zA-Z]|%\d+\${_FLAGS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
     rf"|(?<![\d%])(?:%{_FLAGS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
     r"|(?<![\d%])%L?[1-9]\d?(?![\w$%]|[.,]\d)|(?<![\w%])%\w{1,50}%(?!\w)|(?<!%)%%(?!%)"  # %1, %L1, %name%, %%
@@ -75,8 +77,7 @@ class PlaceholderFinder:
         taken = TakenSpans(text, found)
         candidates: list[list[Span]] = []  # lists of alternatives
         if self.builtin:
-            candidates += ([span] for span in sorted(message_spans(text)))
-            matches = [each.span() for each in PLACEHOLDERS.finditer(text) if _is_placeholder(each[0])]
+            matches = [each.span() for each in PLACEHOLDERS.finditer(_mask_code(text)) if _is_placeholder(each[0])]
             candidates += ([_with_brackets(text, *span), span] for span in matches)
         candidates += ([each.span()] for each in re.finditer(SENTINEL, text))
         for alternatives in candidates:
@@ -87,14 +88,14 @@ class PlaceholderFinder:
 
 def message_spans(text: str) -> Iterator[Span]:
     """Yield the spans of messages of ICU and Fluent that choose among texts or format a value; inner ones first."""
-    open_braces: list[int] = []
+    open_braces, code = list[int](), code_ends(text)
     for brace in re.finditer("[{}]", text):
         if brace[0] == "{":
             open_braces.append(brace.start())
         elif open_braces:
             start, end = open_braces.pop(), brace.end()
             branch = _BRANCH.search(text, max(0, start - BRANCH_NAME_WINDOW), start)
-            if branch and not PLACEHOLDERS.fullmatch(text, start, end):
+            if branch and not (code.get(start) == end or PLACEHOLDERS.fullmatch(text, start, end)):
                 yield branch.start(), end
             elif _MESSAGE.match(text, start):
                 yield start, end
@@ -102,8 +103,17 @@ def message_spans(text: str) -> Iterator[Span]:
 
 def has_branches(message: str) -> bool:
     """Whether a protected span is a message that chooses among texts, which are not translated."""
-    may_choose = message.count("{") > 1 or not message.startswith("{") or "->" in message
-    return may_choose and next(message_spans(message), None) is not None
+    messages = (message[start:end] for start, end in message_spans(message))
+    return any(each.count("{") > 1 or each[0] != "{" or "->" in each for each in messages)
+
+
+def _mask_code(text: str) -> str:
+    """Returns a text of the same length, in which _MASK stands for template code and messages."""
+    characters, taken = list(text), TakenSpans(text)
+    for start, end in sorted([*message_spans(text), *code_ends(text).items()], key=lambda span: (span[0], -span[1])):
+        if taken.is_free((start, end)):
+            characters[slice(*taken.take((start, end)))] = _MASK * (end - start)
+    return "".join(characters)
 
 
 def _is_placeholder(found: str) -> bool:

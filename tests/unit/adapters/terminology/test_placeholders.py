@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from transformer_cli import Translator
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
+from transformer_cli.adapters.terminology.template_code import code_ends
 from transformer_cli.errors import ConfigError
 from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_pairs
 
@@ -36,12 +37,25 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
             ["{n, plural, =0 {a} other {# {b}}}", "{d, date, short}", "{ $n -> [one] e }", "{ NUMBER($n) }"],
         ),
         ("{{n, plural, =0 {a b}} und =0 {a b} other {# c}", ["{n, plural, =0 {a b}}", "=0 {a b}", "other {# c}"]),
+        ("{% if (" + "a and " * 30 + "b) %}A", ["{% if (" + "a and " * 30 + "b) %}"]),
+        ("{% with {'%}': u} %} {# c d #} <?= $x ?>", ["{% with {'%}': u} %}", "{# c d #}", "<?= $x ?>"]),
+        ("<% if (a > b) { %>A B<% } %> {{ DATE(x) }}", ["<% if (a > b) { %>", "<% } %>", "{{ DATE(x) }}"]),
+        ("{{ x|f: '}}' }}, ${a ? {b: 1} : c} #{d + 1}", ["{{ x|f: '}}' }}", "${a ? {b: 1} : c}", "#{d + 1}"]),
+        ("{{{e f}}} „{{ {a: {}} }}“ http://x.y/{{ z }}/t", ["{{{e f}}}", "„{{ {a: {}} }}“", "http://x.y/{{ z }}/t"]),
+        ("a {{ b {{ c's }} d's {{ e \"f }} g {% h {# i <% ${ j", ["{{ c's }}", '{{ e "f }}']),
         ("{a, b} @you www. http:// 100 % 3:1 Uhr:morgens C:\\n R&B; AT&T; F&uuml;r &x1; (%) one {a, b}", []),
     ],
 )
 def test_placeholder_finder_finds_placeholders_and_addresses(text: str, expected: list[str]) -> None:
     assert [text[start:end] for start, end in PlaceholderFinder().spans(text)] == expected
     assert PlaceholderFinder(builtin=False).spans(text) == []
+
+
+def test_code_ends_finds_inner_code_and_stops_at_boundaries() -> None:
+    text = "{{ a {{ b }} }} {{ <p> {{ '<i>' }} }}"
+    assert [text[start:end] for start, end in sorted(code_ends(text, "<p>").items())] == [
+        "{{ a {{ b }} }}", "{{ b }}", "{{ '<i>' }}"
+    ]  # fmt: skip
 
 
 def test_placeholder_finder_pattern_comes_first() -> None:
