@@ -12,12 +12,18 @@ from transformer_cli.text.alignment import Span, TakenSpans
 from transformer_cli.text.normalization import SENTINEL, is_word
 
 BRANCH_NAME_WINDOW = 40  # characters before a {…} in which the name of its branch is looked for
-BRACKET_PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
+_BRACKETS = "()[]<>\"\"''``„“„”“”””«»»«‹››‹‚‘‚’‘’’’（）「」『』【】《》〈〉"
+BRACKET_PAIRS = {
+    *(_BRACKETS[index : index + 2] for index in range(0, len(_BRACKETS), 2)),
+    *("« »".replace(" ", 2 * space) for space in " \u00a0\u202f"),
+}
 
 _MASK = "\ufdd1"  # a noncharacter, which stands for each character of code and messages while placeholders are found
 # For linear time, no two neighbouring parts repeat the same character: the digits after flags do not begin with 0.
 _FLAGS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
 _BULLET = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # of a list, a heading or a quote
+_URL_CHAR = r"[^\s<>\"()“”„«»‹›（）「」『』【】《》〈〉。，、；]"
+_URL_BRACKETS = rf"\({_URL_CHAR}*\)"
 _ESC = r"(?:\x1b|\\(?:0?33|e|x1[bB]|u001[bB]))"  # the character, or an escape in source code
 TERMINAL_CODE = (  # colours and titles: \033[1;31m, \033]0;title\a
     rf"(?:{_ESC}\[|\x9b)[0-?]{{0,50}}[ -/]{{0,9}}[@-~]"
@@ -26,13 +32,13 @@ TERMINAL_CODE = (  # colours and titles: \033[1;31m, \033]0;title\a
 PLACEHOLDERS = re.compile(
     rf"{TERMINAL_CODE}|"
     rf"{_MASK}+|"
-    r"[$%#]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # ${x}, %{x}, {name}, { $n }, {0:.2f}, $t(key)
+    r"[$%#@]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # {name}, %{x}, @{x}, { $n }, {0:.2f}, $t(key)
     rf"|%\(\w+\){_FLAGS}[a-zA-Z]|%\d+\${_FLAGS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
     rf"|(?<![\d%])(?:%{_FLAGS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
     r"|(?<![\d%])%L?[1-9]\d?(?![\w$%]|[.,]\d)|(?<![\w%])%\w{1,50}%(?!\w)|(?<!%)%%(?!%)"  # %1, %L1, %name%, %%
     rf"|(?<!\S)(?<!\S\s){_BULLET}(?:\s{{1,9}}{_BULLET})*(?=\s+\S)"
-    r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # URLs, without final punctuation
-    r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
+    rf"|\b(?:[a-zA-Z][a-zA-Z+.-]{{1,20}}://|www\.)(?:{_URL_CHAR}|{_URL_BRACKETS})*"  # URLs, without final punctuation
+    rf"(?:(?![.,;:!?…'‘’‚\]}}*`]){_URL_CHAR}|{_URL_BRACKETS})"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
     r"|\{\w{1,9}>|<\w{1,9}\}"  # tags of Phrase, as .mxliff has them: {1>, <b}
     r"|(?<![\w&;])\w{1,20}&amp;\w{1,20}(?!\w)"  # H&amp;M
@@ -123,8 +129,13 @@ def _is_placeholder(found: str) -> bool:
 
 def _with_brackets(text: str, start: int, end: int) -> Span:
     """Returns a span with the brackets or quotes around it, if any: the model might not write them."""
-    is_inside = BRACKET_PAIRS.get(text[start - 1 : start], "") == text[end : end + 1] != ""
-    return (start - 1, end + 1) if is_inside else (start, end)
+
+    def has_brackets(width: int) -> bool:
+        return text[max(0, start - width) : start] + text[end : end + width] in BRACKET_PAIRS
+
+    while width := next(filter(has_brackets, (1, 2)), 0):
+        start, end = start - width, end + width
+    return start, end
 
 
 def _strip_span(text: str, start: int, end: int) -> Span:

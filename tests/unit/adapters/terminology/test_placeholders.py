@@ -20,6 +20,11 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
         ("lib%s.so, %s_BLOCK_SIZE, 5%d, a%C3%A9", ["%s", "%s_BLOCK_SIZE"]),
         ("at https://x.org/a_(b)?c=1. (www.x.de), a+c@d.org!", ["https://x.org/a_(b)?c=1", "(www.x.de)", "a+c@d.org"]),
         ("„{a}“, '{b}'{c}' \"%s\" [{d}) f({e})", ["„{a}“", "'{b}'", "{c}", '"%s"', "{d}", "({e})"]),
+        ("A <a@b.de>, <http://c.d>. „http://c.d“, @{e}", ["<a@b.de>", "<http://c.d>", "„http://c.d“", "@{e}"]),
+        (
+            "« www.a.de » [<{b}>] 看「www.c.cn/狗」。`%s` (d@e.de, {f})",
+            ["« www.a.de »", "[<{b}>]", "「www.c.cn/狗」", "`%s`", "d@e.de", "{f}"],
+        ),
         ("%1, %L2 %n 50%% %name%; 20%, 100%ige, %1.5, 5%-6%", ["%1", "%L2", "%n", "%%", "%name%"]),
         ("  - [ ] 12) a - b * c", ["- [ ] 12)"]),
         ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
