@@ -35,6 +35,7 @@ PLACEHOLDERS = re.compile(
     r"[$%#@]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # {name}, %{x}, @{x}, { $n }, {0:.2f}, $t(key)
     rf"|%\(\w+\){_FLAGS}[a-zA-Z]|%\d+\${_FLAGS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
     rf"|(?<![\d%])(?:%{_FLAGS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
+    r"|(?<![\d%])%s(?=[^\W\d_])"  # %sam Strand
     r"|(?<![\d%])%L?[1-9]\d?(?![\w$%]|[.,]\d)|(?<![\w%])%\w{1,50}%(?!\w)|(?<!%)%%(?!%)"  # %1, %L1, %name%, %%
     rf"|(?<!\S)(?<!\S\s){_BULLET}(?:\s{{1,9}}{_BULLET})*(?=\s+\S)"
     rf"|\b(?:[a-zA-Z][a-zA-Z+.-]{{1,20}}://|www\.)(?:{_URL_CHAR}|{_URL_BRACKETS})*"  # URLs, without final punctuation

@@ -15,7 +15,8 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
     ("text", "expected"),
     [
         ("{name}, {0:.2f}, {{ x }}, {} and ${x}", ["{name}", "{0:.2f}", "{{ x }}", "{}", "${x}"]),
-        ("%s of %5.2f, %(n)s and %1$s; 50% der, 50%d, %ss", ["%s", "%5.2f", "%(n)s", "%1$s"]),
+        ("%s of %5.2f, %(n)s and %1$s; 50% der, 50%d", ["%s", "%5.2f", "%(n)s", "%1$s"]),
+        ("%sam %s%sab a%sb; 20%ig, 20%sig, %dc", ["%s", "%s", "%s", "%s"]),
         ("%c%c: %sB of %*s, %'d %.*fMB %dth 5 %der", ["%c%c", "%sB", "%*s", "%'d", "%.*fMB"]),
         ("lib%s.so, %s_BLOCK_SIZE, 5%d, a%C3%A9", ["%s", "%s_BLOCK_SIZE"]),
         ("at https://x.org/a_(b)?c=1. (www.x.de), a+c@d.org!", ["https://x.org/a_(b)?c=1", "(www.x.de)", "a+c@d.org"]),
