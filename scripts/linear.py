@@ -232,7 +232,8 @@ def cues(text: str) -> bytes:
 
 def xliff(text: str) -> bytes:
     """Returns a file with a unit whose source is the text."""
-    return f"<xliff><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
+    attributes = " version='2.1'" * ("<segment>" in text[:100])
+    return f"<xliff{attributes}><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
 
 
 def bleu(text: str) -> object:
@@ -265,7 +266,9 @@ DOCX = (
 UNIT = "<trans-unit><source>a</source></trans-unit>"
 XLIFF = (
     f"{UNIT}|<trans-unit><source>⟨<g>a</g>⟩|<trans-unit><source>⟨<bpt id='1'/>⟩|<trans-unit><source>⟨<ept id='1'/>⟩|"
-    "<trans-unit><source>a<x/></source><seg-source>⟨<mrk mtype='seg' mid='1'>a</mrk>⟩|<trans-unit>⟨<target/>⟩|<a/>"
+    "<trans-unit><source>a<x/></source><seg-source>⟨<mrk mtype='seg' mid='1'>a</mrk>⟩|<trans-unit>⟨<target/>⟩|<a/>|"
+    "<segment><source>⟨<pc>a</pc>⟩|<segment><source>⟨<sc id='1'/>a⟩|<segment><source>⟨<ec startRef='1'/>⟩|"
+    "<segment><source>⟨<sm id='1' translate='no'/>a⟩|<segment>⟨<target>a</target>⟩|<segment>⟨<source/>⟩"
 )
 CUE = "\n\n00:00:01,000 --> 00:00:02,000\n"
 CUES = f"a\n|a {CUE}|A. |A.\n|- a\n|<i>|a⟨<i>⟩|</i>|<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a"

@@ -1,4 +1,4 @@
-"""Reads pairs from parallel text: aligned files, tables, JSON lines, TMX 1.4, XLIFF 1.2, gettext catalogues (.po).
+"""Reads pairs from parallel text: aligned files, tables, JSON lines, TMX 1.4, XLIFF 1.2 and 2.1, catalogues (.po).
 
 The content of a file, plain or compressed, determines its format; the name only decides between CSV and plain text. A
 format is a function from a file to an iterator of pairs that keeps only a few lines or one unit in memory. Knows no
@@ -19,7 +19,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from transformer_cli.adapters.corpora.po import parse_messages, po_encoding, unescape
-from transformer_cli.adapters.corpora.xliff_state import is_confirmed, is_untranslated_copy
+from transformer_cli.adapters.corpora.xliff_state import XLIFF_2, is_confirmed, is_untranslated_copy, xliff_version
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import first_few, pluralize
@@ -457,15 +457,17 @@ def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out:
 def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
     for number, (unit, around) in enumerate(read_units(path, "trans-unit", "unit"), start=1):
         location = Location(path, path, number, "unit")
-        if local_name(unit) == "unit":
-            raise DataError(f"{location}: XLIFF 2.0; export it as XLIFF 1.2, or as TMX")
-        file = next((each for each in around if local_name(each) == "file"), unit)
-        languages = file.get("source-language", ""), file.get("target-language", "")
+        try:
+            version = xliff_version((*around, unit)[0].attrib)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        named = next((each for each in around if local_name(each) == version.with_languages), unit)
+        languages = named.get(version.source_language, ""), named.get(version.target_language, "")
         translate = [value for each in (*around, unit) if (value := each.get("translate"))]
         if translate[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
-            of_unit = {**unit.attrib, **next((each.attrib for each in unit if local_name(each) == "target"), {})}
-            for source, target, state in _segments(unit):
-                sides, attributes = (_element_text(source), _element_text(target)), {**of_unit, **state}
+            parts = [each for each in unit if local_name(each) == "segment"] if version is XLIFF_2 else [unit]
+            for source, target, attributes in chain.from_iterable(map(_segments, parts)):
+                sides = (_element_text(source), _element_text(target))
                 is_copy = sides[0] == sides[1] and is_untranslated_copy(attributes)
                 why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(attributes) is False else ""
                 why = why or DAMAGED * ("\ufffd" in "".join(sides))
@@ -473,19 +475,23 @@ def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
 
 
 def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]]:
-    """Yield the source and target of each segment of a unit, and the attributes of its <sdl:seg> (Trados)."""
+    """Yield the source, target and attributes of each segment of a unit, with those of its <sdl:seg> (Trados).
+
+    unit: in XLIFF 2, a segment.
+    """
     children = {local_name(each): each for each in unit}
     source, target = (children.get(name, Element(name)) for name in ("source", "target"))
     cut, found = (
         {each.get("mid", ""): each for each in side.iter() if local_name(each) == "mrk" and each.get("mtype") == "seg"}
         for side in (children.get("seg-source", source), target)
     )
+    of_unit = {**unit.attrib, **target.attrib}
     states = {each.get("id", ""): {"conf": "", **each.attrib} for each in unit.iter() if local_name(each) == "seg"}
     if not found:
-        yield source, target, next(iter(states.values()), {})
+        yield source, target, {**of_unit, **next(iter(states.values()), {})}
         return
     for name, segment in cut.items():
-        yield segment, found.get(name, Element("mrk")), states.get(name, {})
+        yield segment, found.get(name, Element("mrk")), {**of_unit, **states.get(name, {})}
 
 
 def _read_po(path: Path) -> Iterator[_TranslatedText]:

@@ -1,7 +1,8 @@
-"""Parses XLIFF 1.2 (.xlf, .sdlxliff, .mqxliff): segments without a translation are blocks, which become their targets.
+"""Parses XLIFF 1.2, 2.0 and 2.1 (.xlf, .sdlxliff, .mqxliff): segments without a translation become blocks and targets.
 
 Segments that people have translated, approved or locked stay. Each inline element of a segment appears once in the
-target, in a valid order. The state of the target says that it is machine translation.
+target, in a valid order. The state of the target says that it is machine translation. A <segment> of XLIFF 2 has what a
+<trans-unit> of XLIFF 1 has.
 """
 
 import html
@@ -11,7 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from transformer_cli.adapters.corpora.xliff_state import is_untranslated_copy
+from transformer_cli.adapters.corpora.xliff_state import (
+    XLIFF_1,
+    XLIFF_2,
+    XliffVersion,
+    is_untranslated_copy,
+    xliff_version,
+)
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer, nested_pairs
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
@@ -22,13 +29,15 @@ from transformer_cli.text.normalization import primary_subtag
 log = logging.getLogger(__name__)
 
 _PREFIXES = {
-    **dict.fromkeys((f"urn:oasis:names:tc:xliff:document:{version}" for version in ("1.1", "1.2")), ""),
+    **{f"urn:oasis:names:tc:xliff:document:{version}": "" for version in ("1.1", "1.2", "2.0", "2.1", "2.2")},
     "http://sdl.com/FileTypes/SdlXliff/1.0": "sdl:",
     "MQXliff": "mq:",
     "http://www.memsource.com/mxlf/2.0": "m:",
+    "urn:oasis:names:tc:xliff:sizerestriction:2.0": "slr:",
     "http://www.w3.org/XML/1998/namespace": "xml:",
 }
-_MT_STATE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # XLIFF 1.2, 2.3
+_SPANNING = ("g", "pc", "mrk")  # inline elements around text
+_STARTS, _ENDS = ("bpt", "bx", "sc", "sm"), ("ept", "ex", "ec", "em")
 
 _TEXT_PART = [  # by keeps_lines: escaped HTML tags, text between them, and line ends if they are kept
     re.compile(
@@ -42,44 +51,58 @@ _Range = tuple[int, int]
 
 
 def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
-    """Parse the segments of a file. Raises DataError if it is not XLIFF 1.2."""
+    """Parse the segments of a file. Raises DataError if it is not XLIFF 1.2, 2.0 or 2.1."""
     text, encode = decode_xml(content)
     build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
-    unit: list[XmlEvent] = []
+    version, unit, of_unit = XLIFF_1, list[XmlEvent](), dict[str, str]()  # of_unit: in XLIFF 2, as XLIFF 1 has it
+    without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
     translates, spaces = [True], [""]  # of the open elements
     other_languages: list[LanguagePair] = []  # of <file> elements, where they differ from the run's
     for event in xml_events(text, _PREFIXES):
-        if len(translates) == 1 and event.kind == "start" and event.name != "xliff":
-            raise DataError("not XLIFF 1.2; export it in this version")
+        if len(translates) == 1 and event.kind == "start":
+            if event.name != "xliff":
+                raise DataError("not XLIFF 1.2, 2.0 or 2.1; export it in one of these versions")
+            version = xliff_version(event.attributes)
         if event.kind == "start":
             translates.append({"yes": True, "no": False}.get(event.attributes.get("translate", ""), translates[-1]))
             spaces.append(event.attributes.get("xml:space", spaces[-1]))
-            if event.name == "trans-unit":
-                event = event._replace(attributes={**event.attributes, "xml:space": spaces[-1]})
-        if unit or (event.kind == "start" and event.name == "trans-unit"):
+            if event.name == "unit":
+                limit = event.attributes.get("slr:sizeRestriction", "").rpartition(",")[2]  # of "least,most"
+                of_unit = {"id": event.attributes.get("id", ""), "maxwidth": limit, "size-unit": "char"}
+            if event.name == version.unit:
+                named = {"segment": event.attributes.get("id", ""), **of_unit} if of_unit else {}
+                event = event._replace(attributes={**event.attributes, **named, "xml:space": spaces[-1]})
+        if unit or (event.kind == "start" and event.name == version.unit):
             unit.append(event)
-            if event.kind == "end" and event.name == "trans-unit":
-                _add_unit(build, unit, kept, is_translated=translates[-1])
+            if event.kind == "end" and event.name == version.unit:
+                _add_unit(build, unit, kept, version, is_translated=translates[-1])
                 unit = []
-        elif event.kind == "start" and event.name == "file":
-            named = [event.attributes.get(f"{side}-language") for side in ("source", "target")]
-            file_languages = named[0] or languages[0], named[1] or languages[1]
+        elif event.kind == "start" and event.name == version.with_languages:
+            codes = [event.attributes.get(name) for name in (version.source_language, version.target_language)]
+            file_languages = codes[0] or languages[0], codes[1] or languages[1]
             if [*map(primary_subtag, file_languages)] != [*map(primary_subtag, languages)]:
                 other_languages.append(file_languages)
-            build.end_block(event.raw if named[1] else _set_attributes(event.raw, {"target-language": languages[1]}))
+            if not codes[1]:
+                without_target.append((len(build.document.parts), event.raw))
+            build.end_block(event.raw)
         else:
             build.end_block(event.raw)
         if event.kind == "end":
             translates.pop()
             spaces.pop()
     build.end_block()
+    if version is XLIFF_1 or build.document.blocks or kept[NO_LETTER]:  # XLIFF 2 allows it only if there are targets
+        for index, raw in without_target:
+            build.document.parts[index] = _set_attributes(raw, {version.target_language: languages[1]})
     if other_languages:
         what = "the file asks for a translation from %.40r to %.40r, but the run translates from %r to %r"
         log.warning(what, *other_languages[0], *languages)
     return ParsedFile([build.document], encode, kept)
 
 
-def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, is_translated: bool) -> None:
+def _add_unit(
+    build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], version: XliffVersion, *, is_translated: bool
+) -> None:
     """Add a unit, with targets for the segments that need a translation."""
     attributes, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
     reason = (
@@ -126,14 +149,16 @@ def _add_unit(build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], *, i
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
         raws[end] = raws[end] or f"</{tag_name(unit[start].raw)}>"
     if is_whole:
-        raws[target[0]] = _set_attributes(raws[target[0]], _MT_STATE)
+        marked = 0 if version is XLIFF_2 else target[0]
+        raws[marked] = _set_attributes(raws[marked], version.mt_state)
     for index, each in enumerate(unit):
         if each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in to_translate:
             raws[index] = _set_attributes(each.raw, {"conf": "Draft", "origin": "mt"})
     last = 0
     for name, (start, end) in to_translate.items():
         build.end_block(*raws[last : start + 1])
-        build.place = replace(place, part=f", segment {name}" if name else "")
+        segment = name or attributes.get("segment")
+        build.place = replace(place, part=f", segment {segment}" if segment else "")
         kept[NO_LETTER] += not _add_segment(build, unit, sources[name])
         last = end
     build.end_block(*raws[last:])
@@ -152,25 +177,33 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
     """Add the content of an element as text and inline elements. Returns whether it has a letter."""
     inlines = list[Inline]()
     depth = 0  # in an element that is copied
+    protected = ""  # the pair of an open <sm translate="no"/>
     keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
     for each in unit[span[0] + 1 : span[1]]:
         kind, name, attributes = each.kind, each.name, each.attributes
-        is_spanning = name == "g" or (name == "mrk" and attributes.get("mtype") not in ("protected", "x-sdl-deleted"))
+        is_copied = attributes.get("mtype") in ("protected", "x-sdl-deleted") or attributes.get("translate") == "no"
+        is_spanning = name in _SPANNING and not (name == "mrk" and is_copied)
         if depth or (kind == "start" and not is_spanning):
             if not depth:
-                pair = f"code {attributes.get('rid') or attributes.get('id')}"
-                inlines.append(Inline("", "", pair * (name in ("bpt", "bx")), pair * (name in ("ept", "ex"))))
+                pair = f"code {attributes.get('startRef') or attributes.get('rid') or attributes.get('id')}"
+                inlines.append(Inline("", "", pair * (name in _STARTS), pair * (name in _ENDS)))
+                protected = pair if name == "sm" and is_copied else "" if pair == protected else protected
             inlines[-1] = inlines[-1]._replace(raw=inlines[-1].raw + each.raw)
             depth += {"start": 1, "end": -1}.get(kind, 0)
+        elif kind == "text" and protected:
+            inlines.append(Inline(each.raw))
         elif kind == "text":
             inlines += _split_html(each, keeps_lines=keeps_lines)
         else:
             inlines.append(Inline(each.raw, "", name * (kind == "start"), name * (kind == "end")))
-    pairs = nested_pairs([(each.opens, each.closes) for each in inlines], ("g", "mrk"))
+    both = {each.opens for each in inlines} & {each.closes for each in inlines}  # others end in another segment
+    inlines = [each if (each.opens or each.closes) in both else each._replace(opens="", closes="") for each in inlines]
+    pairs = nested_pairs([(each.opens, each.closes) for each in inlines], _SPANNING)
     elements = (number for number, each in enumerate(inlines) if (each.opens or each.closes)[:1] not in ("", "<"))
-    if not pairs.issuperset(elements):  # they overlap, so all of them keep their order
+    has_order = any(each.attributes.get("canReorder") == "no" for each in unit[span[0] + 1 : span[1]])
+    if has_order or not pairs.issuperset(elements):  # or they overlap; so all of them keep their order
         inlines = [each if each.text or each.kind else each._replace(kind="proportional") for each in inlines]
-    return build.add_inlines(inlines, ("g", "mrk"))
+    return build.add_inlines(inlines, _SPANNING)
 
 
 def _split_html(event: XmlEvent, *, keeps_lines: bool) -> Iterator[Inline]:
@@ -216,7 +249,7 @@ def _needs_translation(unit: Sequence[XmlEvent], source: _Range, target: _Range,
     return not has_content or (is_equal and is_untranslated_copy(attributes))
 
 
-def _set_attributes(tag: str, attributes: dict[str, str]) -> str:
+def _set_attributes(tag: str, attributes: Mapping[str, str]) -> str:
     for name, value in attributes.items():
         new = f' {name}="{value}"'
         tag, n_found = re.subn(rf"\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", new, tag, count=1)

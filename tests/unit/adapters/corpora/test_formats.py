@@ -46,6 +46,15 @@ XLIFF = """<?xml version="1.0"?>
 <file source-language="de-DE" target-language="en-US"><header><note>no <source>x</source></note></header><body>UNITS
 </body></file></xliff>"""
 UNIT = "<trans-unit id='1'{}><source>Ein Hund.</source><target{}>A dog.</target></trans-unit>"
+XLIFF_2 = """<xliff version="2.1" srcLang="de-DE" trgLang="en" xmlns="urn:oasis:names:tc:xliff:document:2.0">
+<file id="f" translate="no"><unit id="0"><segment><source>x</source><target>y</target></segment></unit>
+<group id="g" translate="yes"><unit id="1"><matches xmlns="urn:oasis:names:tc:xliff:matches:2.0"><match><x:source
+xmlns:x="urn:oasis:names:tc:xliff:document:2.0">x</x:source></match></matches>SEGMENTS
+<ignorable><source> </source></ignorable></unit></group></file></xliff>"""
+SEGMENTS_2 = """<segment><source>Ein <pc id="2">Hund</pc><ph id="3"/>.</source>
+<target><pc id="2">A dog</pc>.</target></segment>
+<segment state="final"><source>Zwei  <mrk id="m" translate="no">Männer</mrk> 😀</source><target>Two men,<ph id="4"/>
+one dog</target></segment>"""
 SEGMENTS = """
 <trans-unit id="1"><source>x</source><seg-source><mrk mtype="seg" mid="1">Ein <g id="2">Hund</g><x id="3"/>.</mrk>
 <mrk mtype="seg" mid="2">Zwei  <mrk mtype="x-sdl-deleted">rote </mrk>Männer 😀</mrk></seg-source>
@@ -99,7 +108,11 @@ def read(tmp_path: Path) -> Read:
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize(
-    "content", [TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO]
+    "content",
+    [
+        *(TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO),
+        XLIFF_2.replace("SEGMENTS", SEGMENTS_2),
+    ],
 )
 def test_read_texts_any_format_and_compression_gives_the_pairs(read: Read, content: str, pack: Any) -> None:
     assert [pair for *pair, _ in read(pack(content.encode()))] == [list(pair) for pair in PAIRS]
@@ -257,6 +270,28 @@ def test_read_texts_table_rows_that_nobody_confirmed_are_left_out(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("state", "target", "reasons"),
+    [
+        ("", "x", []),
+        ("", "Ein", [UNTRANSLATED]),
+        (" state='initial' subState='tfm:mt'", "x", [UNCONFIRMED]),
+        (" state='initial'", "x", [UNCONFIRMED]),
+        (" state='translated' subState='poedit:fuzzy'", "x", [UNCONFIRMED]),
+        (" state='translated' subState='tfm:mt'", "x", []),  # a person's, in an editor that keeps the subState
+        *((f" state='{state}'", "Ein", []) for state in ("translated", "reviewed", "final")),
+    ],
+)
+def test_read_texts_xliff_2_unfinished_segment_is_left_out(
+    tmp_path: Path, state: str, target: str, reasons: list[str]
+) -> None:
+    path, left_out = tmp_path / "a.xlf", list[tuple[str, str]]()
+    segment = f"<segment{state}><source>Ein</source><target>{target}</target></segment>"
+    path.write_text(XLIFF_2.replace("SEGMENTS", segment), encoding="utf-8")
+    assert list(places(path, left_out)) == [("Ein", target, "unit 2")] * (not reasons)
+    assert left_out == [(reason, f"{path}: unit 2") for reason in reasons]
+
+
+@pytest.mark.parametrize(
     ("content", "reasons"),
     [
         (UNIT.replace("A dog.", " ").format("", ""), [UNTRANSLATED]),
@@ -350,7 +385,7 @@ def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str,
         (b"\xde\x12\x04\x95\0\0\0\0", "a", "a compiled message catalogue (MO); take its PO file"),
         (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
         (b"<?xml version='1.0'?><TS/>", "a", "XML, but neither TMX nor XLIFF"),
-        (b"<xliff version='2.0'><file><unit/></file></xliff>", "a", "unit 1: XLIFF 2.0; export it as XLIFF 1.2"),
+        (b"<xliff version='2.2'><file><unit/></file></xliff>", "a", "XLIFF 2.2; export it as XLIFF 2.1, 2.0 or 1.2"),
         (b'msgid "a"\nmsgstr "b"\nmsgid "c"\n', "a", "line 3: ends in a message without a msgstr (PO); copy"),
         (b'msgid "a"\nmsgid "b"\nmsgstr ""\n', "a", "line 2: a second msgid in a message (PO); delete one"),
         (b"one column\n", "a", "text of one column"),

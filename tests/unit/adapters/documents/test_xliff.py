@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
+from transformer_cli.adapters.documents.blocks import Place
 from transformer_cli.adapters.documents.parsed_file import ParsedFile
 from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.documents.xmltext import xml_events
@@ -21,17 +22,23 @@ END = "\n</body></file></xliff>\n"
 STATE = ' state="needs-review-translation" state-qualifier="mt-suggestion"'
 SEG = '<mrk mtype="seg" mid="{}">{}</mrk>'
 BY_MACHINE = ' conf="Draft" origin="mt"'
+HEAD_2 = (
+    '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.1" '
+    "xmlns:mtc='urn:oasis:names:tc:xliff:matches:2.0' srcLang='de' trgLang='en'><file id='f'><unit id='u'>\n"
+)
+END_2 = "\n</unit></file></xliff>\n"
+BY_TFM = ' state="initial" subState="tfm:mt"'
 
 
-def opened(inner: str) -> ParsedFile:
-    return parse_xliff(f"\ufeff{HEAD}{inner}{END}".encode(), ("de", "en"))
+def opened(inner: str, head: str = HEAD, end: str = END) -> ParsedFile:
+    return parse_xliff(f"\ufeff{head}{inner}{end}".encode(), ("de", "en"))
 
 
-def translated(inner: str, translate: object = turned) -> str:
-    file = opened(inner)
+def translated(inner: str, translate: object = turned, head: str = HEAD, end: str = END) -> str:
+    file = opened(inner, head, end)
     found = file.render([translate(block) for block in file.blocks]).decode()  # type: ignore[operator]
     assert "".join(token.raw for token in xml_events(found[1:], {})) == found[1:]  # it is well-formed
-    return found.removeprefix(f"\ufeff{HEAD}").removesuffix(END)
+    return found.removeprefix(f"\ufeff{head}").removesuffix(end)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +154,80 @@ def test_xliff_keeps_its_declared_encoding() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["<a/>", "<xliff xmlns='urn:oasis:names:tc:xliff:document:2.0'/>", "text", "", "<xliff>"]
+    ("segment", "expected"),
+    [
+        ("<segment>\n <source>a &lt; b</source>\n</segment>",
+         f"<segment{BY_TFM}>\n <source>a &lt; b</source>\n <target>A &lt; B</target>\n</segment>"),
+        ("<segment state='initial'><source>a</source><target>a</target></segment>",
+         f"<segment{BY_TFM}><source>a</source><target>A</target></segment>"),
+        ('<segment state="final" subState="x"><source xml:space="preserve">a\n1</source><target order="2"/></segment>',
+         f'<segment{BY_TFM}><source xml:space="preserve">a\n1</source><target order="2">A\n1</target></segment>'),
+        ("<mtc:matches><mtc:match><source>a</source><target>x</target></mtc:match></mtc:matches>"
+         "<segment><source>a</source></segment><ignorable><source> </source></ignorable><segment><source>12</source>"
+         "</segment>",
+         "<mtc:matches><mtc:match><source>a</source><target>x</target></mtc:match></mtc:matches>"
+         f"<segment{BY_TFM}><source>a</source><target>A</target></segment><ignorable><source> </source></ignorable>"
+         f"<segment{BY_TFM}><source>12</source><target>12</target></segment>"),
+        (f"<segment{BY_TFM}><source>a</source><target>a</target></segment>",) * 2,
+        ("<segment><source>a</source><target>x</target></segment>",) * 2,
+        ("<segment state='translated'><source>a</source><target>a</target></segment>",) * 2,
+    ],
+)  # fmt: skip
+def test_xliff_2_segments_without_a_target_get_one(segment: str, expected: str) -> None:
+    assert translated(segment, turned, HEAD_2, END_2) == expected
+    untranslated = HEAD_2.replace(" trgLang='en'", "").replace("<unit", "<unit translate='no'")
+    assert translated(segment, turned, untranslated, END_2) == segment
+
+
+def test_xliff_2_texts_have_the_place_of_their_unit_and_segment() -> None:
+    head = HEAD_2.replace(
+        "<unit", '<unit x:sizeRestriction="2,30" xmlns:x="urn:oasis:names:tc:xliff:sizerestriction:2.0"'
+    )
+    file = opened("<segment id='s'><source>a</source></segment><segment><source>a</source></segment>", head, END_2)
+    assert [each.place for each in file.blocks] == [Place("unit u", ", segment s", 30), Place("unit u", "", 30)]
+
+
+CODES_2 = {
+    "<pc id='1'>rot</pc> <ph id='2'/>hund": "<ph id='2'/>HUND <pc id='1'>ROT</pc>",
+    "<sc id='1'/>rot<ec startRef='1'/> hund": "HUND <sc id='1'/>ROT<ec startRef='1'/>",
+    "<sc id='1' isolated='yes'/>rot <pc id='2'>hund</pc>": "<sc id='1' isolated='yes'/><pc id='2'>HUND</pc> ROT",
+    "<sc id='1'/>rot <pc id='2'>hund</pc>": "<sc id='1'/><pc id='2'>HUND</pc> ROT",  # it ends elsewhere
+    "<sc id='1'/>rot <pc id='2'>zwei<ec startRef='1'/> hund</pc>":
+        "<sc id='1'/>HUND <pc id='2'>ZWEI<ec startRef='1'/> ROT</pc>",
+    "<ph id='1' canReorder='firstNo'/>rot <ph id='2' canReorder='no'/>hund":
+        "<ph id='1' canReorder='firstNo'/>HUND <ph id='2' canReorder='no'/>ROT",
+    "rot <mrk id='1' translate='no'>Haus</mrk> hund": "<mrk id='1' translate='no'>Haus</mrk> HUND ROT",
+    "rot <sm id='1' translate='no'/>Haus<em startRef='1'/> hund":
+        "<sm id='1' translate='no'/>Haus<em startRef='1'/> HUND ROT",
+    "<mrk id='1' type='term'>rot</mrk><cp hex='001F'/> hund": "HUND <mrk id='1' type='term'>ROT</mrk><cp hex='001F'/>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "expected"), CODES_2.items())
+def test_xliff_2_inline_elements_stay_with_their_words(source: str, expected: str) -> None:
+    found = translated(f"<segment><source>{source}</source></segment>", backwards, HEAD_2, END_2)
+    target = found.partition("<target>")[2].removesuffix("</target></segment>")
+    assert target.replace(" ", "") == expected.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("<a/>", "<a version='2.2'/>", "<xliff xmlns='urn:oasis:names:tc:xliff:document:3'/>", "text", "", "<xliff>"),
+        "<xliff xmlns='urn:oasis:names:tc:xliff:document:2.2' version='2.2'/>",
+    ],
 )
 def test_xliff_other_file_is_refused(content: str) -> None:
-    with pytest.raises(DataError, match=r"not XLIFF 1\.2|not well-formed XML"):
+    wanted = r"XLIFF 2\.2; export it as" if "document:2.2" in content else r"not XLIFF 1\.2|not well-formed XML"
+    with pytest.raises(DataError, match=wanted):
         parse_xliff(content.encode(), ("de", "en"))
+
+
+def test_xliff_2_names_its_target_language_once_it_has_targets() -> None:
+    without = HEAD_2.replace(" trgLang='en'", "")
+    file = opened("<segment><source>a</source></segment>", without, END_2)
+    expected = without.replace("'de'>", "'de' trgLang=\"en\">")
+    assert file.render([("A", [])]).decode().startswith(f"\ufeff{expected}")
 
 
 @pytest.mark.parametrize(
